@@ -1,0 +1,146 @@
+"""The bars, and what was found, row by row.
+
+A bar is "at least" (how many times Kafka, which share of the machine's limit) or "at most" (CPU beside Kafka's, bytes, memory). Kafka's
+figure is that of its faster variant. A row whose bar cannot be judged, because something was not measured, has neither mark.
+
+At 1 KiB publishing is held against the lesser of synced disk and loopback. Reading does not touch the disk (the kernel has the files in
+memory, Kafka's as well as ours), so it is held against loopback alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from benchmarks.rounds import Results
+
+TIMES_KAFKA = {"publish-list": 3.0, "publish-send": 1.5, "read-arrow": 8.0, "read-messages": 1.5}
+CPU_SHARE = 0.7
+LIMIT_SHARE = 0.8
+CATALOG_KIB = {"1 partition, 1 message": 8, "1 partition, 10,000 messages": 8, "100 partitions, 1 message each": 24}
+MEMORY_MB = 300
+
+TITLES = {
+    "publish-list": "publish, send_batch of lists",
+    "publish-arrow": "publish, send_batch of Arrow tables",
+    "publish-send": "publish, one send() a message",
+    "read-arrow": "read as Arrow, every value touched",
+    "read-messages": "read as messages in Python",
+}
+
+
+class Row(NamedTuple):
+    """One line of the table. `met` is None where there is no bar, or nothing to judge it by."""
+
+    work: str
+    ours: str
+    kafka: str = ""
+    share: str = ""
+    bar: str = ""
+    met: bool | None = None
+
+
+def rows(results: Results) -> list[Row]:
+    """The table."""
+    found: list[Row] = []
+    for size in (100, 1024):
+        for name in TITLES:
+            found += _work(results, name, size)
+    return found + _limits(results) + _catalog(results) + _memory(results) + _syncs(results) + _latency(results)
+
+
+def _work(results: Results, name: str, size: int) -> list[Row]:
+    speed = results.median("bowstring", name, size, "messages_per_second")
+    rate = results.median("bowstring", name, size, "megabytes_per_second")
+    if speed is None or rate is None:
+        return []
+    kind = name.partition("-")[0]
+    best = results.kafka_best(kind, size)
+    theirs = results.median("kafka", best, size, "messages_per_second") if best else None
+    title = f"{TITLES[name]}, {'100 B' if size == 100 else '1 KiB'}"
+    kafka = f"{_speed(theirs)} ({best})" if theirs else ""
+    bar = TIMES_KAFKA.get(name) if size == 100 else None
+    row = Row(title, f"{_speed(speed)}, {rate:,.0f} MB/s", kafka, _times(speed, theirs), f"≥ {bar:g} ×" if bar else "")
+    found = [row._replace(met=None if theirs is None or bar is None else speed >= bar * theirs)]
+    if size == 1024:
+        found.append(_share_of_limit(results, name, rate))
+    return found + [_cpu(results, name, best, size, side) for side in ("client", "server")]
+
+
+def _cpu(results: Results, name: str, best: str | None, size: int, side: str) -> Row:
+    figure = f"{side}_cpu_per_million"
+    ours = results.median("bowstring", name, size, figure) or 0.0
+    theirs = results.median("kafka", best, size, figure) if best else None
+    title = f"  CPU s per million, {'kit' if side == 'client' else 'broker'}"
+    met = None if not theirs or name not in TIMES_KAFKA else ours <= CPU_SHARE * theirs
+    bar = f"≤ {CPU_SHARE:g} ×" if name in TIMES_KAFKA else ""
+    return Row(title, f"{ours:.3f}", f"{theirs:.3f}" if theirs else "", _times(ours, theirs), bar, met)
+
+
+def _share_of_limit(results: Results, name: str, rate: float) -> Row:
+    disk, loopback = results.limit("disk"), results.limit("loopback")
+    if disk is None or loopback is None:
+        return Row("  of the machine's limit", "")
+    limit, what = (loopback, "loopback") if name.startswith("read") else min((disk, "synced disk"), (loopback, "loopback"))
+    has_bar = name in TIMES_KAFKA
+    return Row(
+        f"  of {what}, {limit:,.0f} MB/s",
+        "",
+        "",
+        f"{rate / limit:.2f}",
+        f"≥ {LIMIT_SHARE:g}" if has_bar else "",
+        rate >= LIMIT_SHARE * limit if has_bar else None,
+    )
+
+
+def _limits(results: Results) -> list[Row]:
+    if not results.limits:
+        return []
+    found = [Row("limit: synced appends, the best kind", f"{results.limit('disk'):,.0f} MB/s")]
+    return [*found, Row("limit: loopback, one TCP connection", f"{results.limit('loopback'):,.0f} MB/s")]
+
+
+def _catalog(results: Results) -> list[Row]:
+    return [
+        Row(f"catalog a flush: {what}", f"{size / 1024:.1f} KiB", bar=f"≤ {CATALOG_KIB[what]} KiB", met=size <= CATALOG_KIB[what] * 1024)
+        for what, size in results.catalog.items()
+    ]
+
+
+def _memory(results: Results) -> list[Row]:
+    if not results.broker_peak_bytes:
+        return []
+    peak = results.broker_peak_bytes / 1e6
+    return [Row("broker memory at most, over all of these", f"{peak:.0f} MB", bar=f"≤ {MEMORY_MB} MB", met=peak <= MEMORY_MB)]
+
+
+def _syncs(results: Results) -> list[Row]:
+    found = results.syncs
+    if not found:
+        return []
+    if "missing" in found:
+        return [Row("answers before their sync, by strace", found["missing"])]
+    answers = f"of {found['messages']} messages and {found['batches']} batches"
+    return [
+        Row(f"answers before their sync, {answers}", str(found["answers_without_sync"]), bar="0", met=found["answers_without_sync"] == 0),
+        Row("  syncs seen: journal, segments", f"{found['journal_syncs']}, {found['segment_syncs']}"),
+    ]
+
+
+def _latency(results: Results) -> list[Row]:
+    found: list[Row] = []
+    for who, told in {"a 4 KiB append and its sync, bare": results.small_sync, **results.latency}.items():
+        if told:
+            speed = f"{told['messages_per_second']:,}/s, " if "messages_per_second" in told else ""
+            title = who if "append" in who else f"one message at a time, synced: {who}"
+            found.append(Row(title, f"{speed}{told['median_ms']:.2f} / {told['p99_ms']:.2f} ms"))
+    return found
+
+
+def _speed(per_second: float | None) -> str:
+    if per_second is None:
+        return ""
+    return f"{per_second / 1e6:.2f} M/s" if per_second >= 100_000 else f"{per_second:,.0f}/s"
+
+
+def _times(ours: float, theirs: float | None) -> str:
+    return f"{ours / theirs:.2f} ×" if theirs else ""

@@ -1,0 +1,70 @@
+"""What was found, for people and for programs: a table on the terminal, the same as Markdown, and all of it as JSON."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.bars import Row
+from benchmarks.rounds import Plan, Results
+
+HEADINGS = ("work", "Bowstring, synced", "Kafka, not synced", "share", "bar", "met")
+MARKS = {True: "yes", False: "no", None: ""}
+COLOURS = {True: "green", False: "red", None: ""}
+NOTES = (
+    "Medians over the rounds; CPU in seconds per million messages; latencies are median / 99 %.",
+    "Every message that Bowstring has acknowledged is synced; Kafka runs with its default, without sync, and its faster variant counts.",
+)
+
+
+def print_table(rows: list[Row], results: Results) -> None:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, heading in enumerate(HEADINGS):
+        table.add_column(heading, justify="left" if number in (0, 5) else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row[:5], MARKS[row.met], style=COLOURS[row.met])
+    console = Console()
+    console.print(table)
+    for note in _notes(results):
+        console.print(note, style="dim")
+
+
+def write(folder: Path, rows: list[Row], results: Results, plan: Plan, machine: dict[str, Any]) -> list[Path]:
+    """The JSON of this run and the Markdown of the latest one; says where they are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    date = time.strftime("%Y-%m-%d-%H%M")
+    everything = {
+        "date": date,
+        "machine": machine,
+        "plan": asdict(plan),
+        "table": [row._asdict() for row in rows],
+        **asdict(results),
+    }
+    as_json, as_markdown = folder / f"{date}.json", folder / "latest.md"
+    as_json.write_text(json.dumps(everything, indent=1, ensure_ascii=False) + "\n")
+    as_markdown.write_text(markdown(date, rows, results, plan, machine))
+    return [as_json, as_markdown]
+
+
+def markdown(date: str, rows: list[Row], results: Results, plan: Plan, machine: dict[str, Any]) -> str:
+    counts = ", ".join(f"{count:,} messages of {size} B" for size, count in plan.counts.items())
+    lines = [f"# Figures of {date}", "", f"{plan.rounds} rounds, {counts}; `{date}.json` has every single run.", ""]
+    lines += [f"- {note}" for note in _notes(results)]
+    lines += ["- " + ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in machine.items()), ""]
+    lines += ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
+    for row in rows:
+        indent = "\u2003" if row.work.startswith("  ") else ""
+        lines.append("| " + " | ".join((indent + row.work.strip(), *row[1:5], MARKS[row.met])) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _notes(results: Results) -> list[str]:
+    kafka = f"Kafka {results.kafka}." if results.has_kafka else f"Kafka was not measured: {results.kafka}. Bars beside it are not judged."
+    return [*NOTES, kafka]

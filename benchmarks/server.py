@@ -1,0 +1,80 @@
+"""Our broker as a process of its own: `bowstring serve` on a fresh data directory and a port of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+from benchmarks import processes
+
+START_SECONDS_MAX = 60.0
+
+
+class Server:
+    """A broker that can be started again over what it has stored. `peak_bytes` is the largest it ever was, over all its lives."""
+
+    def __init__(self, data: Path, around: Sequence[str] = ()) -> None:
+        self.data = data
+        self.peak_bytes = 0
+        self._around = around
+        self._python: Sequence[str] = (sys.executable,)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = data.with_suffix(".log")
+        self.port = 0
+        self.pid = 0
+
+    @property
+    def address(self) -> str:
+        return f"bowstring://127.0.0.1:{self.port}"
+
+    def run_as(self, *, around: Sequence[str], python: Sequence[str]) -> None:
+        """From the next start on under a command that watches it, such as perf, or by another Python than the plain one."""
+        self._around = around
+        self._python = python or (sys.executable,)
+
+    def start(self) -> None:
+        """Returns when the broker takes connections."""
+        self.port = processes.free_port()
+        program = ["-m", "bowstring.cli.main", "serve", "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}"]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen([*self._around, *self._python, *program], stdout=log, stderr=log, start_new_session=True)
+        self.pid = self._process.pid
+        until = time.monotonic() + START_SECONDS_MAX
+        while not processes.answers_at(self.port):
+            if self._process.poll() is not None or time.monotonic() > until:
+                self.stop()
+                raise RuntimeError(f"the broker did not start:\n{self._log.read_text()[-2000:]}")
+            time.sleep(0.02)
+        if self._around:
+            self.pid = processes.child_of(self._process.pid)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self.peak_bytes = max(self.peak_bytes, processes.peak_bytes(self.pid))
+            processes.end(self._process, self.pid)
+            self._process = None
+
+    def restart(self) -> None:
+        """After this nothing is in the broker's own memory: what is read comes from its files."""
+        self.stop()
+        self.start()
+
+
+@contextlib.contextmanager
+def running(folder: Path, *, around: Sequence[str] = ()) -> Generator[Server]:
+    """A broker with a fresh data directory in the folder, under a command such as strace if one is given. All is gone afterwards."""
+    data = Path(tempfile.mkdtemp(prefix="data-", dir=folder))
+    server = Server(data, around)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(data, ignore_errors=True)
+        data.with_suffix(".log").unlink(missing_ok=True)

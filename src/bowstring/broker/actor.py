@@ -1,0 +1,181 @@
+"""A partition and those who wait for it: one actor, plain synchronous handlers, no locks.
+
+A publish is handled at once, unless an earlier one of the same partition still waits: for a lookup of stored ids, or for a commit. Then it
+queues, because the order of arrival is the order of offsets. Readers register an event and look again when something was committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from bowstring import errors
+from bowstring.broker.flusher import Flusher
+from bowstring.core.answers import Answer, Stored
+from bowstring.core.changes import Append
+from bowstring.core.natural_ids import Hits
+from bowstring.core.pages import Origin, PageHeader, encode_header
+from bowstring.core.partition import Accept, Lookup, Partition, Publish, Refused, Rows, Wait
+from bowstring.messages import encoding
+from bowstring.messages.schema import BYTES_SCHEMA
+from bowstring.ports.clock import Clock
+from bowstring.ports.disk import Buffer
+from bowstring.ports.failures import Damaged
+from bowstring.ports.store import Page
+
+
+class Request(NamedTuple):
+    """A batch that was checked, on its way into the log."""
+
+    publish: Publish
+    group: str
+    batch: pa.RecordBatch
+    data: Buffer
+    answer: asyncio.Future[Answer]
+
+
+StoredIds = Callable[[Partition, np.ndarray], Awaitable[list[str]]]
+"""Reads the ids that are stored at these offsets of the partition, in the same order."""
+
+
+class PartitionActor:
+    """Owns one partition."""
+
+    def __init__(self, partition: Partition, *, flusher: Flusher, clock: Clock, stored_ids: StoredIds) -> None:
+        self.partition = partition
+        self._flusher = flusher
+        self._clock = clock
+        self._stored_ids = stored_ids
+        self._queue: deque[Request] = deque()
+        self._lookup: asyncio.Task[None] | None = None
+        self._waits_for_commit = False
+        self._unanswered: dict[int, Request] = {}
+        """Accepted batches by first offset, until their flush is committed."""
+        self._readers: list[asyncio.Event] = []
+        self.closed: errors.Error | None = None
+
+    # Publishing
+
+    def publish(self, request: Request) -> None:
+        """Takes a batch. Its future is settled when what it rests on is committed."""
+        if self.closed is not None:
+            _settle(request.answer, self.closed)
+            return
+        self._queue.append(request)
+        if len(self._queue) == 1:
+            self._handle()
+
+    def _handle(self, confirmed: Hits | None = None) -> None:
+        """Works the queue off until something has to wait."""
+        while self._queue and self.closed is None:
+            request = self._queue[0]
+            decision = self.partition.publish(request.publish, self._clock.now(), confirmed)
+            confirmed = None
+            if isinstance(decision, Wait):
+                self._waits_for_commit = True
+                return
+            if isinstance(decision, Lookup):
+                self._lookup = asyncio.create_task(self._look_up(request, decision.hits))
+                return
+            self._queue.popleft()
+            if isinstance(decision, Accept):
+                self._accept(request, decision.change, decision.kept)
+            elif isinstance(decision, Refused):
+                self._answer(request, decision.error)
+            else:
+                self._answer(request, decision.answer)
+
+    def _accept(self, request: Request, change: Append, kept: Rows | None) -> None:
+        if not change.rows:
+            self._flusher.add(change)
+            self._answer(request, Stored(0, 0, change.repeats))
+            return
+        columns, data = request.publish.columns, request.data
+        if kept is not None:
+            columns, _, data = encoding.take(request.batch, kept)
+        origin = Origin(change.rows, change.producer, change.number, 0, request.group)
+        header = PageHeader(change.topic, change.partition, BYTES_SCHEMA, columns, change.rows, (origin,))
+        self._unanswered[change.first_offset] = request
+        self._flusher.add(change, Page(encode_header(header), data))
+
+    def _answer(self, request: Request, outcome: Answer | errors.Error) -> None:
+        self._flusher.answer(lambda: _settle(request.answer, outcome))
+
+    async def _look_up(self, request: Request, hits: Hits) -> None:
+        """Compares candidates with the ids that are stored, then goes on with the queue."""
+        try:
+            stored = await self._stored_ids(self.partition, hits.offsets)
+        except Damaged as error:
+            self._lookup = None
+            self._queue.popleft()
+            self._answer(request, errors.Corrupt(f"an id could not be compared with the stored one: {error}"))
+            self._handle()
+            return
+        self._lookup = None
+        offered = request.batch.column("id").take(pa.array(hits.rows))
+        same = np.asarray(pa.compute.equal(offered, pa.array(stored, pa.utf8())).to_numpy(zero_copy_only=False))
+        if self.closed is None:
+            self._handle(Hits(hits.rows[same], hits.offsets[same]))
+
+    # After a commit
+
+    def committed(self, change: Append, sequence: int) -> None:
+        """A flush with this append was committed. What missed its deadline is taken back before anybody sees it."""
+        self.partition.committed(change, sequence)
+        request = self._unanswered.pop(change.first_offset, None) if change.rows else None
+        if request is None:
+            return
+        late = self._clock.now() - request.publish.sent - request.publish.timeout
+        if late > 0:
+            self._flusher.add(self.partition.delete(change.first_offset, change.rows, freed=True))
+            error = errors.DeadlinePassed(f"the batch was committed {late / 1e6:.3f} s after its timeout and taken back; it is not stored.")
+            self._answer(request, error)
+        else:
+            _settle(request.answer, Stored(change.first_offset, change.rows, change.repeats))
+
+    def wake(self) -> None:
+        """Something was committed: what waited for it goes on, and readers look again."""
+        if self._waits_for_commit:
+            self._waits_for_commit = False
+            self._handle()
+        readers, self._readers = self._readers, []
+        for reader in readers:
+            reader.set()
+
+    @property
+    def waits_for_commit(self) -> bool:
+        return self._waits_for_commit
+
+    def wake_when_committed(self, event: asyncio.Event) -> None:
+        """Sets the event once, at the next commit or at the end of this actor."""
+        self._readers.append(event)
+
+    def forget(self, event: asyncio.Event) -> None:
+        """The reader does not wait any more."""
+        if event in self._readers:
+            self._readers.remove(event)
+
+    def close(self, error: errors.Error) -> None:
+        """No more publishes: the topic was deleted, or the incarnation has ended. Everybody who waits is told so."""
+        self.closed = error
+        if self._lookup is not None:
+            self._lookup.cancel()
+        for request in (*self._queue, *self._unanswered.values()):
+            _settle(request.answer, error)
+        self._queue.clear()
+        self._unanswered.clear()
+        self.wake()
+
+
+def _settle(future: asyncio.Future[Answer], outcome: Answer | errors.Error) -> None:
+    if future.done():
+        return
+    if isinstance(outcome, errors.Error):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)

@@ -1,0 +1,272 @@
+"""The broker as the gateway sees it, and what happens when an incarnation ends.
+
+    starting ──loaded──► serving ──disk full, fenced──► starting (a new epoch, in the same process)
+                            └──────sync or I/O failed──► failed   (the process, or the embedded Broker object, ends)
+
+While there is no incarnation every call is `Unavailable`, which kits repeat. After a failed sync nothing is tried again: nobody knows what
+is on the disk, and only a fresh process that reads it can tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from bowstring import errors
+from bowstring.broker.actor import PartitionActor
+from bowstring.broker.fetching import Fetcher, make_fetcher
+from bowstring.broker.incarnation import Incarnation
+from bowstring.broker.publishing import Publisher
+from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name, check_numbers, encode_settings
+from bowstring.core.partition import GivenBack
+from bowstring.messages import ids
+from bowstring.messages.hashing import id_hashes
+from bowstring.ports.catalog import Catalog, TopicRow
+from bowstring.ports.clock import Clock
+from bowstring.ports.failures import Damaged, DiskFull, Fenced, StorageFailed
+from bowstring.ports.store import Store
+from bowstring.settings import Settings
+
+T = TypeVar("T")
+
+RETRY_SECONDS = 0.5
+"""How long to wait before loading again when the disk is still full."""
+GROUP_MAX = 249
+
+
+class Statistics(NamedTuple):
+    """A broker's figures at one moment."""
+
+    incarnation: int
+    topics: int
+    partitions: int
+    messages: int
+    flushes: int
+
+
+class Broker:
+    """One broker over a catalog and a store that somebody else has opened a place for."""
+
+    def __init__(self, *, settings: Settings, clock: Clock, catalog: Catalog, store: Store) -> None:
+        self.settings = settings
+        self._clock = clock
+        self.cluster = b""
+        """16 bytes that name the data."""
+        self._catalog = catalog
+        self._store = store
+        self._incarnation: Incarnation | None = None
+        self._unavailable: errors.Error = errors.Unavailable("the broker is starting.")
+        self._serving: asyncio.Task[None] | None = None
+        self._rare = asyncio.Lock()
+        self._transactions: dict[asyncio.Task[Any], None] = {}
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        """Settled with the cause when the broker has ended by itself."""
+
+    # Life
+
+    async def start(self) -> None:
+        """Loads what is there and serves. Raises what makes that impossible."""
+        await self._catalog.open()
+        await self._begin()
+        self.cluster = await self._catalog.cluster()
+        self._serving = asyncio.create_task(self._serve())
+
+    async def _begin(self) -> None:
+        self._incarnation = await Incarnation.begin(
+            settings=self.settings, clock=self._clock, catalog=self._catalog, store=self._store
+        )
+
+    async def _serve(self) -> None:
+        """Runs incarnations one after the other until one fails for good."""
+        try:
+            while True:
+                assert self._incarnation is not None
+                try:
+                    await self._incarnation.flusher.run()
+                except (DiskFull, Fenced) as failure:
+                    self._end(_why(failure))
+                await self._begin_again()
+        except asyncio.CancelledError:
+            raise
+        except BaseException as failure:
+            self._end(errors.Unavailable(f"the broker has ended: {failure}"))
+            self.failed.set_result(failure)
+
+    async def _begin_again(self) -> None:
+        """Loads under a new epoch; again and again while the disk is full."""
+        while True:
+            try:
+                return await self._begin()
+            except (DiskFull, Fenced):
+                await self._clock.sleep(RETRY_SECONDS)
+
+    def _end(self, error: errors.Error) -> None:
+        self._unavailable = error
+        incarnation, self._incarnation = self._incarnation, None
+        if incarnation is not None:
+            incarnation.end(error)
+
+    async def stop(self) -> None:
+        """Ends well: what is under way is not waited for, its producers are told `Unavailable` and repeat it elsewhere."""
+        if self._serving is not None:
+            self._serving.cancel()
+            await asyncio.wait([self._serving])
+        self._end(errors.Unavailable("the broker is stopping."))
+        await self._store.close()
+        await self._catalog.close()
+
+    @property
+    def _now(self) -> Incarnation:
+        if self._incarnation is None:
+            raise self._unavailable
+        return self._incarnation
+
+    @property
+    def live(self) -> Incarnation | None:
+        """The incarnation that serves, for tests that compare live state with loaded state."""
+        return self._incarnation
+
+    @property
+    def incarnation(self) -> int:
+        """The epoch that serves; it rises with every start."""
+        return self._now.fence.epoch
+
+    def statistics(self) -> Statistics:
+        now = self._now
+        topics = [topic.facts() for topic in now.topics()]
+        partitions = sum(topic.partitions for topic in topics)
+        return Statistics(now.fence.epoch, len(topics), partitions, sum(topic.messages for topic in topics), now.flusher.flushes)
+
+    # Topics
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        retention: float | None = None,
+        retention_bytes: int | None = None,
+        deduplication: float | None = None,
+        exists_ok: bool = False,
+    ) -> TopicFacts:
+        """Durable when it returns."""
+        retention = self.settings.topic_retention if retention is None else retention
+        deduplication = min(self.settings.topic_deduplication, retention) if deduplication is None else deduplication
+        settings = TopicSettings(retention=retention, deduplication=deduplication, retention_bytes=retention_bytes)
+        check_name(name)
+        check_numbers(partitions, settings)
+
+        async def create(now: Incarnation) -> Topic:
+            if now.has_topic(name):
+                if exists_ok:
+                    return now.topic(name)
+                raise errors.TopicExists(f"there is a topic '{name}' already.", hint="Use exists_ok=True if that is fine.")
+            return await now.create_topic(TopicRow(0, name, partitions, self._clock.now(), encode_settings(settings), None))
+
+        return (await self._transaction(create)).facts()
+
+    async def delete_topic(self, name: str, missing_ok: bool = False) -> bool:
+        """Durable when it returns. Says whether there was one."""
+
+        async def delete(now: Incarnation) -> bool:
+            if missing_ok and not now.has_topic(name):
+                return False
+            await now.delete_topic(now.topic(name), self._clock.now())
+            return True
+
+        return await self._transaction(delete)
+
+    async def _transaction(self, steps: Callable[[Incarnation], Coroutine[None, None, T]]) -> T:
+        """A rare change of catalog and memory together. It goes through even if its caller goes away: half of it must not stay."""
+        task = asyncio.create_task(self._one_by_one(steps))
+        self._transactions[task] = None
+        task.add_done_callback(self._transactions.pop)
+        return await asyncio.shield(task)
+
+    async def _one_by_one(self, steps: Callable[[Incarnation], Coroutine[None, None, T]]) -> T:
+        """One that fails ends the incarnation as a failed flush does: memory may be ahead of the catalog."""
+        async with self._rare:
+            now = self._now
+            try:
+                return await steps(now)
+            except (DiskFull, Fenced, StorageFailed) as failure:
+                now.flusher.fail(failure)
+                raise _why(failure) from failure
+
+    def describe_topic(self, name: str) -> TopicFacts:
+        return self._now.topic(name).facts()
+
+    def list_topics(self, pattern: str = "", after: str = "", limit: int = 0) -> tuple[list[TopicFacts], bool]:
+        """A page of topics by name, and whether there are more."""
+        limit = limit or 1000
+        names = [
+            topic for topic in self._now.topics() if topic.row.name > after and fnmatch.fnmatchcase(topic.row.name, pattern or "*")
+        ]
+        return [topic.facts() for topic in names[:limit]], len(names) > limit
+
+    # Messages
+
+    async def publisher(self, topic: str, producer: bytes, stream: int, group: str) -> Publisher:
+        """A producer's stream. Makes the topic where the settings say so."""
+        if len(producer) != 16:
+            raise errors.InvalidArgument(f"a producer id has 16 bytes, this one has {len(producer)}.")
+        if not 1 <= len(group) <= GROUP_MAX:
+            raise errors.InvalidArgument(f"a producer group has 1 to {GROUP_MAX} characters, this one has {len(group)}.")
+        if not self._now.has_topic(topic) and self.settings.topic_create == "on-publish":
+            await self.create_topic(topic, exists_ok=True)
+        now = self._now
+        return now.publisher(now.topic(topic), producer, stream, group)
+
+    def fetcher(self, topic: str, froms: list[tuple[int, int, int]]) -> Fetcher:
+        """A reader of ranges (partition, offset, end); end 0 follows for ever."""
+        return make_fetcher(self._now, topic, froms)
+
+    async def find(self, topic: str, message_id: str) -> tuple[int, int] | None:
+        """Partition and offset of the message of an id, as far as the deduplication window reaches."""
+        now = self._now
+        found = now.topic(topic)
+        generated = ids.parse(message_id)
+        if generated is not None and generated.partition < len(found.actors):
+            actor = found.actors[generated.partition]
+            given = GivenBack(0, generated.producer, generated.number, generated.row)
+            while (offset := actor.partition.find_generated(given)) is None:
+                await self._commit_of(actor)
+            if offset:
+                return generated.partition, offset
+        return await self._find_natural(now, found, message_id)
+
+    async def _find_natural(self, now: Incarnation, topic: Topic, message_id: str) -> tuple[int, int] | None:
+        hashes = id_hashes(pa.array([message_id], pa.utf8()))
+        for actor in topic.actors:
+            while (hits := actor.partition.find_natural(hashes, self._clock.now())) is None:
+                await self._commit_of(actor)
+            try:
+                stored = await now.reader.ids(actor.partition, hits.offsets)
+            except Damaged as error:
+                raise errors.Corrupt(f"{topic.row.name}/{actor.partition.number}: {error}") from error
+            for offset, text in zip(hits.offsets.tolist(), stored, strict=True):
+                if text == message_id and not actor.partition.deletions.is_gone(offset):
+                    return actor.partition.number, offset
+        return None
+
+    async def _commit_of(self, actor: PartitionActor) -> None:
+        """Waits for the next commit in a partition."""
+        if actor.closed is not None:
+            raise actor.closed
+        event = asyncio.Event()
+        actor.wake_when_committed(event)
+        await event.wait()
+        if actor.closed is not None:
+            raise actor.closed
+
+
+def _why(failure: Exception) -> errors.Error:
+    if isinstance(failure, DiskFull):
+        return errors.Full("the disk is full; nothing of this was stored.", hint="Free some space: the broker goes on by itself.")
+    if isinstance(failure, Fenced):
+        return errors.Unavailable("another incarnation has taken over; loading again.")
+    return errors.Unavailable(f"the broker has ended: {failure}")

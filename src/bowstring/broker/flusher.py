@@ -1,0 +1,189 @@
+"""How changes become durable: gather while the flush before is on its way, write, sync, commit, then let the answers go.
+
+    pending ──take──► append to the segment, sync ──► commit the journal row ──► answers, readers
+                      (stage one: large flushes)      (stage two: every flush)
+
+Two flushes can be on their way: while one is being committed, the next writes and syncs its segment. There is no timer. An idle broker
+takes a change at once; under load, whatever came while the flush before was on its way is the next flush, so flushes grow by
+themselves. A flush with few bytes of pages carries them in its journal row, and needs one sync instead of two; it has no stage one, so it
+waits until the commit before is done and gathers meanwhile.
+
+Every answer waits here until what it rests on is committed: `answer` attaches it to the newest flush there is, even if it says no
+(invariant 1). When a flush fails, nothing of it or after it counts: all answers fail, and the incarnation is over (invariant 2). A commit
+that is already under way in front of it is let finish first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from bowstring.core import changes as journal
+from bowstring.core.changes import Append, Change
+from bowstring.ports.catalog import Catalog, Fence
+from bowstring.ports.store import Page, Store
+from bowstring.settings import Settings
+from bowstring.store.frames import framed_length, padded
+
+Callback = Callable[[], None]
+
+OVERLAP_BYTES = 256 * 1024
+"""While a commit is under way, a flush of less than this waits for it and gathers: syncing early would only make two syncs of one."""
+
+
+class Watcher(Protocol):
+    """Told how a flush gets on."""
+
+    def written(self, flush: Flush) -> None:
+        """Its pages have their place in a segment."""
+        ...
+
+    def committed(self, flush: Flush) -> None:
+        """It is durable. Called in order, before its answers go out."""
+        ...
+
+
+class Flush:
+    """One group commit."""
+
+    def __init__(self) -> None:
+        self.sequence = 0
+        self.changes: list[Change] = []
+        self.pages: list[tuple[Append, Page]] = []
+        self.page_bytes = 0
+        self.answers: list[Callback] = []
+
+    def add(self, change: Change, page: Page | None) -> None:
+        self.changes.append(change)
+        if page is not None and isinstance(change, Append):
+            self.pages.append((change, page))
+            self.page_bytes += len(page.body) + len(page.header)
+
+
+class Flusher:
+    """The one writer of an incarnation."""
+
+    def __init__(
+        self, *, settings: Settings, catalog: Catalog, store: Store, fence: Fence, sequence: int, watcher: Watcher
+    ) -> None:
+        self._settings = settings
+        self._catalog = catalog
+        self._store = store
+        self._fence = fence
+        self._sequence = sequence
+        self._watcher = watcher
+        self._pending = Flush()
+        self._under_way: list[Flush] = []
+        """Taken and not yet committed, the oldest first: at most two."""
+        self._commit: asyncio.Task[None] | None = None
+        self._arrived = asyncio.Event()
+        """Set when there is something pending, and when a commit has ended."""
+        self._failure: Exception | None = None
+        """Something beside a flush has failed: the next step of `run` raises it."""
+        self.flushes = 0
+
+    # What machines and answers call
+
+    def add(self, change: Change, page: Page | None = None) -> None:
+        """A change that was decided. It goes into the next flush."""
+        self._pending.add(change, page)
+        self._arrived.set()
+
+    def answer(self, callback: Callback) -> None:
+        """Calls back when everything that was decided up to now is committed: at once, if all of it is."""
+        if self._pending.changes:
+            self._pending.answers.append(callback)
+        elif self._under_way:
+            self._under_way[-1].answers.append(callback)
+        else:
+            callback()
+
+    @property
+    def idle(self) -> bool:
+        """Is everything committed?"""
+        return not self._pending.changes and not self._under_way
+
+    def uncommitted(self) -> list[Change]:
+        """The changes that are not known to be committed, in order: what live state has and loaded state may lack."""
+        return [change for flush in (*self._under_way, self._pending) for change in flush.changes]
+
+    # The two stages
+
+    async def run(self) -> None:
+        """Flushes until something fails, and raises that."""
+        while True:
+            await self._due()
+            flush = self._take()
+            await self._write(flush)
+            await self._settled()
+            self._commit = asyncio.create_task(self._commit_flush(flush))
+
+    def fail(self, failure: Exception) -> None:
+        """Something that the incarnation rests on has failed beside a flush: no flush may follow."""
+        self._failure = failure
+        self._arrived.set()
+
+    async def _due(self) -> None:
+        """Waits until it is time to take the next flush."""
+        while True:
+            if self._failure is not None:
+                await self._settled()
+                raise self._failure
+            if self._commit is not None and self._commit.done():
+                await self._settled()
+            if self._pending.changes and (self._commit is None or self._pending.page_bytes > OVERLAP_BYTES):
+                return
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    def _take(self) -> Flush:
+        flush, self._pending = self._pending, Flush()
+        self._sequence += 1
+        flush.sequence = self._sequence
+        self._under_way.append(flush)
+        return flush
+
+    def _inlined(self, flush: Flush) -> bool:
+        return flush.page_bytes <= self._settings.flush_inline_bytes
+
+    async def _write(self, flush: Flush) -> None:
+        """Stage one: the pages of a large flush go into a segment, and are durable before anything refers to them."""
+        if self._inlined(flush):
+            self._locate_inlined(flush)
+            return
+        try:
+            references = await self._store.append(flush.sequence, [page for _, page in flush.pages])
+            for (change, _), reference in zip(flush.pages, references, strict=True):
+                change.segment, change.position, change.length = reference.segment, reference.position, reference.length
+            self._watcher.written(flush)
+            await self._store.sync()
+        except Exception:
+            await self._settled()
+            raise
+
+    def _locate_inlined(self, flush: Flush) -> None:
+        position = 0
+        for change, page in flush.pages:
+            change.segment, change.position, change.length = 0, position, framed_length(page)
+            position += padded(change.length)
+
+    async def _settled(self) -> None:
+        """Waits for the commit before, and raises what it raised."""
+        if self._commit is not None:
+            commit, self._commit = self._commit, None
+            await commit
+
+    async def _commit_flush(self, flush: Flush) -> None:
+        """Stage two: the journal row, which is the commit; then everything that waited for it."""
+        pages = [page for _, page in flush.pages] if self._inlined(flush) else []
+        try:
+            await self._catalog.commit(self._fence, flush.sequence, journal.encode(flush.changes), pages)
+            self._under_way.pop(0)
+            self.flushes += 1
+            self._watcher.committed(flush)
+            for callback in flush.answers:
+                callback()
+        finally:
+            self._arrived.set()
+

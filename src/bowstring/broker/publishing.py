@@ -1,0 +1,116 @@
+"""A producer's stream into the broker: credit first, one check of each batch, then the partition's actor."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bowstring import errors
+from bowstring.broker.actor import Request
+from bowstring.core.answers import Answer
+from bowstring.core.partition import GivenBack, Ids, Publish
+from bowstring.messages import ids, layout
+from bowstring.messages.hashing import id_hashes
+from bowstring.messages.schema import ID
+from bowstring.ports.disk import Buffer
+
+if TYPE_CHECKING:
+    from bowstring.broker.incarnation import Incarnation
+
+GENERATED = "^[0-9a-f]{32}-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+$"
+TIMEOUT_MAX = 86_400_000_000
+NUMBER_MAX = 2**62
+
+
+class PublishedBatch(NamedTuple):
+    """A batch as it came from the wire; moments and spans in microseconds."""
+
+    partition: int
+    number: int
+    previous: int
+    sent: int
+    timeout: int
+    schema: int
+    columns: int
+    rows: int
+    data: Buffer
+
+
+class Publisher:
+    """One stream of one producer. A newer stream of the same producer fences it."""
+
+    def __init__(self, incarnation: Incarnation, topic: int, producer: bytes, stream: int, group: str) -> None:
+        self._incarnation = incarnation
+        self._topic = topic
+        self._producer = producer
+        self.stream = stream
+        self._group = group
+        self.fenced = asyncio.Event()
+        self._admitted = 0
+
+    async def admit(self, size: int) -> None:
+        """Waits until there is memory for the next batch. It is given back when that batch is answered."""
+        await self._incarnation.reserve(size)
+        self._admitted += size
+
+    def publish(self, batch: PublishedBatch) -> asyncio.Future[Answer]:
+        """Takes an admitted batch. The future is settled when everything the answer rests on is committed."""
+        answer = self._incarnation.outstanding(self._admitted)
+        self._admitted = 0
+        try:
+            self._publish(batch, answer)
+        except errors.Error as error:
+            self._incarnation.refuse(answer, error)
+        return answer
+
+    def _publish(self, batch: PublishedBatch, answer: asyncio.Future[Answer]) -> None:
+        if self.fenced.is_set():
+            raise errors.Unavailable("a newer stream of this producer has taken over.")
+        _check_numbers(batch)
+        actor = self._incarnation.topic_by_id(self._topic).actor(batch.partition)
+        bytes_max = self._incarnation.settings.batch_bytes_max
+        columns = layout.check(batch.schema, batch.columns, batch.rows, batch.data, bytes_max=bytes_max)
+        publish = Publish(
+            producer=self._producer,
+            number=batch.number,
+            previous=batch.previous,
+            sent=batch.sent,
+            timeout=batch.timeout,
+            rows=batch.rows,
+            columns=batch.columns,
+            ids=_ids(columns.column("id"), batch.partition) if batch.columns & ID else None,
+        )
+        actor.publish(Request(publish, self._group, columns, batch.data, answer))
+
+    def close(self) -> None:
+        """The stream has ended. What it published goes on."""
+        self._incarnation.forget_publisher(self._producer, self)
+
+
+def _check_numbers(batch: PublishedBatch) -> None:
+    if not 0 <= batch.previous < batch.number < NUMBER_MAX:
+        raise errors.InvalidArgument(
+            f"batch number {batch.number} does not come after {batch.previous}.", hint="Numbers rise from 1, `previous` is lower."
+        )
+    if not 0 < batch.timeout <= TIMEOUT_MAX or not 0 <= batch.sent < NUMBER_MAX:
+        raise errors.InvalidArgument(
+            f"a timeout of {batch.timeout / 1e6:g} s from {batch.sent} is not taken.", hint="Timeouts are above 0 s and up to a day."
+        )
+
+
+def _ids(column: pa.Array, partition: int) -> Ids:
+    """What the machine needs of a column of ids; no loop over rows but for ids that a kit had generated."""
+    codes = column.dictionary_encode()
+    firsts = None
+    if len(codes.dictionary) < len(column):
+        indices = codes.indices.to_numpy(zero_copy_only=False)
+        _, first_rows = np.unique(indices, return_index=True)
+        firsts = first_rows[indices].astype(np.int64)
+    rows = np.flatnonzero(pc.match_substring_regex(column, GENERATED).to_numpy(zero_copy_only=False))
+    parsed = [(int(row), ids.parse(column[int(row)].as_py())) for row in rows]
+    given = tuple(GivenBack(row, g.producer, g.number, g.row) for row, g in parsed if g is not None and g.partition == partition)
+    return Ids(id_hashes(column), firsts, given)

@@ -1,0 +1,110 @@
+"""Topics: names at the edge, ids everywhere else. A topic deleted and made again is another topic."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from bowstring import errors
+from bowstring.broker.actor import PartitionActor
+from bowstring.ports.catalog import TopicRow
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,248}")
+PARTITIONS_MAX = 10_000
+
+
+class TopicSettings(msgspec.Struct, gc=False):
+    """What can be changed later. Spans are seconds."""
+
+    retention: float
+    deduplication: float
+    retention_bytes: int | None = None
+
+
+class TopicFacts(NamedTuple):
+    """A topic as it is described to users."""
+
+    name: str
+    id: int
+    partitions: int
+    created: int
+    retention: float
+    retention_bytes: int | None
+    deduplication: float
+    messages: int
+    bytes: int
+    ranges: list[tuple[int, int]]
+
+
+class Topic:
+    """A live topic and its partitions."""
+
+    def __init__(self, row: TopicRow, actors: list[PartitionActor]) -> None:
+        self.row = row
+        self.settings = decode_settings(row.settings)
+        self.actors = actors
+
+    def actor(self, partition: int) -> PartitionActor:
+        """Raises InvalidArgument for a partition that the topic does not have."""
+        if 0 <= partition < len(self.actors):
+            return self.actors[partition]
+        raise errors.InvalidArgument(
+            f"topic '{self.row.name}' has no partition {partition}.", hint=f"It has {len(self.actors)}, numbered from 0."
+        )
+
+    def facts(self) -> TopicFacts:
+        partitions = [actor.partition for actor in self.actors]
+        return TopicFacts(
+            name=self.row.name,
+            id=self.row.id,
+            partitions=self.row.partitions,
+            created=self.row.created,
+            retention=self.settings.retention,
+            retention_bytes=self.settings.retention_bytes,
+            deduplication=self.settings.deduplication,
+            messages=sum(partition.messages for partition in partitions),
+            bytes=sum(partition.pages.bytes for partition in partitions),
+            ranges=[(1, partition.committed_offset) for partition in partitions],
+        )
+
+
+def encode_settings(settings: TopicSettings) -> bytes:
+    return msgspec.msgpack.encode(settings)
+
+
+def decode_settings(data: bytes) -> TopicSettings:
+    return msgspec.msgpack.decode(data, type=TopicSettings)
+
+
+def check_name(name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise errors.InvalidArgument(
+            f"{name!r} is not a name for a topic.",
+            hint="Names have 1 to 249 letters, digits, dots, dashes and underscores, and begin with a letter or a digit.",
+        )
+
+
+def check_numbers(partitions: int, settings: TopicSettings) -> None:
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise errors.InvalidArgument(f"partitions={partitions} is out of range.", hint=f"A topic has 1 to {PARTITIONS_MAX}.")
+    if settings.retention <= 0:
+        raise errors.InvalidArgument(f"retention={settings.retention:g} s is not a span of time.", hint="It has to be positive.")
+    if not 0 <= settings.deduplication <= settings.retention:
+        raise errors.InvalidArgument(
+            f"deduplication={settings.deduplication:g} s is out of range.",
+            hint=f"It is at most the retention, {settings.retention:g} s.",
+        )
+    if settings.retention_bytes is not None and settings.retention_bytes <= 0:
+        raise errors.InvalidArgument(f"retention_bytes={settings.retention_bytes} is not a size.", hint="It has to be positive, or None.")
+
+
+def not_found(name: str, names: Iterable[str], *, creates: bool) -> errors.TopicNotFound:
+    """The error for a topic that is not there, with the name that was probably meant."""
+    close = difflib.get_close_matches(name, list(names), n=1)
+    meant = f" Did you mean '{close[0]}'?" if close else ""
+    create = "" if creates else f"This broker does not create topics by itself: client.create_topic('{name}')."
+    return errors.TopicNotFound(f"there is no topic '{name}'.{meant}", hint=create, details={"topic": name})

@@ -1,0 +1,140 @@
+"""`bowstring serve`: runs a broker until it is told to stop.
+
+Its flags are the table of settings: every field of `Settings` is a flag of the same name. A flag beats the environment, and that beats
+the default. What is wrong with one of them is wrong usage, exit code 2.
+
+When the broker serves, one line with address and data directory goes to stdout. SIGTERM and Ctrl-C stop it: what is under way is
+answered first. A second signal does not wait for that. A failed sync or I/O error ends the process, because only a fresh one that reads
+the disk can tell what is on it; what was acknowledged is there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import signal
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bowstring import errors, settings
+
+if TYPE_CHECKING:
+    from bowstring.server import Server
+
+HELP = """Runs a broker.
+
+Examples:
+
+\b
+  bowstring serve --data ./data
+  bowstring serve --data /srv/orders --listen 0.0.0.0:27769 --topic-retention 30d
+  BOWSTRING_BATCH_BYTES_MAX=32MiB bowstring serve
+  bowstring serve --store memory --listen 127.0.0.1:0
+  bowstring serve --data ./data --check
+
+Every flag can also be given as a variable: --topic-retention is BOWSTRING_TOPIC_RETENTION. Sizes are 16MiB, 500kB or bytes; spans are
+7d, 12h, 30s, 500ms or seconds.
+"""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command, with a flag for each setting."""
+    app.command("serve", help=HELP)(_command())
+
+
+def _command() -> Any:
+    def serve(check: bool, verbose: bool, **flags: str | None) -> None:
+        chosen = _settings(flags)
+        if check:
+            typer.echo("The settings are right.")
+            return
+        level = logging.INFO if verbose else logging.WARNING
+        logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        _run(_serve(chosen))
+
+    parameters = {name: _flag(name) for name in settings.TABLE} | {
+        "check": Annotated[bool, typer.Option("--check", help="Only look whether the settings are right.")],
+        "verbose": Annotated[bool, typer.Option("--verbose", help="Log more, to stderr.")],
+    }
+    # typer reads flags off a function's signature, so this one is given the signature that the table says.
+    serve.__annotations__ = parameters
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    defaults = dict.fromkeys(parameters, None) | {"check": False, "verbose": False}
+    signature = [inspect.Parameter(name, keyword, default=defaults[name], annotation=parameters[name]) for name in parameters]
+    serve.__signature__ = inspect.Signature(signature)  # pyright: ignore[reportFunctionMemberAccess]
+    return serve
+
+
+def _flag(name: str) -> Any:
+    kind = settings.kind_of(name)
+    default = kind.show(settings.TABLE[name].default)
+    text = kind.meaning + (f" [default: {default}]" if default else "")
+    return Annotated[str | None, typer.Option(settings.flag_of(name), help=text, show_default=False, metavar="VALUE")]
+
+
+def _settings(flags: dict[str, str | None]) -> settings.Settings:
+    try:
+        return settings.load(settings.from_flags(flags), settings.from_environment(os.environ))
+    except errors.InvalidArgument as error:
+        raise _usage(error) from None
+
+
+def _usage(error: errors.Error) -> typer.Exit:
+    """Wrong usage: one sentence on stderr, and exit code 2."""
+    typer.echo(f"bowstring serve: {error}", err=True)
+    return typer.Exit(2)
+
+
+def _run(coroutine: Coroutine[Any, Any, None]) -> None:
+    from bowstring.wire import loops
+
+    loop = loops.new_event_loop()
+    try:
+        loop.run_until_complete(coroutine)
+    finally:
+        loop.close()
+
+
+async def _serve(chosen: settings.Settings) -> None:
+    import asyncio
+
+    from bowstring.server import open_broker
+
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _stop_on, number, stopped)
+    try:
+        server = await open_broker(chosen)
+    except errors.InvalidArgument as error:
+        raise _usage(error) from None
+    try:
+        typer.echo(f"bowstring serves {server.address} from {_place(server.settings)}")
+        stopping = asyncio.create_task(stopped.wait())
+        await asyncio.wait((stopping, server.failed), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+    finally:
+        await server.stop()
+    if server.failed.done():
+        raise _ended(server)
+
+
+def _place(chosen: settings.Settings) -> str:
+    return "memory" if chosen.store == "memory" else os.path.abspath(chosen.data)
+
+
+def _stop_on(number: int, stopped: Any) -> None:
+    """The first signal asks for a clean end; the next one of any kind is the system's again, and ends at once."""
+    stopped.set()
+    signal.signal(number, signal.SIG_DFL)
+
+
+def _ended(server: Server) -> errors.Error:
+    cause = server.failed.result()
+    return errors.Unavailable(
+        f"the broker has ended because its disk failed: {cause}.",
+        hint=f"Look after the disk of {server.settings.data}, then start again; what was acknowledged is there.",
+    )

@@ -1,0 +1,162 @@
+"""What people may give to `send`, checked where it was given.
+
+Rows of many calls travel together, so one that the broker would refuse must not get in among them: everything that a batch is checked
+for is asked here of the single message, and refused in words that name the argument and say what would be right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from bowstring import errors, times
+from bowstring.messages import schema
+
+TIMEOUT_MAX: Final = 86_400.0
+TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,248}")
+GROUP_BYTES_MAX: Final = 249
+
+
+def topic_name(name: object) -> str:
+    """A topic's name, of the form that brokers take."""
+    if not isinstance(name, str):
+        raise errors.InvalidArgument(f"the topic name {name!r} is of type {type(name).__name__}.", hint="A topic's name is text.")
+    if not TOPIC_NAME.fullmatch(name):
+        shown = name if len(name) <= 80 else name[:77] + "..."
+        raise errors.InvalidArgument(
+            f"{shown!r} is not a topic name.",
+            hint="A name has up to 249 letters (A to Z), digits, dots, dashes and underscores, and begins with a letter or a digit.",
+        )
+    return name
+
+
+def value(given: object, json: object) -> bytes | None:
+    """The payload of a message."""
+    if json is not None:
+        if given is not None:
+            raise errors.InvalidArgument(
+                "Both a value and json= were given.", hint="Give the value as bytes or text, or json= to have it written."
+            )
+        return _json(json)
+    return None if given is None else binary(given, "value")
+
+
+def binary(given: object, name: str) -> bytes:
+    """Bytes, or text as UTF-8. What can be changed afterwards is copied."""
+    if isinstance(given, bytes):
+        return given
+    if isinstance(given, str):
+        return _utf8(given, name)
+    if isinstance(given, bytearray | memoryview):
+        return bytes(given)
+    hint = "Use bytes or text, or json= to have it written." if name == "value" else "Use bytes or text."
+    raise errors.InvalidArgument(f"{name}={_shown(given)} is of type {type(given).__name__}.", hint=hint)
+
+
+def attributes(given: object) -> dict[str, str] | None:
+    """Text by text, a copy of what was given. None and nothing are the same."""
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise errors.InvalidArgument(
+            f"attributes={_shown(given)} is of type {type(given).__name__}.", hint="Use a dict: {'country': 'CH'}."
+        )
+    checked: dict[Any, Any] = dict(given)
+    for name, text in checked.items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            wrong = text if isinstance(name, str) else name
+            raise errors.InvalidArgument(
+                f"attributes has {_shown(name)}: {_shown(text)}, and {_shown(wrong)} is of type {type(wrong).__name__}.",
+                hint="The names and values of attributes are text: {'country': 'CH'}.",
+            )
+        _utf8(name, "attributes"), _utf8(text, "attributes")
+        if name.startswith(schema.RESERVED_PREFIX):
+            hint = f"Names that begin with {schema.RESERVED_PREFIX!r} are written by the broker; choose another."
+            raise errors.InvalidArgument(f"attributes has {name!r}.", hint=hint)
+    return checked or None
+
+
+def message_id(given: object) -> str:
+    """A natural id, or a generated one that is given back."""
+    if not isinstance(given, str):
+        raise errors.InvalidArgument(f"id={_shown(given)} is of type {type(given).__name__}.", hint="An id is text.")
+    size = len(_utf8(given, "id"))
+    if not 0 < size <= schema.ID_BYTES_MAX:
+        what = f"has {size} bytes" if size else "is empty"
+        raise errors.InvalidArgument(f"id={_shown(given)} {what}.", hint=f"An id has 1 to {schema.ID_BYTES_MAX} bytes as UTF-8.")
+    return given
+
+
+def group(given: object) -> str:
+    """The name of a producer group."""
+    if not isinstance(given, str) or not given or len(_utf8(given, "group")) > GROUP_BYTES_MAX:
+        raise errors.InvalidArgument(
+            f"group={_shown(given)} is not the name of a group.", hint=f"Use text of 1 to {GROUP_BYTES_MAX} bytes."
+        )
+    return given
+
+
+def compression(given: object) -> str | None:
+    """How batches are compressed."""
+    if given is None or given in ("lz4", "zstd"):
+        return given  # pyright: ignore[reportReturnType]
+    raise errors.InvalidArgument(f"compression={given!r} is not known.", hint="Use None, 'lz4' or 'zstd'.")
+
+
+def expiry(given: object, now: int) -> int | None:
+    """The moment after which a message is delivered to nobody, from a moment or a span from now."""
+    if given is None:
+        return None
+    return now + times.microseconds(times.span_until(given, "expires", now))
+
+
+def timeout(given: object, now: int) -> float:
+    """Until when a publish may be committed, as seconds from now."""
+    seconds = times.span_until(given, "timeout", now)
+    if not 0 < seconds <= TIMEOUT_MAX:
+        what = "leaves no time" if seconds <= 0 else "is longer than a day"
+        raise errors.InvalidArgument(f"timeout={_shown(given)} {what}.", hint="Use a span above 0 s and up to a day.")
+    return max(seconds, 1e-3)
+
+
+def too_large(what: str, size: int, limit: int) -> errors.TooLarge:
+    """The refusal of more bytes than a batch may have."""
+    return errors.TooLarge(
+        f"the {what} has {in_mebibytes(size, limit)}, a batch may have {in_mebibytes(limit)} here (batch.bytes-max).",
+        hint="Split it, or create the topic with payload='reference'.",
+    )
+
+
+def in_mebibytes(size: int, above: int = 0) -> str:
+    """A size for people; never shown as small as the limit that it is above."""
+    for unit, name in ((1024 * 1024, "MiB"), (1024, "KiB")):
+        if size >= unit:
+            text = f"{size / unit:.1f}".removesuffix(".0")
+            return f"{size} bytes" if above and in_mebibytes(above) == f"{text} {name}" else f"{text} {name}"
+    return f"{size} bytes"
+
+
+def _json(given: object) -> bytes:
+    try:
+        return msgspec.json.encode(given)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise errors.InvalidArgument(
+            f"json={_shown(given)} cannot be written as JSON: {error}.", hint="Use dict, list, text, numbers."
+        ) from error
+
+
+def _utf8(text: str, name: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise errors.InvalidArgument(
+            f"{name}={_shown(text)} cannot be written as UTF-8: {error.reason}.", hint="Give it as bytes."
+        ) from None
+
+
+def _shown(given: object) -> str:
+    text = repr(given)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,184 @@
+"""The way to a broker: the first of the seeds that answers the handshake, and after a break the next one that does.
+
+The channel reconnects by itself; what it cannot know is whether the same broker is there. So whoever has lost a stream shakes hands again
+before opening the next. That also measures the broker's clock anew and tells its limits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import metadata
+from typing import Final, NamedTuple
+
+from bowstring import errors
+from bowstring.client.broker_time import BrokerTime
+from bowstring.ports.clock import Clock
+from bowstring.ports.randomness import Randomness
+from bowstring.ports.transport import Channel, Dialer
+from bowstring.wire.generated import bowstring_pb2 as pb
+
+PROTOCOL: Final = 1
+PAUSE_FIRST: Final = 0.02
+PAUSE_MAX: Final = 1.0
+HANDSHAKE_SECONDS: Final = 3.0
+"""How long one seed is given to answer before the next is asked."""
+
+
+class World(NamedTuple):
+    """What the kit is given of the outside world."""
+
+    dialer: Dialer
+    clock: Clock
+    randomness: Randomness
+
+
+class Greeting(NamedTuple):
+    """What a broker told in the handshake."""
+
+    address: str
+    software: str
+    protocol: int
+    cluster: bytes
+    incarnation: int
+    batch_bytes_max: int
+    publish_window: int
+
+
+class Pauses:
+    """Waits between attempts: short at first, doubling, with jitter so that many clients do not come back at the same instant."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._seconds = PAUSE_FIRST
+
+    def reset(self) -> None:
+        """It went well: the next wait is a short one again."""
+        self._seconds = PAUSE_FIRST
+
+    async def wait(self) -> None:
+        """Waits, and makes the next one longer."""
+        seconds = self._seconds * (0.5 + 0.5 * self._world.randomness.unit())
+        self._seconds = min(self._seconds * 2, PAUSE_MAX)
+        await self._world.clock.sleep(seconds)
+
+
+class Connection:
+    """One connection: idle at first, then a producer's or a reader's."""
+
+    def __init__(self, seeds: Sequence[str], world: World, broker_time: BrokerTime, name: str, greeted: Callable[[Greeting], object]) -> None:
+        self.seeds = list(seeds)
+        self.world = world
+        self.broker_time = broker_time
+        self._name = name
+        self._greeted = greeted
+        self._channel: Channel | None = None
+        self._address = ""
+        self._closed = False
+
+    def another(self) -> Connection:
+        """A connection of its own for a producer or a reader; it begins where this one has come to."""
+        seeds = sorted(self.seeds, key=lambda seed: seed != self._address)
+        return Connection(seeds, self.world, self.broker_time, self._name, self._greeted)
+
+    async def hello(self) -> Greeting:
+        """Shakes hands with the broker of this connection, else with the next seed that answers; one round over all of them."""
+        failures: list[str] = []
+        for seed in sorted(self.seeds, key=lambda seed: seed != self._address):
+            try:
+                return await self._greet(seed)
+            except errors.Unavailable as error:
+                failures.append(f"{seed}: {error.message}")
+        raise errors.Unavailable(f"no broker answers at {'; '.join(failures)}", hint="Is it running, and is the address right?")
+
+    async def _greet(self, seed: str) -> Greeting:
+        channel = await self._dialled(seed)
+        clock = self.world.clock
+        request = pb.HelloRequest(
+            software=software(), protocol=PROTOCOL, protocol_min=PROTOCOL, client_time=clock.now(), name=self._name
+        ).SerializeToString()
+        asked = clock.monotonic()
+        answer = pb.HelloAnswer.FromString(await channel.call("Hello", request, HANDSHAKE_SECONDS))
+        self.broker_time.measured(answer.broker_time, asked, clock.monotonic())
+        limits = answer.batch_bytes_max, answer.publish_window
+        greeting = Greeting(seed, answer.software, answer.protocol, answer.cluster, answer.incarnation, *limits)
+        self._greeted(greeting)
+        return greeting
+
+    async def _dialled(self, seed: str) -> Channel:
+        if self._closed:
+            raise errors.Conflict("this connection is closed.", hint="Connect again.")
+        if self._channel is None or self._address != seed:
+            old, self._channel, self._address = self._channel, self.world.dialer.dial(seed), seed
+            if old is not None:
+                await old.close()
+        return self._channel
+
+    @property
+    def channel(self) -> Channel:
+        """The channel that the last handshake went over."""
+        if self._channel is None:
+            raise errors.Unavailable("there is no connection.", hint="Wait and repeat.")
+        return self._channel
+
+    async def call(self, method: str, request: bytes, seconds: float) -> bytes:
+        """A call that may be repeated without harm, and is, until the time is over."""
+        pauses = Pauses(self.world)
+        deadline = self.world.clock.monotonic() + seconds
+        while True:
+            left = deadline - self.world.clock.monotonic()
+            try:
+                if self._channel is None:
+                    await self.hello()
+                return await self.channel.call(method, request, max(left, 0.01))
+            except errors.Unavailable as error:
+                if deadline - self.world.clock.monotonic() <= PAUSE_MAX / 10 or isinstance(error, errors.DeadlinePassed):
+                    raise
+            await pauses.wait()
+            if len(self.seeds) > 1:
+                await self._elsewhere()
+
+    async def _elsewhere(self) -> None:
+        """Moves to a seed that answers, if there is one."""
+        try:
+            await self.hello()
+        except errors.Unavailable:
+            return
+
+    async def connect(self, seconds: float) -> Greeting:
+        """Shakes hands, again and again until the time is over."""
+        pauses = Pauses(self.world)
+        deadline = self.world.clock.monotonic() + seconds
+        last: errors.Unavailable | None = None
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    try:
+                        return await self.hello()
+                    except errors.Unavailable as error:
+                        last = error
+                    if self.world.clock.monotonic() >= deadline:
+                        raise last
+                    await pauses.wait()
+        except TimeoutError:
+            pass
+        raise last or errors.Unavailable(
+            f"no broker answered within {seconds:g} s at {', '.join(self.seeds)}.", hint="Is it running, and is the address right?"
+        )
+
+    async def close(self) -> None:
+        """Ends the connection, and the streams on it."""
+        self._closed = True
+        if self._channel is not None:
+            channel, self._channel = self._channel, None
+            await channel.close()
+
+
+@cache
+def software() -> str:
+    """How this kit calls itself."""
+    try:
+        return f"bowstring-python/{metadata.version('bowstring')}"
+    except metadata.PackageNotFoundError:
+        return "bowstring-python"

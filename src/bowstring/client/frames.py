@@ -1,0 +1,210 @@
+"""What people may give to `send_batch`, and how it is divided into batches.
+
+A list is a list of values. Everything else is Arrow, by whatever name: record batches and tables of pyarrow, frames of Polars, pandas and
+DuckDB, our own batches, all of which hand over their columns by `__arrow_c_stream__` or `__arrow_c_array__` without copying.
+
+Rows are divided by partition (of their key, else of their id) and by size, all with vectors: hashes, one stable sort, one `take` per
+partition. Within a partition rows keep their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bowstring import errors
+from bowstring.client import arguments
+from bowstring.client.rows import partition_for
+from bowstring.messages import encoding, hashing, schema
+
+ROWS_MAX: Final = 1 << 20
+"""Rows of one batch, however small they are."""
+_ROUTING: Final = {"key", "id"}
+_LIKE_GENERATED: Final = "^[0-9a-f]{32}-"
+_HINT: Final = "Give a list of bytes or text, or a frame with a column 'value' (and any of key, attributes, id, due, expires, created)."
+
+Numbers = npt.NDArray[np.int64]
+Encoder = Callable[[], "tuple[encoding.Encoded, Sequence[Any] | None]"]
+
+
+class Piece(NamedTuple):
+    """Rows that go into one batch."""
+
+    partition: int | None
+    rows: Numbers | range
+    encode: Encoder
+
+
+class Frame:
+    """Rows that were given to one call."""
+
+    rows: int
+    size: int
+    """About what they have in bytes."""
+    routed: bool
+    """Whether rows have keys or ids, which say where they go."""
+
+    @staticmethod
+    def of(data: object, created: int, compression: str | None) -> Frame:
+        """Takes what was given, or refuses it in words."""
+        if isinstance(data, list | tuple):
+            return _Values(data, created, compression)
+        return _Columns(_table(data), created, compression)
+
+    def pieces(self, partitions: int, target: int, bytes_max: int) -> Iterator[Piece]:
+        """The rows in batches of about `target` bytes. A single row may have up to `bytes_max`."""
+        raise NotImplementedError
+
+
+class _Values(Frame):
+    """A list of values."""
+
+    routed = False
+
+    def __init__(self, values: Sequence[object], created: int, compression: str | None) -> None:
+        if not values:
+            raise errors.InvalidArgument("The batch is empty.", hint="Send at least one row.")
+        kinds = set(map(type, values))
+        if kinds != {bytes}:
+            values = [None if value is None else arguments.binary(value, f"data[{row}]") for row, value in enumerate(values)]
+        self._values: Sequence[Any] = values
+        self._created = created
+        self._compression = compression
+        self._nulls = type(None) in kinds
+        self.rows = len(values)
+        self.size = sum(map(len, filter(None, values) if self._nulls else values)) + 16 * self.rows  # pyright: ignore[reportArgumentType]
+
+    def pieces(self, partitions: int, target: int, bytes_max: int) -> Iterator[Piece]:
+        if self.size <= target:
+            yield Piece(None, range(self.rows), lambda: self._encode(self._values))
+            return
+        sizes = np.fromiter((len(value or b"") for value in self._values) if self._nulls else map(len, self._values), np.int64, self.rows)
+        _check_sizes(sizes, bytes_max)
+        for first, end in _cuts(sizes + 16, target):
+            yield Piece(None, range(first, end), lambda first=first, end=end: self._encode(self._values[first:end]))
+
+    def _encode(self, values: Sequence[Any]) -> tuple[encoding.Encoded, None]:
+        return encoding.encode_columns(len(values), values=values, created=self._created, compression=self._compression), None
+
+
+class _Columns(Frame):
+    """Columns of Arrow."""
+
+    def __init__(self, table: pa.Table, created: int, compression: str | None) -> None:
+        schema.mask_of(table.schema.names)
+        if not table.num_rows:
+            raise errors.InvalidArgument("The batch is empty.", hint="Send at least one row.")
+        if "created" not in table.schema.names:
+            moments = pa.array(np.full(table.num_rows, created, np.int64)).cast(pa.timestamp("us", "UTC"))
+            table = table.append_column("created", moments)
+        self._table = table
+        self._compression = compression
+        self.rows = table.num_rows
+        self.size = table.nbytes
+        self.routed = not _ROUTING.isdisjoint(table.schema.names)
+
+    def pieces(self, partitions: int, target: int, bytes_max: int) -> Iterator[Piece]:
+        first = 0
+        for batch in self._table.to_batches():
+            yield from self._pieces_of(batch, first, partitions, target, bytes_max)
+            first += batch.num_rows
+
+    def _pieces_of(self, batch: pa.RecordBatch, first: int, partitions: int, target: int, bytes_max: int) -> Iterator[Piece]:
+        sizes = _sizes(batch)
+        _check_sizes(sizes, bytes_max, first)
+        if not self.routed or partitions == 1:
+            for start, end in _cuts(sizes, target):
+                yield Piece(0 if self.routed else None, range(first + start, first + end), self._encoder(batch.slice(start, end - start)))
+            return
+        homes = _homes(batch, partitions)
+        order = np.argsort(homes, kind="stable")
+        bounds = np.flatnonzero(np.diff(homes[order])) + 1
+        for rows in np.split(order, bounds):
+            home = int(homes[rows[0]])
+            for start, end in _cuts(sizes[rows], target):
+                chosen = rows[start:end]
+                yield Piece(None if home < 0 else home, first + chosen, self._encoder(batch.take(pa.array(chosen))))
+
+    def _encoder(self, batch: pa.RecordBatch) -> Encoder:
+        def encode() -> tuple[encoding.Encoded, Sequence[Any] | None]:
+            encoded = encoding.encode(batch, compression=self._compression)
+            return encoded, batch.column("id") if encoded.mask & schema.ID else None
+
+        return encode
+
+
+def _table(data: object) -> pa.Table:
+    try:
+        if isinstance(data, pa.Table):
+            table = data
+        elif isinstance(data, pa.RecordBatch):
+            table = pa.Table.from_batches([data])
+        elif isinstance(data, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(data.type):
+            table = pa.table({"value": data})
+        elif hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+            table = pa.table(data)
+        else:
+            raise errors.InvalidArgument(f"A batch cannot be made of {type(data).__name__}.", hint=_HINT)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        if isinstance(error, errors.Error):
+            raise
+        raise errors.InvalidArgument(f"A batch cannot be made of {type(data).__name__}: {error}.", hint=_HINT) from error
+    return table.drop_columns([name for name in table.schema.names if name.startswith("__index_level_")])
+
+
+def _homes(batch: pa.RecordBatch, partitions: int) -> Numbers:
+    """The partition of each row; -1 for rows that say nothing about it."""
+    homes = np.full(batch.num_rows, -1, np.int64)
+    names = batch.schema.names
+    if "key" in names:
+        homes = hashing.partitions_of(_binary(batch, "key"), partitions)
+    if "id" in names and (homes < 0).any():
+        found = _binary(batch, "id")
+        by_id = hashing.partitions_of(found, partitions)
+        for row in np.flatnonzero(
+            pc.match_substring_regex(found.cast(pa.utf8()), _LIKE_GENERATED).fill_null(False).to_numpy(zero_copy_only=False)
+        ):
+            by_id[row] = partition_for(None, found[int(row)].as_py().decode(), partitions)
+        homes = np.where(homes < 0, by_id, homes)
+    return homes
+
+
+def _binary(batch: pa.RecordBatch, name: str) -> pa.Array:
+    try:
+        return batch.column(name).cast(pa.binary())
+    except pa.ArrowException as error:
+        raise errors.InvalidArgument(f"{name} is {batch.column(name).type}.", hint="It has to be text, or bytes for keys.") from error
+
+
+def _sizes(batch: pa.RecordBatch) -> Numbers:
+    """About what each row has in bytes: the length of its bytes and texts, an equal share of everything else."""
+    sizes = np.full(batch.num_rows, 32, np.int64)
+    for column in batch.columns:
+        kind = column.type
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            sizes += pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        else:
+            sizes += 1 + column.nbytes // batch.num_rows
+    return sizes
+
+
+def _check_sizes(sizes: Numbers, bytes_max: int, first: int = 0) -> None:
+    largest = int(sizes.max())
+    if largest > bytes_max + 64:
+        raise arguments.too_large(f"value in row {first + int(sizes.argmax())}", largest, bytes_max)
+
+
+def _cuts(sizes: Numbers, target: int) -> Iterator[tuple[int, int]]:
+    """Runs of rows of at most the target in sum, or of one row."""
+    ends = np.cumsum(sizes)
+    first, rows = 0, len(sizes)
+    while first < rows:
+        before = int(ends[first - 1]) if first else 0
+        end = min(max(first + 1, int(np.searchsorted(ends, before + target, side="right"))), first + ROWS_MAX, rows)
+        yield first, end
+        first = end

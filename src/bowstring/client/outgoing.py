@@ -1,0 +1,224 @@
+"""A batch on its way out, from its first row to its answer.
+
+It is open while rows are gathered into it, then sealed, written (perhaps several times, on several streams), and in the end it has an
+outcome. Its number is given with its first row, so that ids are known at once: `<producer>-<number>-<partition>-<row>`.
+
+**Rows** stand in one flat list, `width` entries each: value and created; with keys a third one; with anything else seven. One list, because
+`list += tuple` is one step under the interpreter's lock, so threads can gather side by side without a lock of ours (see `sending`).
+Nothing here refers to receipts: those that are ignored are freed at once.
+
+The **outcome** is where the rows were placed, or an error. Whoever waits leaves a callback. Setting the outcome comes before running
+the callbacks, and leaving one comes before looking at the outcome, so none is missed whatever the threads; one may run twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bowstring import errors
+from bowstring.messages import encoding, ids
+
+PLAIN: Final = 2
+"""Entries of a row: value, created."""
+KEYED: Final = 3
+"""… and key."""
+FULL: Final = 7
+"""… and attributes, due, expires, id."""
+
+Offsets = npt.NDArray[np.int64]
+
+
+class Placed(NamedTuple):
+    """Where the rows of a batch are: in the order of the batch from `first_offset` on, but for repeats, which were there already."""
+
+    first_offset: int
+    repeats: tuple[tuple[int, int, int], ...] = ()
+    """Runs as (row, rows, offset)."""
+
+    def of(self, row: int) -> tuple[int, bool]:
+        """The offset of a row, and whether it was there already."""
+        skipped = 0
+        for first, rows, offset in self.repeats:
+            if row < first:
+                break
+            if row < first + rows:
+                return offset + row - first, True
+            skipped += rows
+        return self.first_offset + row - skipped, False
+
+    def offsets(self, rows: int) -> Offsets:
+        """The offsets of all rows."""
+        if not self.repeats:
+            return np.arange(self.first_offset, self.first_offset + rows, dtype=np.int64)
+        offsets = np.zeros(rows, np.int64)
+        for first, count, offset in self.repeats:
+            offsets[first : first + count] = np.arange(offset, offset + count)
+        fresh = np.flatnonzero(offsets == 0)
+        offsets[fresh] = np.arange(self.first_offset, self.first_offset + len(fresh))
+        return offsets
+
+
+class Outgoing:
+    """One batch of one producer to one partition."""
+
+    __slots__ = (
+        "barrier",
+        "callbacks",
+        "deadline",
+        "encoded",
+        "first_stream",
+        "given_ids",
+        "has_ids",
+        "items",
+        "keyed_limit",
+        "limit",
+        "number",
+        "outcome",
+        "partition",
+        "producer",
+        "queued",
+        "reserved",
+        "rows",
+        "sealed",
+        "seen",
+        "sent",
+        "serial",
+        "size",
+        "stream",
+        "timeout",
+        "timer",
+        "topic",
+        "width",
+        "writes",
+        "written_at",
+    )
+
+    def __init__(self, topic: str, producer: bytes, partition: int) -> None:
+        self.topic = topic
+        self.producer = producer
+        self.partition = partition
+        self.number = 0
+        """The producer's running number; 0 as long as there is no row."""
+
+        # While it is gathered. `limit` is the size from which on `send` has to look closer, for rows of a value alone and for rows
+        # with a key: below zero there is always a reason to.
+        self.items: list[Any] = []
+        self.width = PLAIN
+        self.has_ids = False
+        self.size = 0
+        self.limit = -1
+        self.keyed_limit = -1
+        self.sealed = False
+        self.rows = 0
+        """How many rows there are; final once it is sealed."""
+        self.reserved = 0
+        """What it counts of the producer's max_bytes."""
+        self.given_ids: Sequence[Any] | None = None
+
+        self.timeout = 0.0
+        self.deadline = 0.0
+        """Monotonic seconds: it may be committed until then."""
+        self.sent = 0
+        """When the first row came, by the broker's clock; the same in every resend."""
+
+        # While it is under way; the loop's own.
+        self.encoded: encoding.Encoded | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.barrier = -1
+        self.serial = 0
+        """The how manieth batch it was to be written first; 0 for not yet."""
+        self.first_stream = 0
+        """The stream on which it was written first; 0 for none, and then it is certainly not stored."""
+        self.stream = 0
+        """The stream on which it was written last."""
+        self.writes = 0
+        """How often it was written on that stream without an answer so far."""
+        self.written_at = 0.0
+        self.queued = False
+
+        self.outcome: Placed | errors.Error | None = None
+        self.callbacks: list[Callable[[], object]] = []
+        self.seen: set[int] = set()
+        """Rows whose error was raised to somebody."""
+
+    # ---- rows
+
+    def seal(self) -> int:
+        """Nothing is gathered any more; what is added behind the rows counted here is not part of it (`sending` moves such rows)."""
+        self.sealed = True
+        self.limit = self.keyed_limit = -1
+        self.rows = len(self.items) // self.width
+        if self.has_ids:
+            self.given_ids = self.items[6 : self.rows * FULL : FULL]
+        return self.rows
+
+    def encode(self, compression: str | None) -> encoding.Encoded:
+        """The bytes that travel, written once and kept for resends until there is an outcome."""
+        if self.encoded is None:
+            self.encoded = _encode(self.items, self.width, self.rows, self.given_ids, compression)
+            self.items = []
+        return self.encoded
+
+    def id_of(self, row: int) -> str:
+        """The id of a row, known from the start."""
+        if not self.has_ids:
+            return ids.generated(self.producer, self.number, self.partition, row)
+        if self.given_ids is not None:
+            return str(self.given_ids[row])
+        return self.items[row * FULL + 6]
+
+    # ---- outcome
+
+    def resolve(self, outcome: Placed | errors.Error) -> None:
+        """Sets what became of it, once and for all, and tells those who wait."""
+        self.outcome = outcome
+        self.encoded = None
+        self.items = []
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        self.moved()
+
+    def moved(self) -> None:
+        """Its rows are in other batches now: those who wait look there."""
+        callbacks, self.callbacks = self.callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def when_done(self, callback: Callable[[], object]) -> None:
+        """Calls it when there is an outcome, perhaps at once, perhaps twice."""
+        self.callbacks.append(callback)
+        if self.outcome is not None:
+            callback()
+
+
+def _encode(items: list[Any], width: int, rows: int, given_ids: Sequence[str] | None, compression: str | None) -> encoding.Encoded:
+    end = rows * width
+    values = items[0:end:width]
+    created = np.fromiter(items[1:end:width], np.int64, rows) if rows > 1 else items[1]
+    if width == PLAIN:
+        return encoding.encode_columns(rows, values=values, created=created, compression=compression)
+    keys = items[2:end:width]
+    if width == KEYED:
+        return encoding.encode_columns(rows, values=values, keys=keys, created=created, compression=compression)
+    return encoding.encode_columns(
+        rows,
+        values=values,
+        created=created,
+        keys=_some(keys),
+        attributes=_some(items[3:end:width]),
+        due=_some(items[4:end:width]),
+        expires=_some(items[5:end:width]),
+        ids=given_ids,
+        compression=compression,
+    )
+
+
+def _some(column: list[Any]) -> list[Any] | None:
+    """The column, or None where no row has anything in it."""
+    return None if column.count(None) == len(column) else column

@@ -1,0 +1,259 @@
+"""What became of a message: receipts, and the answers they turn into.
+
+A receipt of `send` is made for every single message, so it is as small as can be: the batch that the message went into, and its place
+there. Everything else is found through the batch when somebody asks. The receipt of `send_batch` knows the parts into which the rows were
+divided (by partition, and by size) and puts the answers back into the order of the rows.
+
+An error that a receipt has raised counts as seen. `flush` and `close` raise those that nobody has seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bowstring import errors
+from bowstring.client.outgoing import Outgoing, Placed
+from bowstring.messages import ids
+
+
+class Stored(NamedTuple):
+    """A message that is durable: it survives the death of any process and the loss of power."""
+
+    topic: str
+    partition: int
+    offset: int
+    id: str
+    duplicate: bool
+    """Its id had been published before: this is where the first one is, and nothing was stored again."""
+
+
+class Answers:
+    """One answer per row of a batch, in the order of the rows."""
+
+    __slots__ = ("offsets", "ok", "partitions", "refused", "topic")
+
+    def __init__(
+        self, topic: str, ok: pa.BooleanArray, partitions: pa.Int32Array, offsets: pa.Int64Array, refused: dict[int, errors.Error]
+    ) -> None:
+        self.topic = topic
+        self.ok = ok
+        """Whether the row is stored."""
+        self.partitions = partitions
+        self.offsets = offsets
+        """Null where the row is refused."""
+        self.refused = refused
+        """The errors by row."""
+
+    def __len__(self) -> int:
+        return len(self.ok)
+
+    def __repr__(self) -> str:
+        return f"Answers(topic={self.topic!r}, rows={len(self)}, refused={len(self.refused)})"
+
+    def raise_for_refused(self) -> None:
+        """Raises `PartlyRefused` if any row was refused."""
+        if self.refused:
+            raise partly_refused(self)
+
+
+def partly_refused(answers: Answers) -> errors.PartlyRefused:
+    """The error of a batch of which rows were refused, with the first reason in its text."""
+    row, first = next(iter(answers.refused.items()))
+    many = len(answers.refused)
+    what = f"{many} of {len(answers)} messages were refused" if len(answers) > 1 else "the message was refused"
+    error = errors.PartlyRefused(
+        f"{what}. Row {row}: {type(first).__name__}: {first}", hint="All of them are in .answers.refused.", details={"rows": str(many)}
+    )
+    error.answers = answers
+    error.__cause__ = first
+    return error
+
+
+class Receipt(msgspec.Struct, eq=False, gc=False, weakref=False):
+    """The receipt of one message. `await` it to know that the message is durable, or ignore it: `flush` raises what failed."""
+
+    _batch: Outgoing
+    _place: int
+
+    @property
+    def id(self) -> str:
+        """The message's id. Publishing again with the same id stores nothing twice."""
+        return self._batch.id_of(self._row)
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of all its messages: this one."""
+        return [self.id]
+
+    @property
+    def _row(self) -> int:
+        return self._place // self._batch.width
+
+    def done(self) -> bool:
+        """Whether it is decided what became of the message."""
+        return self._batch.outcome is not None
+
+    def result(self, timeout: float | None = None) -> Stored:
+        """Where the message is stored; raises what failed. In asyncio only for receipts that are done: `await` the others."""
+        if self._batch.outcome is None:
+            raise errors.Conflict("this receipt is not done yet.", hint="In asyncio use `await receipt`.")
+        return self._result()
+
+    def __await__(self) -> Generator[Any, None, Stored]:
+        while self._batch.outcome is None:
+            yield from _outcome(self._batch).__await__()
+        return self._result()
+
+    def _result(self) -> Stored:
+        batch, row = self._batch, self._row
+        outcome = batch.outcome
+        if not isinstance(outcome, Placed):
+            batch.seen.add(row)
+            raise raisable(outcome)
+        offset, duplicate = outcome.of(row)
+        return Stored(batch.topic, batch.partition, offset, batch.id_of(row), duplicate)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(id={self.id!r}, done={self.done()})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("A receipt belongs to its producer and cannot be pickled. Keep its id.")
+
+
+class Part(NamedTuple):
+    """Rows of a `send_batch` that travel together."""
+
+    batch: Outgoing
+    rows: npt.NDArray[np.int64] | range
+    """Which rows of the whole these are, in their order."""
+
+
+class BatchReceipt:
+    """The receipt of a `send_batch`. It turns into `Answers`, one per row."""
+
+    __slots__ = ("_placeholder", "_rows", "_topic", "parts")
+
+    def __init__(self, topic: str, rows: int, parts: list[Part], placeholder: Outgoing | None = None) -> None:
+        self._topic = topic
+        self._rows = rows
+        self.parts = parts
+        """The batches in which the rows travel. None as long as it is not known how many partitions there are."""
+        self._placeholder = placeholder
+
+    @property
+    def id(self) -> str:
+        """The id of the (first) batch in which the rows travel."""
+        batch = self._known()[0].batch
+        return f"{batch.producer.hex()}-{batch.number:x}"
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of all rows, in their order."""
+        found = [""] * self._rows
+        for batch, rows in self._known():
+            if batch.given_ids is not None:
+                given = batch.given_ids.to_pylist() if isinstance(batch.given_ids, pa.Array) else batch.given_ids
+            else:
+                given = ids.column(batch.producer, batch.number, batch.partition, 0, batch.rows).to_pylist()
+            for row, text in zip(rows, given, strict=True):
+                found[row] = text
+        return found
+
+    def done(self) -> bool:
+        """Whether it is decided what became of every row."""
+        return self._undecided() is None
+
+    def result(self, timeout: float | None = None) -> Answers:
+        """One answer per row. In asyncio only for receipts that are done: `await` the others."""
+        if not self.done():
+            raise errors.Conflict("this receipt is not done yet.", hint="In asyncio use `await receipt`.")
+        return self._result()
+
+    def __await__(self) -> Generator[Any, None, Answers]:
+        while (batch := self._undecided()) is not None:
+            yield from _outcome(batch).__await__()
+        return self._result()
+
+    def _known(self) -> list[Part]:
+        if not self.parts:
+            raise errors.Conflict(
+                "the topic's partitions are not known yet, so these rows have no ids.", hint="await producer.ready() first."
+            )
+        return self.parts
+
+    def _undecided(self) -> Outgoing | None:
+        """A batch on which this receipt still waits."""
+        if not self.parts and self._placeholder is not None:
+            return self._placeholder if self._placeholder.outcome is None else None
+        return next((part.batch for part in self.parts if part.batch.outcome is None), None)
+
+    def _result(self) -> Answers:
+        if not self.parts and self._placeholder is not None:
+            self._placeholder.seen.update(range(self._rows))
+            return answers(self._topic, self._rows, [Part(self._placeholder, range(self._rows))])
+        for part in self.parts:
+            part.batch.seen.update(range(part.batch.rows))
+        return answers(self._topic, self._rows, self.parts)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(rows={self._rows}, done={self.done()})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("A receipt belongs to its producer and cannot be pickled. Keep its ids.")
+
+
+def answers(topic: str, rows: int, parts: Iterable[Part]) -> Answers:
+    """The outcomes of parts, put back into the order of the rows."""
+    ok = np.zeros(rows, np.bool_)
+    partitions = np.zeros(rows, np.int32)
+    offsets = np.zeros(rows, np.int64)
+    refused: dict[int, errors.Error] = {}
+    for batch, numbers in parts:
+        where: Any = slice(numbers.start, numbers.stop) if isinstance(numbers, range) else numbers
+        partitions[where] = batch.partition
+        if isinstance(batch.outcome, Placed):
+            ok[where] = True
+            offsets[where] = batch.outcome.offsets(batch.rows)
+        else:
+            refused.update(dict.fromkeys(map(int, numbers), raisable(batch.outcome)))
+    return Answers(topic, pa.array(ok), pa.array(partitions), pa.array(offsets, mask=~ok), dict(sorted(refused.items())))
+
+
+def unseen(topic: str, failed: Sequence[Outgoing]) -> errors.Error | None:
+    """What `flush` raises for batches that failed: the error itself for a single message, else `PartlyRefused` over all that failed."""
+    left = [(batch, raisable(batch.outcome), batch.rows - len(batch.seen)) for batch in failed if len(batch.seen) < batch.rows]
+    for batch, _, _ in left:
+        batch.seen.update(range(batch.rows))
+    total = sum(rows for _, _, rows in left)
+    if total <= 1:
+        return left[0][1] if left else None
+    partitions = pa.array(np.repeat([batch.partition for batch, _, _ in left], [rows for _, _, rows in left]), pa.int32())
+    refused = dict(enumerate(error for _, error, rows in left for _ in range(rows)))
+    return partly_refused(Answers(topic, pa.array(np.zeros(total, np.bool_)), partitions, pa.nulls(total, pa.int64()), refused))
+
+
+def raisable(outcome: Placed | errors.Error | None) -> errors.Error:
+    """The error of a batch for one of its rows: a fresh one each time, because raising writes into it."""
+    assert isinstance(outcome, errors.Error)
+    error = type(outcome)(outcome.message, hint=outcome.hint, details=outcome.details)
+    error.__cause__ = outcome.__cause__
+    return error
+
+
+async def _outcome(batch: Outgoing) -> None:
+    """Waits until the batch has an outcome."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    batch.when_done(wake)
+    await future

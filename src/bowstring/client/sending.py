@@ -1,0 +1,207 @@
+"""`send()`: gathers rows into batches, from any thread, without a lock on the usual way.
+
+`send` appends a row to the open batch of its partition and returns; everything else (encoding, writing, answers) is done per batch, on the
+loop, by `publishing`. Keyless rows go to the current partition, which changes with every batch.
+
+**Threads.** A lock per message would cost as much as all the rest, so the usual way takes none. It rests on two things. `items += row` is
+one step under the interpreter's lock, so rows of several threads stand one behind the other, never mixed. And whoever seals says so
+*before* counting the rows, while whoever appends looks *after* appending: a row behind the count is one whose thread has seen, or is about
+to see, that the batch is sealed. That thread then puts its row into the next batch itself, before `send` returns. So the rows of one thread
+keep their order, and a receipt's place is final when its caller gets it. The place is verified by the row's own time stamp, a fresh object.
+Sizes are counted without a lock too; an update may get lost between two threads, which makes a batch a little larger than planned.
+
+What happens once per batch, and rows of an unusual kind, go through the lock: see `gathering`. The batch's `limit` sends a row there: it is
+below zero until there is a first row, and again once the batch is sealed.
+
+When `max_bytes` are under way asyncio programs get `Full`; the sync face waits (`_make_room`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from bowstring import errors, times
+from bowstring.client import arguments
+from bowstring.client.frames import Frame
+from bowstring.client.gathering import Gathering
+from bowstring.client.outgoing import FULL, Outgoing
+from bowstring.client.receipts import BatchReceipt, Part, Receipt
+from bowstring.client.rows import ROW_BYTES, Row, place_of, row_bytes
+from bowstring.client.waiting import WaitingBatch, WaitingMessage
+from bowstring.messages import hashing
+
+BATCH_BYTES: Final = 2 * 1024 * 1024
+"""What the rows of a `send_batch` are divided into."""
+
+Span = timedelta | float
+SpanOrMoment = timedelta | datetime | float
+
+
+class Sending(Gathering):
+    """The half of a producer that programs call, from whatever thread."""
+
+    _receipt: type[Receipt] = Receipt
+    _batch_receipt: type[BatchReceipt] = BatchReceipt
+    _blocks = False
+    """Whether `_make_room` waits instead of raising."""
+
+    def send(self, value: bytes | str | None = None, **options: Any) -> Receipt:
+        """Sends one message, and returns at once. The receipt has its id, and turns into `Stored` once it is durable."""
+        batch = self._open
+        if options or type(value) is not bytes or (size := batch.size + len(value) + ROW_BYTES) > batch.limit:
+            return self._send(value, **options)
+        batch.size = size
+        items = batch.items
+        place = len(items)
+        stamp = self._stamp()
+        items += (value, stamp)
+        if items[place + 1] is not stamp or batch.sealed:
+            return self._settle(batch, items, (value, stamp, None, None, None, None, None))
+        return self._receipt(batch, place)
+
+    def _send(
+        self,
+        value: bytes | str | None = None,
+        *,
+        json: object = None,
+        key: bytes | str | None = None,
+        attributes: Mapping[str, str] | None = None,
+        id: str | None = None,
+        delay: Span | None = None,
+        at: datetime | None = None,
+        expires: SpanOrMoment | None = None,
+        timeout: SpanOrMoment | None = None,
+        transaction: None = None,
+    ) -> Receipt:
+        """Sends one message, and returns at once. The receipt has its id, and turns into `Stored` once it is durable."""
+        if type(value) is not bytes:
+            value = arguments.value(value, json)
+        elif json is not None:
+            arguments.value(value, json)
+        if key is not None and type(key) is not bytes:
+            key = arguments.binary(key, "key")
+        stamp = self._stamp()
+        if attributes is delay is at is expires is id is timeout is transaction is None:
+            if key is not None and value is not None and self.partitions:
+                return self._send_keyed(value, key, stamp)  # pyright: ignore[reportArgumentType]
+            return self._route((value, stamp, key, None, None, None, None), self._timeout)
+        if transaction is not None:
+            raise errors.NotSupported("transactions are not in this version.", hint="Leave transaction= away.")
+        now = self._broker_time.now()
+        due = times.delivery(delay, at, now)
+        expiry = arguments.expiry(expires, now)
+        row = (value, stamp, key, arguments.attributes(attributes), due, expiry, None if id is None else arguments.message_id(id))
+        return self._route(row, self._timeout if timeout is None else arguments.timeout(timeout, now))
+
+    def _send_keyed(self, value: bytes, key: bytes, stamp: int) -> Receipt:
+        """The usual way for rows with a key, as `send` is for those without."""
+        batch = self.gatherings[hashing.partition_of(key, self.partitions)]
+        size = batch.size + len(value) + len(key) + ROW_BYTES
+        row = (value, stamp, key, None, None, None, None)
+        if size > batch.keyed_limit:
+            return self._route(row, self._timeout)
+        batch.size = size
+        items = batch.items
+        place = len(items)
+        items += (value, stamp, key)
+        if items[place + 1] is not stamp or batch.sealed:
+            return self._settle(batch, items, row)
+        return self._receipt(batch, place)
+
+    def _route(self, row: Row, timeout: float) -> Receipt:
+        """Appends a row of any kind, under the lock; makes room first if there is none."""
+        size = row_bytes(row)
+        if size - ROW_BYTES > self._batch_bytes_max:
+            raise arguments.too_large("value" if row[2] is row[3] is row[6] is None else "message", size - ROW_BYTES, self._batch_bytes_max)
+        while True:
+            with self._lock:
+                self._check_open()
+                if not self.partitions and (row[2] is not None or row[6] is not None):
+                    place = self._wait_for_partitions(row, timeout, size)
+                    if place is not None:
+                        return place
+                else:
+                    place = self._append(row, timeout, size)
+                    if place is not None:
+                        return self._receipt(*place)
+            self._make_room()
+
+    def _settle(self, batch: Outgoing, items: list[Any], row: Row) -> Receipt:
+        """A row was appended while another thread appended or sealed: finds it, or sends it again if it came too late."""
+        with self._lock:
+            place = place_of(items, 0, row[1], batch.width)
+            if not batch.sealed or 0 <= place < batch.rows * batch.width:
+                return self._receipt(batch, place)
+        return self._route(row, self._timeout)
+
+    def send_batch(self, data: object, *, transaction: None = None, timeout: SpanOrMoment | None = None) -> BatchReceipt:
+        """Sends many messages: a list of values, or anything with `__arrow_c_stream__` that has a column `value` (binary or text) and any
+        of key, attributes, id, due, expires, created. The receipt turns into `Answers`, one per row."""
+        if transaction is not None:
+            raise errors.NotSupported("transactions are not in this version.", hint="Leave transaction= away.")
+        seconds = self._timeout if timeout is None else arguments.timeout(timeout, self._broker_time.now())
+        frame = Frame.of(data, self._stamp(), self._compression)
+        if not self.has_room():
+            self._make_room()
+        if frame.routed and not self.partitions:
+            with self._lock:
+                self._check_open()
+                if not self.partitions:
+                    return self._keep_batch(frame, seconds)
+        return self._batch_receipt(self.topic, frame.rows, self._divide(frame, seconds, self._lock, waits=True))
+
+    def _divide(self, frame: Frame, timeout: float, lock: AbstractContextManager[Any], *, waits: bool) -> list[Part]:
+        """Hands the rows over in batches. What is wrong with the first of them is raised, later ones are refused in the answers."""
+        parts: list[Part] = []
+        pieces = frame.pieces(len(self.gatherings), min(self._batch_bytes_max, BATCH_BYTES), self._batch_bytes_max)
+        for partition, rows, encode in pieces:
+            if waits and parts and self._blocks and not self.has_room():
+                self._make_room()
+            try:
+                encoded, given_ids = encode()
+            except errors.Error as error:
+                if not parts:
+                    raise
+                batch = Outgoing(self.topic, self.producer, partition or 0)
+                batch.rows = len(rows)
+                batch.resolve(error)
+            else:
+                with lock:
+                    batch = self._add_batch(partition, encoded, given_ids, timeout)
+            parts.append(Part(batch, rows))
+        return parts
+
+    def _wait_for_partitions(self, row: Row, timeout: float, size: int) -> Receipt | None:
+        """Keeps the row until the topic is described; None if there is no room."""
+        if row[6] is None:
+            row = (*row[:6], self._randomness.unique().hex())
+        placeholder = Outgoing(self.topic, self.producer, 0)
+        placeholder.width, placeholder.has_ids, placeholder.given_ids, placeholder.rows = FULL, True, [row[6]], 1
+        receipt = self._receipt(placeholder, 0)
+        kept = self._keep(size, lambda started: WaitingMessage(started, timeout, size, placeholder, receipt, row))
+        return receipt if kept else None
+
+    def _keep_batch(self, frame: Frame, timeout: float) -> BatchReceipt:
+        placeholder = Outgoing(self.topic, self.producer, 0)
+        placeholder.rows = frame.rows
+        receipt = self._batch_receipt(self.topic, frame.rows, [], placeholder)
+
+        def divide() -> list[Part]:
+            return self._divide(frame, timeout, nullcontext(), waits=False)
+
+        self._keep(frame.size, lambda started: WaitingBatch(started, timeout, frame.size, placeholder, receipt, divide), forced=True)
+        return receipt
+
+    def _make_room(self) -> None:
+        """There is no room for another batch: raises Full, or waits until there is."""
+        raise errors.Full(
+            f"{arguments.in_mebibytes(self.bytes_under_way)} are under way, more than the producer's max_bytes allow.",
+            hint="await producer.ready(), or make it with a larger max_bytes=.",
+        )
+
+
+Sending.send.__signature__ = inspect.signature(Sending._send)  # pyright: ignore[reportFunctionMemberAccess, reportPrivateUsage]

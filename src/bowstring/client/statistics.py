@@ -1,0 +1,70 @@
+"""What `statistics()` of client, producer and reader gives: frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bowstring.client.outgoing import Outgoing
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerStatistics:
+    """A producer since it was made."""
+
+    messages: int
+    """Stored."""
+    bytes: int
+    """Of batches that were stored, as gathered."""
+    batches: int
+    refused: int
+    """Messages that were refused, came too late or whose outcome is unknown."""
+    resent: int
+    """Batches that were written again."""
+    bytes_under_way: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderStatistics:
+    """A reader since it was made."""
+
+    messages: int
+    """Handed out."""
+    bytes: int
+    """Of the batches received."""
+    batches: int
+    """Received."""
+    bytes_ahead: int
+    """Received and not handed out yet."""
+    connections: int
+    """Streams opened: one, and one more for each break."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientStatistics:
+    """A client since it was made."""
+
+    producers: int
+    """Open now."""
+    readers: int
+    drift: float
+
+
+class ProducerCounts:
+    """Counters of the loop's half of a producer."""
+
+    __slots__ = ("batches", "bytes", "messages", "refused", "resent")
+
+    def __init__(self) -> None:
+        self.messages = self.bytes = self.batches = self.refused = self.resent = 0
+
+    def stored(self, batch: Outgoing) -> None:
+        """A batch was stored."""
+        self.messages += batch.rows
+        self.bytes += batch.size
+        self.batches += 1
+
+    def frozen(self, bytes_under_way: int) -> ProducerStatistics:
+        """The counters now."""
+        return ProducerStatistics(self.messages, self.bytes, self.batches, self.refused, self.resent, bytes_under_way)

@@ -1,0 +1,49 @@
+"""What was sent before the number of the topic's partitions was known.
+
+That is so for the first moments of a producer only, or as long as no broker can be reached. Each entry keeps when it was sent and how much
+time it has, and is routed like any other once the topic was described. Its receipt refers to a placeholder meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bowstring.client.outgoing import Outgoing
+from bowstring.client.receipts import BatchReceipt, Part, Receipt
+
+if TYPE_CHECKING:
+    from bowstring.client.sending import Sending
+
+
+class WaitingMessage(NamedTuple):
+    """A message with a key or an id."""
+
+    started: float
+    timeout: float
+    size: int
+    placeholder: Outgoing
+    receipt: Receipt
+    row: tuple[Any, ...]
+
+    def route(self, sending: Sending) -> None:
+        """Under the lock of `sending`."""
+        sending.forward(self.receipt, self.row, self.timeout, self.size)
+
+
+class WaitingBatch(NamedTuple):
+    """A `send_batch` with keys or ids."""
+
+    started: float
+    timeout: float
+    size: int
+    placeholder: Outgoing
+    receipt: BatchReceipt
+    divide: Callable[[], list[Part]]
+
+    def route(self, sending: Sending) -> None:
+        """Under the lock of `sending`."""
+        self.receipt.parts[:] = self.divide()
+
+
+Waiting = WaitingMessage | WaitingBatch

@@ -1,0 +1,99 @@
+"""Which rows are gone: bitmaps in chunks of 2^20 offsets, so that a snapshot later writes only the chunks that changed.
+
+Two kinds are told apart. Every deleted row is in `_gone` and is delivered to nobody; a freed one is in `_freed` too, and its id may be
+published again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+from pyroaring import BitMap
+
+CHUNK_BITS = 20
+_CHUNK = 1 << CHUNK_BITS
+
+Runs = Iterable[tuple[int, int]]
+
+
+class _Chunks:
+    """A set of offsets."""
+
+    def __init__(self) -> None:
+        self._bitmaps: dict[int, BitMap] = {}
+
+    def add(self, first: int, end: int) -> None:
+        while first < end:
+            chunk, low = first >> CHUNK_BITS, first & (_CHUNK - 1)
+            high = min(end - (chunk << CHUNK_BITS), _CHUNK)
+            self._bitmaps.setdefault(chunk, BitMap()).add_range(low, high)
+            first = (chunk << CHUNK_BITS) + high
+
+    def within(self, first: int, end: int) -> NDArray[np.int64]:
+        """The members in [first, end), ascending."""
+        found: list[NDArray[np.int64]] = []
+        for chunk in range(first >> CHUNK_BITS, ((end - 1) >> CHUNK_BITS) + 1):
+            bitmap = self._bitmaps.get(chunk)
+            if bitmap is None:
+                continue
+            start = chunk << CHUNK_BITS
+            wanted = bitmap & BitMap(range(max(first - start, 0), min(end - start, _CHUNK)))
+            if wanted:
+                found.append(np.asarray(wanted.to_array(), dtype=np.int64) + start)
+        return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+    def any(self, first: int, end: int) -> bool:
+        for chunk in range(first >> CHUNK_BITS, ((end - 1) >> CHUNK_BITS) + 1):
+            bitmap = self._bitmaps.get(chunk)
+            start = chunk << CHUNK_BITS
+            if bitmap is not None and bitmap.range_cardinality(max(first - start, 0), min(end - start, _CHUNK)):
+                return True
+        return False
+
+    def __len__(self) -> int:
+        return sum(len(bitmap) for bitmap in self._bitmaps.values())
+
+    def state(self) -> dict[int, bytes]:
+        return {chunk: bitmap.serialize() for chunk, bitmap in sorted(self._bitmaps.items())}
+
+
+class Deletions:
+    """The deleted rows of one partition."""
+
+    def __init__(self) -> None:
+        self._gone = _Chunks()
+        self._freed = _Chunks()
+
+    def add(self, runs: Runs, *, freed: bool) -> None:
+        """Marks runs of (offset, rows) as deleted."""
+        for offset, rows in runs:
+            self._gone.add(offset, offset + rows)
+            if freed:
+                self._freed.add(offset, offset + rows)
+
+    def any(self, first: int, end: int) -> bool:
+        """Is a row of [first, end) deleted?"""
+        return self._gone.any(first, end)
+
+    def live(self, first: int, end: int) -> NDArray[np.int64]:
+        """The offsets of [first, end) that are not deleted, ascending."""
+        return np.setdiff1d(np.arange(first, end, dtype=np.int64), self._gone.within(first, end), assume_unique=True)
+
+    def freed(self, first: int, end: int) -> NDArray[np.int64]:
+        """The offsets of [first, end) whose ids are free again."""
+        return self._freed.within(first, end)
+
+    def is_gone(self, offset: int) -> bool:
+        return self._gone.any(offset, offset + 1)
+
+    def is_freed(self, offset: int) -> bool:
+        return self._freed.any(offset, offset + 1)
+
+    def __len__(self) -> int:
+        return len(self._gone)
+
+    def state(self) -> object:
+        """Everything, in a form that can be compared."""
+        return self._gone.state(), self._freed.state()

@@ -1,0 +1,136 @@
+"""A reader's stream: credit in, batches out.
+
+The reader grants bytes; answers are sent as long as there is credit, and a batch may overdraw it, so that a large one always gets
+through. Where there is nothing to send the broker wakes us at the next commit: nothing polls. What is taken from the broker at once is
+bounded whatever the credit, and a slow connection holds the next round back.
+
+The stream ends well when every partition has reached its end, and when the reader has said that no more credit comes and has used
+what it had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from bowstring import errors
+from bowstring.broker.broker import Broker
+from bowstring.broker.fetching import Fetched, Fetcher
+from bowstring.ports.transport import Inbound
+from bowstring.wire.codec import join
+from bowstring.wire.generated import bowstring_pb2 as pb
+
+ROUND_BYTES_MAX: Final = 2 * 1024 * 1024
+"""About what is taken from the broker at once for one reader."""
+REQUEST_BYTES_MAX: Final = 1024 * 1024
+"""A reader may name all the partitions of a large topic."""
+CREDIT_MAX: Final = 2**60
+
+
+class FetchStream:
+    """One stream of one reader, from its first request to its end."""
+
+    def __init__(self, broker: Broker, inbound: Inbound) -> None:
+        self._broker = broker
+        self._inbound = inbound
+        self._credit = 0
+        self._no_more_credit = False
+        self._granted = asyncio.Event()
+        self._ending: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        """Serves the stream to its end; raises what it ends with, if it does not end well."""
+        message = await self._inbound.read()
+        if message is None:
+            return
+        request = _parsed(message)
+        if not request.HasField("open"):
+            raise errors.InvalidArgument("the first request of a fetch stream has to open it.", hint="Send `open` in it.")
+        self._credit = min(request.credit, CREDIT_MAX)
+        froms = [(wanted.partition, wanted.offset, wanted.end) for wanted in request.open.partitions]
+        fetcher = self._broker.fetcher(request.open.topic, froms)
+        try:
+            await self._serve(fetcher)
+        finally:
+            fetcher.close()
+
+    def end(self, error: errors.Error) -> None:
+        """Ends the stream with this error."""
+        if not self._ending.done():
+            self._ending.set_exception(error)
+
+    async def _serve(self, fetcher: Fetcher) -> None:
+        """Sends until there is an end, or until reading fails."""
+        reading = asyncio.create_task(self._read())
+        sending = asyncio.create_task(self._send(fetcher))
+        tasks = (reading, sending)
+        try:
+            await asyncio.wait((*tasks, self._ending), return_when=asyncio.FIRST_COMPLETED)
+            if self._ending.done():
+                self._ending.result()
+            if not sending.done():
+                reading.result()
+                await asyncio.wait((sending, self._ending), return_when=asyncio.FIRST_COMPLETED)
+            if self._ending.done():
+                self._ending.result()
+            sending.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._ending.cancel()
+
+    async def _read(self) -> None:
+        """Adds credit as it is granted."""
+        while (message := await self._inbound.read()) is not None:
+            request = _parsed(message)
+            if request.HasField("open"):
+                raise errors.InvalidArgument("this fetch stream is open already.", hint="A stream is opened by its first request only.")
+            self._credit = min(self._credit + request.credit, CREDIT_MAX)
+            self._granted.set()
+        self._no_more_credit = True
+        self._granted.set()
+
+    async def _send(self, fetcher: Fetcher) -> None:
+        while True:
+            while self._credit <= 0:
+                if self._no_more_credit:
+                    return
+                self._granted.clear()
+                await self._granted.wait()
+            answers = await fetcher.next(min(self._credit, ROUND_BYTES_MAX))
+            if not answers:
+                return
+            for fetched in answers:
+                self._credit -= fetched.size
+                await self._inbound.write(fetch_answer(fetched))
+
+
+def fetch_answer(fetched: Fetched) -> bytes:
+    """The message of a piece of a partition: its header, and behind it the batch as the broker holds it."""
+    header = pb.FetchAnswer(
+        partition=fetched.partition,
+        next_offset=fetched.next_offset,
+        arrived=fetched.arrived,
+        schema=fetched.schema,
+        columns=fetched.columns,
+        rows=fetched.rows,
+        stored_bytes=fetched.size,
+    )
+    for offset, rows in fetched.runs:
+        header.runs.add(offset=offset, rows=rows)
+    for origin in fetched.origins:
+        header.origins.add(rows=origin.rows, producer=origin.producer, number=origin.number, first_row=origin.first_row, group=origin.group)
+    serialised = header.SerializeToString()
+    return serialised if fetched.data is None else join(serialised, fetched.data)
+
+
+def _parsed(message: bytes) -> pb.FetchRequest:
+    if len(message) > REQUEST_BYTES_MAX:
+        raise errors.InvalidArgument(f"a fetch request has {len(message)} bytes.", hint=f"At most {REQUEST_BYTES_MAX} are taken.")
+    try:
+        return pb.FetchRequest.FromString(message)
+    except DecodeError:
+        raise errors.InvalidArgument("this is not a fetch request.", hint="The schema is in proto/bowstring/v1.") from None

@@ -1,0 +1,98 @@
+"""The way in: finds what a call means, and keeps the streams so that all can be ended when the broker stops.
+
+A call is a method's name and bytes (`ports.transport.Handler`). What is not protobuf, or not of the schema, is refused here; whether
+its values make sense the broker decides. Requests that are no streams carry no batch and are therefore small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple, Protocol
+
+from google.protobuf.message import DecodeError, Message
+
+from bowstring import errors
+from bowstring.broker.broker import Broker
+from bowstring.gateway import handshake, topics
+from bowstring.gateway.fetching import FetchStream
+from bowstring.gateway.publishing import PublishStream
+from bowstring.ports.clock import Clock
+from bowstring.ports.transport import Inbound
+from bowstring.settings import Settings
+from bowstring.wire.codec import HEADER_BYTES_MAX
+from bowstring.wire.generated import bowstring_pb2 as pb
+
+
+class _Method(NamedTuple):
+    request: type[Message]
+    serve: Callable[[Broker, Any], Awaitable[Message]]
+
+
+METHODS: Final = {
+    "CreateTopic": _Method(pb.CreateTopicRequest, topics.create),
+    "DescribeTopic": _Method(pb.DescribeTopicRequest, topics.describe),
+    "ListTopics": _Method(pb.ListTopicsRequest, topics.list_page),
+    "DeleteTopic": _Method(pb.DeleteTopicRequest, topics.delete),
+    "Find": _Method(pb.FindRequest, topics.find),
+}
+
+
+class _Stream(Protocol):
+    async def run(self) -> None: ...
+
+    def end(self, error: errors.Error) -> None: ...
+
+
+class Gateway:
+    """What is behind the transport: implements `ports.transport.Handler` for one broker."""
+
+    def __init__(self, broker: Broker, settings: Settings, clock: Clock, software: str = "bowstring") -> None:
+        self._broker = broker
+        self._software = software
+        self._settings = settings
+        self._clock = clock
+        self._streams: set[_Stream] = set()
+        self._closed: errors.Error | None = None
+
+    async def call(self, method: str, request: bytes) -> bytes:
+        if len(request) > HEADER_BYTES_MAX:
+            raise errors.InvalidArgument(f"a {method} request has {len(request)} bytes.", hint=f"At most {HEADER_BYTES_MAX} are taken.")
+        self._check_open()
+        try:
+            if method == "Hello":
+                greeting = handshake.hello(self._broker, self._software, self._clock.now(), pb.HelloRequest.FromString(request))
+                return greeting.SerializeToString()
+            if method not in METHODS:
+                raise _unknown(method)
+            message = METHODS[method].request.FromString(request)
+        except DecodeError:
+            raise errors.InvalidArgument(f"this is not a {method} request.", hint="The schema is in proto/bowstring/v1.") from None
+        return (await METHODS[method].serve(self._broker, message)).SerializeToString()
+
+    async def stream(self, method: str, inbound: Inbound) -> None:
+        self._check_open()
+        if method == "Publish":
+            stream: _Stream = PublishStream(self._broker, inbound, self._clock, self._settings.publish_window)
+        elif method == "Fetch":
+            stream = FetchStream(self._broker, inbound)
+        else:
+            raise _unknown(method)
+        self._streams.add(stream)
+        try:
+            await stream.run()
+        finally:
+            self._streams.discard(stream)
+
+    def close(self, error: errors.Error) -> None:
+        """Every call from now on is refused with this error. Streams take nothing more, answer what is under way, and end with it."""
+        self._closed = error
+        for stream in tuple(self._streams):
+            stream.end(error)
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise self._closed.with_traceback(None)
+
+
+def _unknown(method: str) -> errors.NotSupported:
+    return errors.NotSupported(f"this broker does not know the call '{method}'.", hint="Is the client of a later version?")

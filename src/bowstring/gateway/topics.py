@@ -1,0 +1,79 @@
+"""The calls about topics and single messages: a request message in, an answer message out.
+
+Spans travel as microseconds and are seconds inside; 0 on the wire means "not given" wherever 0 would make no sense.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from bowstring import errors
+from bowstring.broker.broker import Broker
+from bowstring.broker.topics import TopicFacts
+from bowstring.wire.generated import bowstring_pb2 as pb
+
+PAGE_TOPICS_MAX: Final = 1000
+PAGE_RANGES_MAX: Final = 100_000
+"""A page of topics ends after this many partitions, whatever was asked for: an answer has to stay of a reasonable size."""
+PATTERN_MAX: Final = 1000
+
+
+async def create(broker: Broker, request: pb.CreateTopicRequest) -> pb.Topic:
+    """Makes a topic. Cancelling the call does not stop what has begun: a topic is made wholly or not at all."""
+    made = broker.create_topic(
+        request.name,
+        partitions=request.partitions or 1,
+        retention=request.retention / 1e6 if request.retention else None,
+        retention_bytes=request.retention_bytes or None,
+        deduplication=request.deduplication / 1e6 if request.deduplication else None,
+        exists_ok=request.exists_ok,
+    )
+    return topic_message(await asyncio.shield(asyncio.ensure_future(made)))
+
+
+async def describe(broker: Broker, request: pb.DescribeTopicRequest) -> pb.Topic:
+    return topic_message(broker.describe_topic(request.name))
+
+
+async def list_page(broker: Broker, request: pb.ListTopicsRequest) -> pb.ListTopicsAnswer:
+    """A page of topics by name; the caller asks for the next one after the last name of this."""
+    if len(request.pattern) > PATTERN_MAX:
+        raise errors.InvalidArgument(f"the pattern has {len(request.pattern)} characters.", hint=f"At most {PATTERN_MAX} are taken.")
+    found, more = broker.list_topics(request.pattern, request.after, min(request.limit or PAGE_TOPICS_MAX, PAGE_TOPICS_MAX))
+    answer = pb.ListTopicsAnswer(more=more)
+    ranges = 0
+    for facts in found:
+        ranges += facts.partitions
+        if answer.topics and ranges > PAGE_RANGES_MAX:
+            answer.more = True
+            break
+        answer.topics.append(topic_message(facts))
+    return answer
+
+
+async def delete(broker: Broker, request: pb.DeleteTopicRequest) -> pb.DeleteTopicAnswer:
+    """Deletes a topic; as with `create`, cancelling the call does not stop what has begun."""
+    deleted = broker.delete_topic(request.name, request.missing_ok)
+    return pb.DeleteTopicAnswer(deleted=await asyncio.shield(asyncio.ensure_future(deleted)))
+
+
+async def find(broker: Broker, request: pb.FindRequest) -> pb.FindAnswer:
+    """Where the message of an id is."""
+    found = await broker.find(request.topic, request.id)
+    return pb.FindAnswer() if found is None else pb.FindAnswer(found=True, partition=found[0], offset=found[1])
+
+
+def topic_message(facts: TopicFacts) -> pb.Topic:
+    return pb.Topic(
+        name=facts.name,
+        id=facts.id,
+        partitions=facts.partitions,
+        created=facts.created,
+        retention=round(facts.retention * 1e6),
+        retention_bytes=facts.retention_bytes or 0,
+        deduplication=round(facts.deduplication * 1e6),
+        messages=facts.messages,
+        bytes=facts.bytes,
+        ranges=[pb.PartitionRange(first=first, next=following) for first, following in facts.ranges],
+    )

@@ -1,0 +1,22 @@
+"""The machine's clocks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+
+class SystemClock:
+    """A `Clock` as the operating system tells it."""
+
+    def now(self) -> int:
+        """Microseconds since 1970, UTC."""
+        return time.time_ns() // 1_000
+
+    def monotonic(self) -> float:
+        """Seconds, never falling. The loop runs on the same clock."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Waits on the running loop."""
+        await asyncio.sleep(seconds)

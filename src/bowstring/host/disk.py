@@ -1,0 +1,180 @@
+"""The data directory on the real machine.
+
+Which thread does what: writes, renames and unlinks happen at once, on the loop's own; one thread syncs; one makes new files; a few
+read. They start when they are first needed and end with `unlock`.
+
+A new file is allocated and then written full of zeros. That costs the disk as much as the data will, but it happens before the file is
+needed and on another thread, and appending afterwards is two to five times faster: blocks that were never written make every sync
+commit the file system's own journal, and memory that caches them is touched for the first time by whoever appends. Measured on ext4
+(virtual disk, two cores; MB/s of append and fdatasync / CPU seconds per GB, by 1 MiB and by 4 MiB):
+
+    growing file             1,411 / 0.30      512 / 1.49
+    allocated                1,287 / 0.24    1,444 / 0.25
+    allocated, zeros         2,319 / 0.21    3,317 / 0.12
+    recycled                 2,410 / 0.19    3,490 / 0.13
+    recycled, O_DIRECT       3,093 / 0.10    4,405 / 0.06
+
+Zeros are synced every few megabytes, so that a flush that is synced at the same time does not wait behind all of them: the longest
+sync was then 31 ms instead of 134.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from bowstring import errors
+from bowstring.host.file import HostFile, write_all
+from bowstring.host.lock import DirectoryLock
+from bowstring.host.worker import Threads
+
+_ZEROS = bytes(1 << 20)
+_ZEROS_SYNCED_EVERY = 8 << 20
+_READERS = 4
+
+
+class HostDisk:
+    """A `Disk`: one directory of the machine's file system."""
+
+    def __init__(self, path: str | os.PathLike[str], *, prewrite: bool = True) -> None:
+        self._path = os.path.abspath(path)
+        self._prewrite = prewrite
+        self._lock = DirectoryLock(self._path)
+        self._stopping = threading.Event()
+        self._start_threads()
+
+    def lock(self, address: str) -> None:
+        """See `Disk.lock`. A directory that is missing is made; one that cannot be written to is refused."""
+        try:
+            self._make_directory()
+            self._lock.take(address)
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def unlock(self) -> None:
+        """Ends the threads, then lets the next process in. A file that is being made is given up; a sync under way is waited for:
+        nobody else may come in while this process still writes."""
+        self._stopping.set()
+        self._makers.join()
+        self._syncs.join()
+        self._reads.end()
+        self._stopping.clear()
+        self._start_threads()
+        self._lock.give_back()
+
+    def names(self) -> list[str]:
+        """See `Disk.names`."""
+        with os.scandir(self._path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+
+    async def create(self, name: str, size: int) -> HostFile:
+        """See `Disk.create`. If it fails, no file is left."""
+        return await self._opened(self._makers, lambda: self._create(name, size))
+
+    async def open(self, name: str) -> HostFile:
+        """See `Disk.open`."""
+        return await self._opened(self._reads, lambda: self._file(name, os.open(self._at(name), os.O_RDWR | os.O_CLOEXEC)))
+
+    async def size(self, name: str) -> int:
+        """See `Disk.size`."""
+        return await self._reads.run(lambda: os.stat(self._at(name)).st_size)
+
+    def rename(self, old: str, new: str) -> None:
+        """See `Disk.rename`."""
+        os.rename(self._at(old), self._at(new))
+
+    def unlink(self, name: str) -> None:
+        """See `Disk.unlink`."""
+        os.unlink(self._at(name))
+
+    async def sync_directory(self) -> None:
+        """See `Disk.sync_directory`."""
+        await self._syncs.run(lambda: _sync_directory(self._path))
+
+    def _start_threads(self) -> None:
+        self._syncs = Threads(1, "disk-sync")
+        self._makers = Threads(1, "disk-create")
+        self._reads = Threads(_READERS, "disk-read")
+
+    def _at(self, name: str) -> str:
+        return os.path.join(self._path, name)
+
+    def _file(self, name: str, descriptor: int) -> HostFile:
+        return HostFile(name, descriptor, self._syncs, self._reads)
+
+    async def _opened(self, threads: Threads, call: Callable[[], HostFile]) -> HostFile:
+        """Opens a file on a thread; if nobody waits for it any more when it is open, it is closed again."""
+        opening = threads.begin(call)
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_opened)
+            raise
+
+    def _create(self, name: str, size: int) -> HostFile:
+        descriptor = os.open(self._at(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            self._fill(descriptor, size)
+            os.fsync(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            with suppress(OSError):
+                os.unlink(self._at(name))
+            raise
+        return self._file(name, descriptor)
+
+    def _fill(self, descriptor: int, size: int) -> None:
+        """Allocates the blocks and, unless that was switched off, writes them once."""
+        if size:
+            os.posix_fallocate(descriptor, 0, size)
+        position = 0
+        while self._prewrite and position < size:
+            if self._stopping.is_set():
+                raise OSError(errno.ECANCELED, "the directory is being unlocked")
+            position = write_all(descriptor, position, [memoryview(_ZEROS)[: size - position]])
+            if position % _ZEROS_SYNCED_EVERY == 0:
+                os.fdatasync(descriptor)
+
+    def _make_directory(self) -> None:
+        """The directory and, if they are missing, those above it; each name is durable in the one above."""
+        missing: list[str] = []
+        path = self._path
+        while not os.path.exists(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for directory in reversed(missing):
+            with suppress(FileExistsError):  # another process was quicker, or it is no directory: then taking the lock will say so
+                os.mkdir(directory, 0o700)
+            _sync_directory(os.path.dirname(directory))
+
+    def _unusable(self, error: OSError) -> errors.Error:
+        """Why this cannot be a data directory, and what would be right."""
+        match error.errno:
+            case errno.ENOTDIR:
+                reason, hint = "is not a directory.", "Name a directory, or one that can be made."
+            case errno.EROFS:
+                reason, hint = "is on a file system that is mounted read-only.", "Name a directory that can be written to."
+            case errno.EACCES | errno.EPERM:
+                reason, hint = f"cannot be written to by this user (uid {os.geteuid()}).", "Give it to this user, or name another one."
+            case errno.ENOSPC | errno.EDQUOT:
+                return errors.Full(f"the data directory {self._path} is on a disk that is full.", hint="Free some space, and repeat.")
+            case _:
+                reason, hint = f"cannot be used: {error.strerror}.", "Name a directory on a local disk that can be written to."
+        return errors.InvalidArgument(f"the data directory {self._path} {reason}", hint=hint)
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _close_opened(opening: asyncio.Future[HostFile]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()

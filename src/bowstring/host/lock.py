@@ -1,0 +1,120 @@
+"""Who serves a data directory: the process that holds the lock on the file `lock` in it.
+
+The lock is the kernel's (flock) and ends with the process, however that ends, so there is nothing to clean up after a crash. The file
+says in JSON who holds it, `{"pid": …, "address": …}`, for the one who comes second. It is written right after the lock was taken and
+stays behind when a process is killed; so a second one that finds nothing in it, or a process that is not there, looks again. It is
+never made shorter: on a full disk its one block is there already.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import time
+import weakref
+from contextlib import suppress
+from typing import NamedTuple
+
+from bowstring import errors
+
+NAME = "lock"
+_LOOKS = 20
+_LOOK_SECONDS = 0.01
+_CONTENT_BYTES = 1024
+
+
+class Holder(NamedTuple):
+    pid: int
+    address: str
+
+
+class DirectoryLock:
+    """The lock of one directory, taken or not."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._descriptor: int | None = None
+
+    def take(self, address: str) -> None:
+        """Takes the lock, or raises Conflict with the holder's address. Raises OSError if there can be no such file."""
+        descriptor = os.open(os.path.join(self._directory, NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _write(descriptor, json.dumps({"pid": os.getpid(), "address": address}))
+        except OSError as error:
+            holder = _holder(descriptor) if error.errno == errno.EWOULDBLOCK else None
+            os.close(descriptor)
+            if error.errno == errno.EWOULDBLOCK:
+                raise self._conflict(holder) from None
+            raise
+        self._descriptor = descriptor
+        _taken.add(self)
+
+    def give_back(self) -> None:
+        """Lets the next one in. Does nothing if the lock is not held."""
+        if self._descriptor is not None:
+            with suppress(OSError):  # what stands in the file is only told to people
+                _write(self._descriptor, "")
+            self.drop()
+
+    def drop(self) -> None:
+        """Closes the file. In a child that was forked this leaves the parent's lock as it is."""
+        descriptor, self._descriptor = self._descriptor, None
+        _taken.discard(self)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def _conflict(self, holder: Holder | None) -> errors.Conflict:
+        whom = f"{holder.address} (pid {holder.pid})" if holder else "another process, which does not say who it is"
+        return errors.Conflict(
+            f"the data directory {self._directory} is served by {whom}.",
+            hint="Connect to that one, end it first, or use another directory.",
+            details={"address": holder.address, "pid": str(holder.pid)} if holder else None,
+        )
+
+
+_taken: weakref.WeakSet[DirectoryLock] = weakref.WeakSet()
+
+
+def _forget_in_child() -> None:
+    """A forked child shares the lock, and would hold on to it when the parent has ended."""
+    for lock in list(_taken):
+        lock.drop()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
+def _write(descriptor: int, content: str) -> None:
+    os.pwrite(descriptor, content.encode().ljust(_CONTENT_BYTES), 0)
+
+
+def _holder(descriptor: int) -> Holder | None:
+    """Who holds the lock, as far as the file says."""
+    holder = None
+    for _ in range(_LOOKS):
+        holder = _parse(os.pread(descriptor, _CONTENT_BYTES, 0))
+        if holder is not None and _is_alive(holder.pid):
+            break
+        time.sleep(_LOOK_SECONDS)
+    return holder
+
+
+def _parse(content: bytes) -> Holder | None:
+    try:
+        found = json.loads(content)
+        return Holder(int(found["pid"]), str(found["address"]))
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

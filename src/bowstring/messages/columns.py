@@ -1,0 +1,312 @@
+"""Making columns: from Python lists, from one message, from Arrow arrays of anybody's making.
+
+Each way ends in a `Part`: nodes and buffers of one column, just as they are written. Whatever the input was, a part has offsets that
+begin at 0, only the bytes of its own rows, no bytes under nulls, times that are null as zero, and a validity bitmap only with nulls,
+whose bits end with the last row.
+
+A null that stands alone becomes the part of a column of nulls, which the writer then leaves out.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence, Sized
+from itertools import accumulate, chain
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bowstring import errors
+from bowstring.messages import schema
+from bowstring.messages.contents import Bytes
+
+Attributes: TypeAlias = Mapping[str, str]
+Moments: TypeAlias = "int | Sequence[int | None] | npt.NDArray[np.int64]"
+
+_TWO = struct.Struct("<ii")
+_MOMENT = struct.Struct("<q")
+_DATA_MAX = 2**31 - 1
+_NOTHING: Attributes = {}
+_TEXT = "The names and values of attributes are text: {'country': 'CH'}."
+
+
+class Part(NamedTuple):
+    """A column in canonical layout: nodes as length, null count, …; buffers with their exact lengths."""
+
+    nodes: tuple[int, ...]
+    buffers: tuple[Bytes, ...]
+
+
+# -- from one message
+
+_NULL_TEXT = Part((1, 1), (b"\0", bytes(8), b""))
+_NULL_MOMENT = Part((1, 1), (b"\0", bytes(8)))
+_NULL_MAP = Part((1, 1, 0, 0, 0, 0, 0, 0), (b"\0", bytes(8), b"", b"", bytes(4), b"", b"", bytes(4), b""))
+
+
+def text_of_one(name: str, rows: int, one: Sequence[bytes | str | None]) -> Part:
+    """The column of one key, value or id."""
+    _check_count(name, rows, one)
+    value = one[0]
+    if value is None:
+        return _NULL_TEXT
+    if type(value) is not bytes:
+        value = _as_bytes(name, value)
+    if len(value) > _DATA_MAX:
+        raise _too_large(name)
+    return Part((1, 0), (b"", _TWO.pack(0, len(value)), value))
+
+
+def moment_of_one(name: str, rows: int, one: Moments) -> Part:
+    """The column of one time."""
+    if isinstance(one, int):
+        moment = one
+    else:
+        _check_count(name, rows, one)
+        moment = one[0]
+    if moment is None:
+        return _NULL_MOMENT
+    try:
+        return Part((1, 0), (b"", _MOMENT.pack(moment)))
+    except struct.error:
+        raise _not_moments(name, repr(moment)) from None
+
+
+def attributes_of_one(rows: int, one: Sequence[Attributes | None]) -> Part:
+    """The column of the attributes of one message."""
+    _check_count("attributes", rows, one)
+    attributes = one[0]
+    if attributes is None:
+        return _NULL_MAP
+    try:
+        names = [each.encode() for each in attributes]
+        values = [each.encode() for each in attributes.values()]
+    except (AttributeError, TypeError, UnicodeEncodeError) as error:
+        raise _not_text(error) from error
+    count = len(names)
+    return Part((1, 0, count, 0, count, 0, count, 0), (b"", _TWO.pack(0, count), b"", b"", *_joined(names), b"", *_joined(values)))
+
+
+def _joined(texts: list[bytes]) -> tuple[bytes, bytes]:
+    return struct.pack(f"<{len(texts) + 1}i", 0, *accumulate(map(len, texts))), b"".join(texts)
+
+
+# -- from lists
+
+
+def texts(name: str, rows: int, many: Sequence[bytes | str | None]) -> Part:
+    """The column of many keys, values or ids."""
+    _check_count(name, rows, many)
+    try:
+        array = pa.array(many, pa.binary())
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise _not_bytes(name, error) from error
+    return _text_part(_whole(name, array))
+
+
+def ids(rows: int, many: Sequence[str]) -> Part:
+    """The column of one or many ids, which are text and nothing else."""
+    if not _all_text(many):
+        raise errors.InvalidArgument("There is an id that is not text.", hint="Ids are str, in every row or in none.")
+    return text_of_one("id", rows, many) if rows == 1 else texts("id", rows, many)
+
+
+def moments(name: str, rows: int, many: Moments) -> Part:
+    """The column of many times, or of one time for all rows."""
+    try:
+        if isinstance(many, int):
+            return Part((rows, 0), (b"", _MOMENT.pack(many) * rows))
+        _check_count(name, rows, many)
+        array = pa.array(many, pa.int64())
+    except (pa.ArrowException, TypeError, OverflowError, struct.error) as error:
+        raise _not_moments(name, error) from error
+    return _moment_part(array)
+
+
+def attributes(rows: int, many: Sequence[Attributes | None]) -> Part:
+    """The column of many messages' attributes: all names in one list, all values in another."""
+    _check_count("attributes", rows, many)
+    maps = [_NOTHING if each is None else each for each in many]
+    nulls = many.count(None)
+    validity = _bitmap(np.fromiter((each is not None for each in many), np.bool_, rows)) if nulls else b""
+    try:
+        names = list(chain.from_iterable(maps))
+        values = list(chain.from_iterable([each.values() for each in maps]))
+        if not (_all_text(names) and _all_text(values)):
+            raise TypeError("one of them is of another type")
+        name_array, value_array = pa.array(names, pa.utf8()), pa.array(values, pa.utf8())
+    except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
+        raise _not_text(error) from error
+    offsets = np.zeros(rows + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, maps), np.int32, rows), out=offsets[1:])
+    name_part, value_part = _text_part(_whole("attributes", name_array)), _text_part(_whole("attributes", value_array))
+    return _map_part(rows, nulls, validity, offsets, name_part, value_part)
+
+
+# -- from Arrow
+
+
+def converted(column: schema.Column, array: pa.Array) -> pa.Array:
+    """The array as the column's own type, or as something with the same buffers; refused where meaning would have to be guessed."""
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    kind = array.type
+    if kind == column.type or pa.types.is_null(kind):
+        return array
+    try:
+        if column.bit == schema.ATTRIBUTES:
+            return _converted_map(array)
+        if column.bit & schema.TIMES:
+            return _converted_moments(column.name, array)
+        if not (_is_text(kind) or (column.bit != schema.ID and _is_binary(kind))):
+            wanted = "text" if column.bit == schema.ID else "bytes or text"
+            raise errors.InvalidArgument(f"{column.name} is {kind}.", hint=f"It has to be {wanted} (Arrow {column.type}).")
+        return array.cast(column.type)
+    except pa.ArrowException as error:
+        if array.nbytes > _DATA_MAX:
+            raise _too_large(column.name) from error
+        raise errors.InvalidArgument(f"{column.name} cannot be turned into {column.type}: {error}.") from error
+
+
+def part(column: schema.Column, array: pa.Array) -> Part:
+    """An array of the column's type, cut to its own rows and cleaned of what lies under nulls."""
+    if pa.types.is_null(array.type):
+        return Part((len(array), len(array)), ())
+    if column.bit == schema.ATTRIBUTES:
+        return _array_of_maps(array)
+    if column.bit == schema.ID and 0 < array.null_count < len(array):
+        raise errors.InvalidArgument(f"{array.null_count} of the ids are null.", hint="Give every row an id, or send no ids at all.")
+    return _moment_part(array) if column.bit & schema.TIMES else _text_part(array)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    flat = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    return flat or pa.types.is_binary_view(kind)
+
+
+def _converted_moments(name: str, array: pa.Array) -> pa.Array:
+    kind = array.type
+    if not pa.types.is_timestamp(kind):
+        raise errors.InvalidArgument(f"{name} is {kind}.", hint="Times are timestamps with a time zone.")
+    if kind.tz is None:
+        raise errors.InvalidArgument(f"{name} is {kind}, which has no time zone.", hint="Give it one, for example UTC.")
+    # Nanoseconds are cut to microseconds; from seconds and milliseconds a time may not fit, and that must not wrap around.
+    return array.cast(pa.timestamp("us", "UTC"), safe=kind.unit != "ns")
+
+
+def _converted_map(array: pa.Array) -> pa.Array:
+    kind = array.type
+    if not pa.types.is_map(kind):
+        raise errors.InvalidArgument(f"attributes is {kind}.", hint="It has to be a map of text to text (Arrow map<string, string>).")
+    if not (_is_text(kind.key_type) and _is_text(kind.item_type)):
+        raise errors.InvalidArgument(f"attributes is {kind}.", hint=_TEXT)
+    if array.nbytes > _DATA_MAX:
+        raise _too_large("attributes")
+    return array
+
+
+def _array_of_maps(array: pa.Array) -> Part:
+    rows, nulls = len(array), array.null_count
+    offsets = np.frombuffer(array.buffers()[1], np.int32, rows + 1, 4 * array.offset)
+    if nulls and np.diff(offsets)[~_valid(array)].any():
+        return _array_of_maps(array.take(pa.array(np.arange(rows))))
+    first, last = int(offsets[0]), int(offsets[-1])
+    entries = array.values.slice(first, last - first)
+    names, values = entries.field(0), entries.field(1)
+    if entries.null_count or names.null_count or values.null_count:
+        raise _not_text("one of them is null")
+    validity = _bitmap(_valid(array)) if nulls else b""
+    return _map_part(rows, nulls, validity, offsets - offsets[0], _text_part(names.cast(pa.utf8())), _text_part(values.cast(pa.utf8())))
+
+
+def _map_part(rows: int, nulls: int, validity: Bytes, offsets: npt.NDArray[np.int32], names: Part, values: Part) -> Part:
+    count = names.nodes[0]
+    return Part((rows, nulls, count, 0, count, 0, count, 0), (validity, _plain(offsets), b"", *names.buffers, *values.buffers))
+
+
+def _text_part(array: pa.Array) -> Part:
+    rows, nulls = len(array), array.null_count
+    if rows == 0:
+        return Part((0, 0), (b"", bytes(4), b""))
+    _, spots, data = array.buffers()
+    offsets = np.frombuffer(spots, np.int32, rows + 1, 4 * array.offset)
+    if nulls and np.diff(offsets)[~_valid(array)].any():
+        return _text_part(array.take(pa.array(np.arange(rows))))
+    first, last = int(offsets[0]), int(offsets[-1])
+    validity = _bitmap(_valid(array)) if nulls else b""
+    text = _plain(data)[first:last] if last > first else b""
+    return Part((rows, nulls), (validity, _plain(offsets - offsets[0] if first else offsets), text))
+
+
+def _moment_part(array: pa.Array) -> Part:
+    rows, nulls = len(array), array.null_count
+    moments = np.frombuffer(array.buffers()[1], np.int64, rows, 8 * array.offset)
+    if not nulls:
+        return Part((rows, 0), (b"", _plain(moments)))
+    valid = _valid(array)
+    return Part((rows, nulls), (_bitmap(valid), _plain(np.where(valid, moments, 0))))
+
+
+def _valid(array: pa.Array) -> npt.NDArray[np.bool_]:
+    return array.is_valid().to_numpy(zero_copy_only=False)
+
+
+def _bitmap(valid: npt.NDArray[np.bool_]) -> memoryview:
+    return _plain(np.packbits(valid, bitorder="little"))
+
+
+def _plain(buffer: Any) -> memoryview:
+    """Bytes whose `len` is their number, without copying."""
+    return memoryview(buffer).cast("B")
+
+
+# -- what can be wrong
+
+
+def _check_count(name: str, rows: int, given: Sized) -> None:
+    if len(given) != rows or rows == 0:
+        raise errors.InvalidArgument(f"{name} has {len(given)} entries for {rows} rows.", hint="Give one for each row, and at least one.")
+
+
+def _all_text(given: Sequence[object]) -> bool:
+    return all(issubclass(kind, str) for kind in set(map(type, given)))
+
+
+def _whole(name: str, array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """pyarrow makes several chunks of more than 2 GiB."""
+    if isinstance(array, pa.ChunkedArray):
+        raise _too_large(name)
+    return array
+
+
+def _as_bytes(name: str, value: object) -> bytes:
+    if not isinstance(value, str | bytes | bytearray | memoryview):
+        raise _not_bytes(name, f"it is of type {type(value).__name__}")
+    try:
+        return value.encode() if isinstance(value, str) else bytes(value)
+    except UnicodeEncodeError as error:
+        raise _not_bytes(name, error) from error
+
+
+def _too_large(name: str) -> errors.TooLarge:
+    return errors.TooLarge(f"{name} has more than 2 GiB.", hint="Split the batch.")
+
+
+def _not_bytes(name: str, what: object) -> errors.InvalidArgument:
+    return errors.InvalidArgument(f"There is a {name} that is neither bytes nor text: {what}.", hint="Encode it first.")
+
+
+def _not_moments(name: str, what: object) -> errors.InvalidArgument:
+    return errors.InvalidArgument(f"{name} is not a time: {what}.", hint="Give microseconds since 1970, UTC, as whole numbers.")
+
+
+def _not_text(what: object) -> errors.InvalidArgument:
+    return errors.InvalidArgument(f"There are attributes that are not text: {what}.", hint=_TEXT)

@@ -1,0 +1,151 @@
+"""Writing batches, and reading back what was checked.
+
+The kit writes what a program sends, the broker rewrites what it may not pass on whole. Both write canonically (see `metadata`), and
+both keep the promise that no row's bytes travel in another's message: a column that is a slice of a larger one is cut to its own
+bytes, bytes under nulls are dropped, and padding is zeros that we write, not memory that happened to lie there. pyarrow's own writer
+is not used, because its padding and its bitmaps hold what its input held.
+
+There are three ways in. `encode_columns` takes Python lists, which is what `send()` gathers; a single message, the most frequent
+batch of a quiet producer, is packed by hand in about 3 µs instead of pyarrow's 8 to 21. `encode` takes a record batch of anybody's
+making, so it casts, compacts and checks (`columns` has both kinds of making). `take` takes rows of a batch that was checked before.
+
+A null `value` beside other columns is a message without payload. Columns in which all rows are null are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bowstring import errors
+from bowstring.messages import columns, contents, schema
+from bowstring.messages.columns import Attributes, Moments, Part
+from bowstring.messages.contents import Bytes
+from bowstring.messages.metadata import CODECS, Form, form
+
+_RAW = (-1).to_bytes(8, "little", signed=True)  # in place of the size: this buffer was left uncompressed
+_SMALLEST_COMPRESSED = 64  # bytes; in anything smaller the compressor's own frame is more than what it saves
+
+
+class Encoded(NamedTuple):
+    """A batch as it travels: which columns, how many rows, the record-batch message."""
+
+    mask: int
+    rows: int
+    data: bytes
+
+
+def decode(mask: int, data: bytes | memoryview | pa.Buffer) -> pa.RecordBatch:
+    """A batch that was checked before, over the same bytes where they are not compressed."""
+    return pa.ipc.read_record_batch(pa.py_buffer(data), schema.arrow_schema(mask))
+
+
+def encode(batch: pa.RecordBatch, *, compression: str | None = None, reserved_ok: bool = False) -> Encoded:
+    """A record batch with some of our columns, in any order and of any types that can become theirs."""
+    parts = [(column.bit, columns.part(column, columns.converted(column, array))) for column, array in _ordered(batch)]
+    return _write(parts, batch.num_rows, compression, checked=True, reserved_ok=reserved_ok)
+
+
+def encode_values(values: Sequence[bytes | str | None], *, compression: str | None = None) -> Encoded:
+    """Values alone."""
+    return encode_columns(len(values), values=values, compression=compression)
+
+
+def encode_columns(
+    rows: int,
+    *,
+    values: Sequence[bytes | str | None],
+    keys: Sequence[bytes | str | None] | None = None,
+    attributes: Sequence[Attributes | None] | None = None,
+    created: Moments | None = None,
+    due: Moments | None = None,
+    expires: Moments | None = None,
+    ids: Sequence[str] | None = None,
+    compression: str | None = None,
+    reserved_ok: bool = False,
+) -> Encoded:
+    """Python lists with one entry a row. Values and keys are bytes, or text that becomes UTF-8; times are µs since 1970, one for
+    all rows or one for each."""
+    single = rows == 1
+    text, moment = (columns.text_of_one, columns.moment_of_one) if single else (columns.texts, columns.moments)
+    parts: list[tuple[int, Part]] = []
+    if keys is not None:
+        parts.append((schema.KEY, text("key", rows, keys)))
+    parts.append((schema.VALUE, text("value", rows, values)))
+    if attributes is not None:
+        parts.append((schema.ATTRIBUTES, (columns.attributes_of_one if single else columns.attributes)(rows, attributes)))
+    if created is not None:
+        parts.append((schema.CREATED, moment("created", rows, created)))
+    if due is not None:
+        parts.append((schema.DUE, moment("due", rows, due)))
+    if expires is not None:
+        parts.append((schema.EXPIRES, moment("expires", rows, expires)))
+    if ids is not None:
+        parts.append((schema.ID, columns.ids(rows, ids)))
+    return _write(parts, rows, compression, checked=True, reserved_ok=reserved_ok)
+
+
+def take(batch: pa.RecordBatch, rows: npt.NDArray[np.int64] | pa.Array, *, compression: str | None = None) -> Encoded:
+    """The given rows of a checked batch as a message of their own, with no byte of any other row in it."""
+    taken = batch.take(pa.array(rows))
+    parts = [(column.bit, columns.part(column, array)) for column, array in _ordered(taken)]
+    return _write(parts, taken.num_rows, compression, checked=False)
+
+
+def _ordered(batch: pa.RecordBatch) -> list[tuple[schema.Column, pa.Array]]:
+    """The columns of a batch in our order; every one of them is ours and there once, and there are rows."""
+    if batch.num_rows == 0:
+        raise errors.InvalidArgument("The batch is empty.", hint="Send at least one row.")
+    schema.mask_of(batch.schema.names)
+    return [(column, batch.column(column.name)) for column in schema.COLUMNS if column.name in batch.schema.names]
+
+
+def _write(parts: list[tuple[int, Part]], rows: int, compression: str | None, *, checked: bool, reserved_ok: bool = False) -> Encoded:
+    """The parts in their order; those with nothing but nulls are left out, and where all are, a `value` of nulls stands for them."""
+    mask = 0
+    buffers: list[Bytes] = []
+    nodes: list[int] = []
+    for bit, part in parts:
+        if part.nodes[1] < rows:
+            mask |= bit
+            buffers += part.buffers
+            nodes += part.nodes
+    if mask == 0:
+        return _write_nulls(rows)
+    wanted = form(mask)
+    if checked and mask & contents.CHECKED:
+        contents.check(wanted, rows, buffers, reserved_ok=reserved_ok)
+    if compression is not None:
+        wanted, buffers = _compressed(mask, buffers, compression)
+    return Encoded(mask, rows, wanted.message(rows, buffers, nodes))
+
+
+def _write_nulls(rows: int) -> Encoded:
+    buffers = (bytes((rows + 7) // 8), bytes(4 * rows + 4), b"")
+    return Encoded(schema.VALUE, rows, form(schema.VALUE).message(rows, buffers, (rows, rows)))
+
+
+def _compressed(mask: int, buffers: list[Bytes], compression: str) -> tuple[Form, list[Bytes]]:
+    """Every buffer compressed behind its size, or left raw where that is smaller; not at all when nothing is saved."""
+    if compression not in CODECS:
+        raise errors.InvalidArgument(f"compression={compression!r} is not known.", hint="Use None, 'lz4' or 'zstd'.")
+    packed: list[Bytes] = []
+    for buffer in buffers:
+        small = _codec(compression).compress(buffer, asbytes=True) if len(buffer) >= _SMALLEST_COMPRESSED else buffer
+        if len(small) < len(buffer):
+            packed.append(len(buffer).to_bytes(8, "little") + small)
+        else:
+            packed.append(_RAW + buffer if len(buffer) else b"")
+    if sum(map(len, packed)) < sum(map(len, buffers)):
+        return form(mask, compression), packed
+    return form(mask), buffers
+
+
+@cache
+def _codec(compression: str) -> pa.Codec:
+    return pa.Codec(compression)

@@ -1,0 +1,69 @@
+"""The data directory: flat, named files, and what it takes to make them durable.
+
+Writes are inline, because copying into the page cache is quicker than handing over to a thread; syncs, reads and creation block and
+are awaited. A written byte is durable after `File.sync`, a created or renamed name only after `Disk.sync_directory`. Errors are
+`OSError` with their errno; the store translates them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class File(Protocol):
+    """An open file. Positions are explicit; there is no cursor."""
+
+    name: str
+
+    def write(self, position: int, buffers: Sequence[Buffer]) -> None:
+        """Writes all the buffers one behind the other from the position on, or raises. Not durable yet."""
+        ...
+
+    async def sync(self) -> None:
+        """Everything that was written when this was called is durable when it returns (fdatasync)."""
+        ...
+
+    async def read(self, position: int, length: int) -> Buffer:
+        """Up to `length` bytes; fewer only at the end of the file."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """One directory of a file system, owned by one process at a time."""
+
+    def lock(self, address: str) -> None:
+        """Takes the directory for this process and leaves its address in the lock file, or raises `Conflict` with the holder's."""
+        ...
+
+    def unlock(self) -> None: ...
+
+    def names(self) -> list[str]:
+        """The names of the files that are there, sorted."""
+        ...
+
+    async def create(self, name: str, size: int) -> File:
+        """A new file of that size, its blocks allocated, its length synced. The name is durable after `sync_directory`."""
+        ...
+
+    async def open(self, name: str) -> File:
+        """An existing file, for reading and writing."""
+        ...
+
+    async def size(self, name: str) -> int: ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Durable after `sync_directory`. An existing `new` is replaced."""
+        ...
+
+    def unlink(self, name: str) -> None:
+        """Durable after `sync_directory`."""
+        ...
+
+    async def sync_directory(self) -> None:
+        """Every create, rename and unlink before this call is durable when it returns."""
+        ...

@@ -1,0 +1,25 @@
+"""How storage fails, as far as the broker has to tell cases apart (invariant 2).
+
+`DiskFull` and `Fenced` end the incarnation but not the process: what is uncommitted is dropped and state is loaded under a new
+epoch. `StorageFailed` (a failed sync, an I/O error on writing, an unknown outcome) ends the server process, or the embedded Broker
+object: after a failed sync nobody can say what is on the disk, and it is never tried again. `Damaged` is about bytes that were read:
+the reader gets `Corrupt`, the broker goes on.
+"""
+
+from __future__ import annotations
+
+
+class DiskFull(Exception):
+    """No room. Nothing of the write counts."""
+
+
+class Fenced(Exception):
+    """Another incarnation has raised the epoch: this one may commit nothing any more."""
+
+
+class StorageFailed(Exception):
+    """A sync or a write failed, or its outcome is unknown."""
+
+
+class Damaged(Exception):
+    """Stored bytes do not verify: wrong checksum, another segment's frame, a missing file, a short read."""

@@ -1,0 +1,57 @@
+"""Where pages rest: append to a stream, read by reference.
+
+A page is a batch at rest, as two buffers: a small header (whose rows they are) and the batch's own bytes. The store frames it (a
+64-byte frame header with segment, epoch, sequence, lengths and CRC-32C) and answers with a `Reference`. Reading is by reference
+only, never by scanning: a recycled segment holds old bytes behind its end. What is read is verified before it is handed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
+
+from bowstring.ports.disk import Buffer
+
+
+class Page(NamedTuple):
+    """A page as bytes. The body is the batch as it came from the producer, never copied on the way."""
+
+    header: bytes
+    body: Buffer
+
+
+class Reference(NamedTuple):
+    """Where a page is. Segment 0 means: inlined in the journal row of that sequence, `position` counting within the row's pages."""
+
+    segment: int
+    position: int
+    length: int
+    sequence: int
+
+
+class Store(Protocol):
+    """One stream of segments. Segment ids are `epoch << 24 | n`, so no two incarnations ever write the same one."""
+
+    async def open(self, epoch: int, live: Collection[int]) -> None:
+        """Starts an incarnation. `live` are the segments that the catalog refers to; older ones that nothing refers to are reused
+        for new segments, ones of a later epoch than the catalog knows are left alone. Never appends to an old segment."""
+        ...
+
+    async def append(self, sequence: int, pages: Sequence[Page]) -> list[Reference]:
+        """Writes the pages of one flush. They are durable, names and all, only after `sync`. Raises DiskFull or StorageFailed."""
+        ...
+
+    async def sync(self) -> None:
+        """All that was appended before this call is durable when it returns. Raises StorageFailed; it is never tried again."""
+        ...
+
+    async def read(self, references: Sequence[Reference]) -> list[Page]:
+        """The pages, verified: checksum, segment and sequence of every frame. Neighbouring references are read in one go.
+        Raises Damaged naming the first bad reference."""
+        ...
+
+    async def release(self, segments: Collection[int]) -> None:
+        """Nothing refers to these any more: their files are reused for new segments once no read is under way in them."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,160 @@
+"""A broker put together on the real machine: disk, catalog, store, broker, gateway, gRPC. `bowstring serve` and `bowstring.Broker` run it.
+
+The data directory is locked before anything in it is opened, and the lock names the address, for whoever comes second. With a fixed
+port that address is known beforehand, and the directory goes first: two servers with the same settings are then told "is served by …
+(pid …)", which says more than "port in use". With port 0 the port is taken first, since only then there is an address to name.
+
+Ending goes the other way round: streams answer what is under way and end, calls are refused, then the broker, the worker and the lock.
+A broker that has failed (a sync, an I/O error) stays in place and answers `Unavailable` with the cause until it is stopped: what to do
+about it is decided by whoever runs it. The command ends its process, an embedded broker tells its program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import logging
+import os
+from dataclasses import replace
+from typing import Final
+
+from bowstring import errors
+from bowstring.broker.broker import Broker
+from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.gateway.gateway import Gateway
+from bowstring.host.clock import SystemClock
+from bowstring.host.disk import HostDisk
+from bowstring.host.worker import ThreadWorker
+from bowstring.ports.clock import Clock
+from bowstring.ports.disk import Disk
+from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
+from bowstring.ports.store import Store
+from bowstring.settings import Settings, default_data
+from bowstring.store.local import LocalStore
+from bowstring.store.memory import MemoryStore
+from bowstring.wire.grpc_server import GrpcServer
+
+CATALOG: Final = "catalog.sqlite"
+GRACE_SECONDS: Final = 2.0
+"""How long streams may take to hand over what is under way when the server stops."""
+
+_log = logging.getLogger("bowstring.server")
+
+
+async def open_broker(settings: Settings, *, clock: Clock | None = None, disk: Disk | None = None) -> Server:
+    """A server that answers calls. Raises what makes that impossible, and leaves nothing behind then. `disk` replaces the machine's."""
+    server = Server(settings, clock or SystemClock(), disk)
+    try:
+        await server.start()
+    except BaseException:
+        await server.stop(grace=0.0)
+        raise
+    return server
+
+
+class Server:
+    """One broker with all that is around it."""
+
+    def __init__(self, settings: Settings, clock: Clock, disk: Disk | None = None) -> None:
+        in_memory = settings.store == "memory"
+        self.settings = settings if settings.data or in_memory else replace(settings, data=default_data(os.environ))
+        self._disk = None if in_memory else disk or HostDisk(self.settings.data)
+        self._worker = ThreadWorker("bowstring-catalog")
+        path = os.path.join(self.settings.data, CATALOG) if self._disk else ":memory:"
+        self.broker = Broker(
+            settings=self.settings,
+            clock=clock,
+            catalog=SqliteCatalog(path, self._worker),
+            store=_store(self.settings, self._disk),
+        )
+        self._gateway = Gateway(self.broker, self.settings, clock, software=f"bowstring/{version()}")
+        self._grpc = GrpcServer(
+            self._gateway,
+            listen=self.settings.listen,
+            batch_bytes_max=self.settings.batch_bytes_max,
+            streams_max=self.settings.connections_max,
+        )
+        self._locked = False
+        self._begun = False
+        self._stopped = False
+        self._watching: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as host:port or unix:path."""
+        return self._grpc.address
+
+    @property
+    def failed(self) -> asyncio.Future[BaseException]:
+        """Settled with the cause when the broker has ended by itself."""
+        return self.broker.failed
+
+    async def start(self) -> None:
+        """Takes port and directory, loads, serves. Errors are those of `bowstring.errors`."""
+        try:
+            if self.settings.listen.endswith(":0"):
+                self._grpc.bind()
+                self._lock()
+            else:
+                self._lock()
+                self._grpc.bind()
+            self._begun = True
+            await self.broker.start()
+        except (OSError, DiskFull, StorageFailed, Damaged) as failure:
+            raise _translated(failure, self.settings.data) from failure
+        await self._grpc.start()
+        self._watching = asyncio.create_task(self._watch())
+
+    async def stop(self, grace: float = GRACE_SECONDS) -> None:
+        """Ends everything, in order, once. With a grace of 0 what is under way is cut off, as it would be if the process were killed."""
+        if self._stopped:
+            return
+        self._stopped = True
+        if self._watching is not None:
+            self._watching.cancel()
+        self._gateway.close(errors.Unavailable("the broker is stopping."))
+        await self._grpc.stop(grace)
+        try:
+            if self._begun:
+                await self.broker.stop()
+        except (OSError, DiskFull, StorageFailed) as failure:
+            _log.warning("the broker did not close well: %s; nothing that was acknowledged is concerned", failure)
+        finally:
+            await self._worker.close()
+            if self._disk is not None and self._locked:
+                self._disk.unlock()
+                self._locked = False
+
+    def _lock(self) -> None:
+        if self._disk is not None:
+            self._disk.lock(self.address)
+            self._locked = True
+
+    async def _watch(self) -> None:
+        """A broker that has failed is told to those who ask for health."""
+        failure = await asyncio.shield(self.broker.failed)
+        _log.error("the broker has ended: %s", failure)
+        await self._grpc.serving(False)
+
+
+def version() -> str:
+    """The version of this software, as it was installed."""
+    try:
+        return importlib.metadata.version("bowstring")
+    except importlib.metadata.PackageNotFoundError:
+        return "0"
+
+
+def _store(settings: Settings, disk: Disk | None) -> Store:
+    if disk is None:
+        return MemoryStore()
+    return LocalStore(disk, segment_bytes_first=settings.segment_bytes_first, segment_bytes_max=settings.segment_bytes_max)
+
+
+def _translated(failure: Exception, data: str) -> errors.Error:
+    """Why a broker could not start, in the words of the product."""
+    if isinstance(failure, DiskFull):
+        return errors.Full(f"the disk of {data} is full.", hint="Free some space, then start again.")
+    if isinstance(failure, Damaged):
+        return errors.Corrupt(f"the data in {data} is damaged: {failure}.", hint="`bowstring inspect` tells more.")
+    return errors.Unavailable(f"the data in {data} cannot be used: {failure}.", hint="Look after the disk, then start again.")

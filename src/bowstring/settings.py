@@ -1,0 +1,259 @@
+"""Every option of a broker, in one table.
+
+A setting is a field of `Settings`. Its name gives the key in `bowstring.toml`, the environment variable and the flag: `batch_bytes_max`
+is `[batch] bytes-max`, `BOWSTRING_BATCH_BYTES_MAX` and `--batch-bytes-max`. Sizes are bytes and spans are seconds once parsed.
+
+The field says what kind of value it is, what range it has and what it means; parsing, the flags of `bowstring serve`, its help and the
+documentation are made from that. `load` takes layers, the strongest first (flags, environment, later the file), each with names as
+people write them there, so that an error can name what they wrote: `--topic-retention = "7 dayz"`. An unknown setting is an error.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+from bowstring import times
+from bowstring.errors import InvalidArgument
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+TIB = 1024 * GIB
+
+
+# ---- kinds of values -------------------------------------------------------------------------------------------------
+
+_UNITS: Final = {"": 1, "B": 1, "kB": 1000, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": TIB}
+_SIZE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*([A-Za-z]*)", re.ASCII)
+
+
+def size_to_text(size: int) -> str:
+    """The shortest text of the form `16MiB` that gives this size again."""
+    for unit, factor in (("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+        if size >= factor and size % factor == 0:
+            return f"{size // factor}{unit}"
+    return str(size)
+
+
+def _parse_text(value: object, name: str) -> str:
+    if isinstance(value, str) and "\0" not in value:
+        return value
+    if hasattr(value, "__fspath__"):
+        return str(value)
+    raise InvalidArgument(f"{name} = {value!r} is not text.")
+
+
+def _parse_choice(value: object, name: str, choices: tuple[str, ...]) -> str:
+    if value in choices:
+        return str(value)
+    quoted = " or ".join(f'"{choice}"' for choice in choices)
+    raise InvalidArgument(f"{name} = {_quoted(value)} is not known.", hint=f"Right would be {quoted}.")
+
+
+def _parse_span(value: object, name: str, least: float) -> float:
+    seconds = times.span_from_text(value, name) if isinstance(value, str) else times.span(value, name)
+    if seconds < least:
+        raise InvalidArgument(f"{name} = {_quoted(value)} is too short.", hint=f"It is at least {times.span_to_text(least)}.")
+    return seconds
+
+
+def _parse_size(value: object, name: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None or match[2] not in _UNITS:
+        raise InvalidArgument(f"{name} = {_quoted(value)} is not a size.", hint='Right would be "16MiB", "500kB" or a number of bytes.')
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def _parse_count(value: object, name: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and re.fullmatch(r"\d{1,15}", value.strip(), re.ASCII):
+        return int(value)
+    raise InvalidArgument(f"{name} = {_quoted(value)} is not a number.", hint='Right would be a whole number such as "1000".')
+
+
+def _in_range(number: int, value: object, name: str, least: int, most: int, show: Callable[[int], str]) -> int:
+    if least <= number <= most:
+        return number
+    raise InvalidArgument(f"{name} = {_quoted(value)} is out of range.", hint=f"It is from {show(least)} to {show(most)}.")
+
+
+def _quoted(value: object) -> str:
+    if isinstance(value, str):
+        return f'"{value}"'
+    return f"{value.total_seconds():g} s" if isinstance(value, timedelta) else repr(value)
+
+
+# ---- the table ------------------------------------------------------------------------------------------------------
+
+
+class Kind(NamedTuple):
+    """What a setting takes, and what it means to people."""
+
+    meaning: str
+    parse: Callable[[object, str], object]
+    show: Callable[[Any], str] = str
+
+
+def _text(default: str, meaning: str) -> str:
+    return field(default=default, metadata={"kind": Kind(meaning, _parse_text)})
+
+
+def _choice(*choices: str, meaning: str) -> str:
+    """One of these words; the first is the default."""
+    return field(default=choices[0], metadata={"kind": Kind(meaning, lambda value, name: _parse_choice(value, name, choices))})
+
+
+def _span(default: float, meaning: str, least: float) -> float:
+    kind = Kind(meaning, lambda value, name: _parse_span(value, name, least), times.span_to_text)
+    return field(default=default, metadata={"kind": kind})
+
+
+def _size(default: int, meaning: str, least: int, most: int) -> int:
+    kind = Kind(meaning, lambda value, name: _in_range(_parse_size(value, name), value, name, least, most, size_to_text), size_to_text)
+    return field(default=default, metadata={"kind": kind})
+
+
+def _count(default: int, meaning: str, least: int, most: int) -> int:
+    kind = Kind(meaning, lambda value, name: _in_range(_parse_count(value, name), value, name, least, most, str))
+    return field(default=default, metadata={"kind": kind})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The options of one broker, parsed and checked."""
+
+    listen: str = _text("127.0.0.1:27769", "Where the broker listens for gRPC; port 0 takes any free one.")
+    data: str = _text("", "The data directory; empty for the default place of this user, ~/.local/share/bowstring.")
+    store: str = _choice(
+        "local",
+        "memory",
+        meaning="`local` keeps pages in the data directory, `memory` keeps everything in this process and nothing beyond.",
+    )
+
+    topic_create: str = _choice(
+        "on-request", "on-publish", meaning="`on-publish` makes a topic when somebody publishes to it, `on-request` only when asked to."
+    )
+    topic_retention: float = _span(7 * 86400.0, "How long a new topic keeps its messages, unless it is told otherwise.", 1.0)
+    topic_deduplication: float = _span(600.0, "For how long a new topic recognises an id, unless it is told otherwise.", 0.0)
+
+    batch_bytes_max: int = _size(16 * MIB, "The largest batch, as it travels and decompressed.", KIB, GIB)
+
+    flush_inline_bytes: int = _size(
+        16 * KIB, "A flush with at most this many bytes of pages carries them in its journal row: one sync instead of two.", 0, MIB
+    )
+    segment_bytes_first: int = _size(16 * MIB, "The size of a young broker's segment files.", 64 * KIB, 4 * GIB)
+    segment_bytes_max: int = _size(256 * MIB, "The size that segment files grow to under load.", 64 * KIB, 4 * GIB)
+
+    memory_publish_bytes: int = _size(64 * MIB, "Bytes of batches that may be on their way to the disk, over all producers.", KIB, TIB)
+    memory_tail_bytes: int = _size(48 * MIB, "Bytes of newly published pages kept for readers that follow.", 0, TIB)
+    memory_pages_bytes: int = _size(32 * MIB, "Bytes of pages kept that were read from the store and verified.", 0, TIB)
+    publish_window: int = _size(16 * MIB, "Bytes that one publish stream may have under way.", KIB, 4 * GIB)
+    connections_max: int = _count(1000, "Publish and fetch streams served at the same time.", 1, 1_000_000)
+
+
+TABLE: Final[dict[str, Field[Any]]] = {entry.name: entry for entry in fields(Settings)}
+ENVIRONMENT: Final = "BOWSTRING_"
+# Variables that are no settings of a broker: what clients read, and what Kubernetes makes up for a service called bowstring.
+_NO_SETTINGS: Final = re.compile(r"SERVER|TOKEN|CONTEXT|CONFIG|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_\d+_\w+)?")
+
+
+def kind_of(name: str) -> Kind:
+    """What the setting of this name takes and means."""
+    return TABLE[name].metadata["kind"]
+
+
+def flag_of(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def variable_of(name: str) -> str:
+    return ENVIRONMENT + name.upper()
+
+
+# ---- layers ----------------------------------------------------------------------------------------------------------
+
+
+class Given(NamedTuple):
+    """A value as somebody gave it, and what that somebody calls the setting."""
+
+    shown: str
+    value: object
+
+
+Layer = Mapping[str, Given]
+
+
+def from_flags(flags: Mapping[str, object]) -> Layer:
+    """The layer of a command line; flags that were not given are None."""
+    return {name: Given(flag_of(name), value) for name, value in flags.items() if value is not None}
+
+
+def from_environment(environment: Mapping[str, str]) -> Layer:
+    """The layer of the variables that begin with BOWSTRING_. Raises InvalidArgument for one that is no setting."""
+    layer: dict[str, Given] = {}
+    for variable, value in environment.items():
+        if not variable.startswith(ENVIRONMENT):
+            continue
+        name = variable.removeprefix(ENVIRONMENT).lower()
+        if name in TABLE:
+            layer[name] = Given(variable, value)
+        elif not _NO_SETTINGS.fullmatch(variable.removeprefix(ENVIRONMENT)):
+            raise _unknown(variable, map(variable_of, TABLE))
+    return layer
+
+
+def from_keywords(keywords: Mapping[str, object]) -> Layer:
+    """The layer of Python keywords, as an embedded broker is given them."""
+    for name in keywords:
+        if name not in TABLE:
+            raise _unknown(name, TABLE)
+    return {name: Given(name, value) for name, value in keywords.items() if value is not None}
+
+
+def load(*layers: Layer, defaults: Mapping[str, object] | None = None) -> Settings:
+    """Settings from layers, the strongest first; `defaults` replace those of the table. Raises InvalidArgument naming what is wrong."""
+    values: dict[str, Any] = dict(defaults or {})
+    shown = {name: name for name in TABLE}
+    for layer in reversed(layers):
+        for name, given in layer.items():
+            values[name] = kind_of(name).parse(given.value, given.shown)
+            shown[name] = given.shown
+    settings = Settings(**values)
+    _check_together(settings, shown)
+    return settings
+
+
+def _check_together(settings: Settings, shown: Mapping[str, str]) -> None:
+    """What single values cannot tell."""
+    smaller_than = (
+        ("segment_bytes_first", "segment_bytes_max"),
+        ("topic_deduplication", "topic_retention"),
+        ("flush_inline_bytes", "segment_bytes_first"),
+    )
+    for small, large in smaller_than:
+        if getattr(settings, small) > getattr(settings, large):
+            low, high = (kind_of(name).show(getattr(settings, name)) for name in (small, large))
+            raise InvalidArgument(f"{shown[small]} = {low} is more than {shown[large]} = {high}.", hint="It has to be at most as much.")
+
+
+def default_data(environment: Mapping[str, str]) -> str:
+    """The data directory of a user who names none."""
+    home = environment.get("XDG_DATA_HOME") or (environment["HOME"] + "/.local/share" if environment.get("HOME") else "")
+    if not home:
+        raise InvalidArgument("there is no home directory to keep data in.", hint="Name a data directory: --data DIR.")
+    return home + "/bowstring"
+
+
+def _unknown(name: str, names: Iterable[str]) -> InvalidArgument:
+    close = difflib.get_close_matches(name, list(names), n=1)
+    return InvalidArgument(
+        f"there is no setting {name}.", hint=f"Did you mean {close[0]}?" if close else "`bowstring serve --help` lists them."
+    )

@@ -1,0 +1,108 @@
+"""A page with what it takes to recognise it: the frame.
+
+    offset  size  field
+         0     4  magic, "BOWF"
+         4     2  version of this format
+         6     2  zero
+         8     8  segment the page was written to; 0 for a page that is inlined in a journal row
+        16     8  epoch under which it was written
+        24     8  sequence of the flush that wrote it
+        32     8  length of the body
+        40     4  length of the page header
+        44    16  zero
+        60     4  CRC-32C of the 60 bytes before, the page header and the body
+        64        page header, body, zeros up to a multiple of 64
+
+All numbers are little-endian. Segments are recycled files: behind their end lie the pages of an earlier life, whole and with good
+checksums. That is why the frame names its segment and its sequence, and why nothing is ever found by scanning: a reader comes with
+a reference, and what it finds either is that page or is called damaged, with a sentence that says what differs.
+
+The body is never copied here. `frame` answers with a list of buffers to be written one behind the other, `verify` with views into
+what was read. There is no I/O in this file: the catalog frames the pages that it inlines with the same two functions.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import google_crc32c
+import numpy
+
+from bowstring.ports.disk import Buffer
+from bowstring.ports.failures import Damaged
+from bowstring.ports.store import Page, Reference
+
+MAGIC = b"BOWF"
+VERSION = 1
+ALIGNMENT = 64
+FRAME_HEADER_BYTES = 64
+
+_FIELDS = struct.Struct("<4sH2xQQQQI16x")
+_CHECKSUM = struct.Struct("<I")
+_PADDING = [bytes(n) for n in range(ALIGNMENT)]
+assert _FIELDS.size + _CHECKSUM.size == FRAME_HEADER_BYTES
+
+
+def frame(page: Page, segment: int, epoch: int, sequence: int) -> list[Buffer]:
+    """The frame as buffers, padding included. Only the header, which is small, is copied: it goes into one buffer with the frame's."""
+    body_bytes = size(page.body)
+    fields = _FIELDS.pack(MAGIC, VERSION, segment, epoch, sequence, body_bytes, len(page.header))
+    checksum = _extend(google_crc32c.value(fields + page.header), page.body)
+    buffers: list[Buffer] = [b"".join((fields, _CHECKSUM.pack(checksum), page.header)), page.body]
+    surplus = (len(page.header) + body_bytes) % ALIGNMENT
+    if surplus:
+        buffers.append(_PADDING[ALIGNMENT - surplus])
+    return buffers
+
+
+def framed_length(page: Page) -> int:
+    """The bytes of the frame without its padding: what a reference says."""
+    return FRAME_HEADER_BYTES + len(page.header) + size(page.body)
+
+
+def padded(length: int) -> int:
+    """The bytes that a frame of that length takes up, so that the next one is aligned again."""
+    return -(-length // ALIGNMENT) * ALIGNMENT
+
+
+def size(buffer: Buffer) -> int:
+    """Bytes, also of a view whose items are wider than one."""
+    return buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
+
+
+def verify(data: Buffer, reference: Reference) -> Page:
+    """The page that the reference means, as views into `data`, or Damaged."""
+    view = memoryview(data)
+    if len(view) < max(reference.length, FRAME_HEADER_BYTES):
+        raise _damaged(reference, f"only {len(view)} bytes are there")
+    magic, version, segment, _, sequence, body_bytes, header_bytes = _FIELDS.unpack_from(view)
+    if magic != MAGIC:
+        raise _damaged(reference, "no frame begins here")
+    if version != VERSION:
+        raise _damaged(reference, f"the frame has format version {version}, and this release reads version {VERSION}")
+    if segment != reference.segment:
+        raise _damaged(reference, f"the frame belongs to segment {segment:#x}, of which this file is a recycled one or a copy")
+    if sequence != reference.sequence:
+        raise _damaged(reference, f"the frame belongs to flush {sequence}")
+    if FRAME_HEADER_BYTES + header_bytes + body_bytes != reference.length:
+        raise _damaged(reference, f"the frame says {header_bytes} bytes of header and {body_bytes} of body")
+    header_end = FRAME_HEADER_BYTES + header_bytes
+    page = Page(bytes(view[FRAME_HEADER_BYTES:header_end]), view[header_end : reference.length])
+    (stored,) = _CHECKSUM.unpack_from(view, _FIELDS.size)
+    found = _extend(google_crc32c.value(bytes(view[: _FIELDS.size]) + page.header), page.body)
+    if found != stored:
+        raise _damaged(reference, f"the checksum is {found:#010x}, and the frame says {stored:#010x}")
+    return page
+
+
+def _extend(checksum: int, buffer: Buffer) -> int:
+    """google_crc32c takes no memoryview and no bytearray; it takes numpy's, which costs no copy."""
+    if isinstance(buffer, bytes):
+        return google_crc32c.extend(checksum, buffer)
+    return google_crc32c.extend(checksum, numpy.frombuffer(buffer, numpy.uint8))  # type: ignore[arg-type]
+
+
+def _damaged(reference: Reference, difference: str) -> Damaged:
+    segment, position, length, sequence = reference
+    where = f"segment {segment:#x} at {position}" if segment else f"the journal row of flush {sequence} at {position}"
+    return Damaged(f"the page in {where} ({length} bytes, flush {sequence}) is damaged: {difference}")

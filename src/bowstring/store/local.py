@@ -1,0 +1,231 @@
+"""The store over a local disk: one stream of segments, appended to by flush, read by reference.
+
+    append   frames the pages and writes them in one go into the current segment; when it has no room left, into the next one
+    sync     the data of every file that was written since the last sync; their names are durable before they are written to
+    read     neighbouring references together, every frame verified
+    release  the files of segments that nothing refers to are reused
+
+An append is contiguous: if it does not fit behind the current end it goes to the next segment whole, and a flush that is larger than
+a segment gets one of its own size. It begins on a block boundary (`segments.BLOCK_BYTES` says why).
+
+When a write or a sync fails, nothing can be said about the bytes in question, and nothing later may be counted before them. So the
+store refuses everything from then on but reads, each time with the kind of failure that it met with. After a full disk the broker
+loads anew and opens the store again under a new epoch: nothing refers to what was half written. After any other failure this object
+is of no more use, and not even `open` is taken: a failed sync is never tried again, because the kernel has dropped what it could not
+write and would call the next sync a success.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+
+from bowstring.ports.disk import Buffer, Disk
+from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
+from bowstring.ports.store import Page, Reference
+from bowstring.store.frames import frame, framed_length, padded, verify
+from bowstring.store.handles import Handles
+from bowstring.store.segments import BLOCK_BYTES, MIB, Growth, in_blocks
+from bowstring.store.spans import Span, spans
+from bowstring.store.supply import Segment, Supply, is_full
+
+# The next segment is prepared when this part of the current one is written: an idle broker has one segment, a busy one two.
+_PREPARE_AT = 1 / 8
+_SPANS_AT_ONCE = 8
+_ZEROS = memoryview(bytes(BLOCK_BYTES))
+
+
+class LocalStore:
+    """A `Store` in segments of one directory."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        *,
+        segment_bytes_first: int = 16 * MIB,
+        segment_bytes_max: int = 256 * MIB,
+        free_files_max: int = 4,
+        handles_max: int = 64,
+    ) -> None:
+        self._handles = Handles(disk, handles_max)
+        self._supply = Supply(disk, self._handles, Growth(segment_bytes_first, segment_bytes_max), free_files_max)
+        self._epoch = 0
+        self._current: Segment | None = None
+        self._unsynced: dict[int, Segment] = {}
+        """Written since the last sync that covers it, in the order in which they were begun."""
+        self._is_open = False
+        self._failure: DiskFull | StorageFailed | None = None
+        """Why nothing is written any more, in this incarnation or for good."""
+        self._appending = asyncio.Lock()
+        self._syncing = asyncio.Lock()
+        self._releasing = asyncio.Lock()
+
+    async def open(self, epoch: int, live: Collection[int]) -> None:
+        """See `Store.open`. It can be called again after a full disk, with a new epoch."""
+        if isinstance(self._failure, StorageFailed):
+            self._refuse()
+        self._is_open = False
+        async with self._appending, self._syncing, self._releasing:
+            self._abandon()
+            self._handles.open()
+            try:
+                await self._supply.open(epoch, live)
+            except (OSError, StorageFailed) as error:
+                raise self._failed("opening the store", error) from error
+            self._epoch = epoch
+            self._failure = None
+            self._is_open = True
+
+    async def append(self, sequence: int, pages: Sequence[Page]) -> list[Reference]:
+        """See `Store.append`. Appends are written in the order in which they were called."""
+        async with self._appending:
+            self._refuse()
+            lengths = [framed_length(page) for page in pages]
+            length = in_blocks(sum(map(padded, lengths)))
+            if not length:
+                return []
+            segment = self._current
+            if segment is None or not segment.has_room(length):
+                segment = await self._next_segment(length)
+                self._refuse()
+            return self._write(segment, sequence, pages, lengths)
+
+    async def sync(self) -> None:
+        """See `Store.sync`. A second caller waits for the first: what the first is syncing is not durable yet."""
+        async with self._syncing:
+            self._refuse()
+            written = [(segment, segment.end) for segment in self._unsynced.values()]
+            try:
+                for segment, _ in written:
+                    await segment.file.sync()
+            except OSError as error:
+                raise self._failed("syncing a segment", StorageFailed(str(error))) from error
+            for segment, end in written:
+                if segment.end == end:
+                    self._unsynced.pop(segment.id, None)
+                    self._settle(segment)
+
+    async def read(self, references: Sequence[Reference]) -> list[Page]:
+        """See `Store.read`. A page's body is a view into what was read."""
+        todo = spans(references)
+        pages: list[Page] = []
+        for at in range(0, len(todo), _SPANS_AT_ONCE):
+            together = todo[at : at + _SPANS_AT_ONCE]
+            found = [await self._read(together[0])] if len(together) == 1 else await self._read_together(together)
+            pages.extend(page for part in found for page in part)
+        return pages
+
+    async def release(self, segments: Collection[int]) -> None:
+        """See `Store.release`. One that is being written, or is not synced, is left alone: it is found at the next `open`."""
+        async with self._releasing:
+            self._refuse()
+            try:
+                await self._supply.give_back(sorted(segment for segment in set(segments) if not self._is_written(segment)))
+            except OSError as error:
+                raise self._failed("releasing segments", error) from error
+            self._foresee()
+
+    async def close(self) -> None:
+        """Ends appending and syncing; what was not synced counts no more."""
+        self._is_open = False
+        async with self._appending, self._syncing, self._releasing:
+            self._abandon()
+            await self._supply.close()
+            self._handles.close()
+
+    # Writing
+
+    def _write(self, segment: Segment, sequence: int, pages: Sequence[Page], lengths: list[int]) -> list[Reference]:
+        """Frames the pages and writes them behind the segment's end."""
+        references: list[Reference] = []
+        buffers: list[Buffer] = []
+        position = segment.end
+        for page, length in zip(pages, lengths, strict=True):
+            references.append(Reference(segment.id, position, length, sequence))
+            buffers += frame(page, segment.id, self._epoch, sequence)
+            position += padded(length)
+        end = in_blocks(position)
+        if end > position:
+            buffers.append(_ZEROS[: end - position])
+        self._unsynced[segment.id] = segment
+        try:
+            segment.file.write(segment.end, buffers)
+        except OSError as error:
+            raise self._failed("writing to a segment", error) from error
+        segment.end = end
+        self._foresee()
+        return references
+
+    async def _next_segment(self, length: int) -> Segment:
+        """Leaves the current segment for one with room for the flush."""
+        try:
+            segment = await self._supply.take(length)
+        except (OSError, StorageFailed) as error:
+            raise self._failed("making room for a flush", error) from error
+        left, self._current = self._current, segment
+        self._handles.adopt(segment.id, segment.file)
+        if left is not None:
+            self._settle(left)
+        return segment
+
+    def _foresee(self) -> None:
+        if self._current is not None and self._current.end >= self._current.size * _PREPARE_AT:
+            self._supply.prepare()
+
+    def _is_written(self, segment: int) -> bool:
+        return segment in self._unsynced or (self._current is not None and segment == self._current.id)
+
+    def _settle(self, segment: Segment) -> None:
+        """The segment's file may be closed when it is neither written to any more nor has unsynced bytes."""
+        if not self._is_written(segment.id):
+            self._handles.settle(segment.id)
+
+    def _abandon(self) -> None:
+        """Nothing is written to the segments of this incarnation any more, and what is not synced is never counted."""
+        written = dict.fromkeys(self._unsynced)
+        if self._current is not None:
+            written[self._current.id] = None
+        self._unsynced, self._current = {}, None
+        for segment in written:
+            self._handles.settle(segment)
+
+    # Failing
+
+    def _failed(self, doing: str, error: OSError | StorageFailed) -> DiskFull | StorageFailed:
+        """What the caller raises, and everybody after it. A full disk never takes the place of something worse."""
+        failure = (DiskFull if isinstance(error, OSError) and is_full(error) else StorageFailed)(f"{doing} failed: {error}")
+        if not isinstance(self._failure, StorageFailed):
+            self._failure = failure
+        return failure
+
+    def _refuse(self) -> None:
+        """Raises if nothing may be written: a new exception each time, so that none gathers the traces of all who were refused."""
+        if self._failure is not None:
+            raise type(self._failure)(str(self._failure))
+        if not self._is_open:
+            raise StorageFailed("the store is not open")
+
+    # Reading
+
+    async def _read_together(self, together: list[Span]) -> list[list[Page]]:
+        """Several reads at once. Of several failures the first in order is told, whichever came first in time."""
+        found = await asyncio.gather(*map(self._read, together), return_exceptions=True)
+        pages: list[list[Page]] = []
+        for part in found:
+            if isinstance(part, BaseException):
+                raise part
+            pages.append(part)
+        return pages
+
+    async def _read(self, span: Span) -> list[Page]:
+        try:
+            data = memoryview(await self._handles.read(span.segment, span.position, span.length))
+        except OSError as error:
+            first = span.references[0]
+            raise Damaged(f"segment {span.segment:#x} cannot be read at {first.position} (flush {first.sequence}): {error}") from error
+        pages: list[Page] = []
+        for reference in span.references:
+            start = reference.position - span.position
+            page = verify(data[start : start + reference.length], reference)
+            pages.append(Page(page.header, bytes(page.body)) if span.outlives(reference) else page)
+        return pages

@@ -1,0 +1,84 @@
+"""The store that forgets: pages are kept as they came, and are gone with the process.
+
+For tests and for brokers that nobody asks to remember (`Broker.ephemeral`, `--store memory`). It gives the same references as the
+store on a disk would, so that nothing else can tell the two apart. Nothing is framed or checked, because memory that changes by itself
+is outside what any program can survive; a reference is the key to its page, and one that differs in anything finds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from bowstring.ports.failures import Damaged, StorageFailed
+from bowstring.ports.store import Page, Reference
+from bowstring.store.frames import framed_length, padded
+from bowstring.store.segments import MIB, epoch_of, segment_id
+
+
+class MemoryStore:
+    """A `Store` in memory. Segments exist only so that they can be released."""
+
+    def __init__(self, *, segment_bytes: int = 16 * MIB) -> None:
+        self._segment_bytes = segment_bytes
+        self._segments: dict[int, dict[Reference, Page]] = {}
+        self._epoch = 0
+        self._number = 0
+        self._end = 0
+        self._is_open = False
+
+    async def open(self, epoch: int, live: Collection[int]) -> None:
+        """See `Store.open`. What is not live is forgotten."""
+        kept = frozenset(live)
+        self._segments = {id: pages for id, pages in self._segments.items() if id in kept or epoch_of(id) > epoch}
+        if epoch != self._epoch:
+            self._epoch, self._number = epoch, 0
+        self._is_open = True
+        self._begin_segment()
+
+    async def append(self, sequence: int, pages: Sequence[Page]) -> list[Reference]:
+        """See `Store.append`."""
+        self._require_open()
+        lengths = [framed_length(page) for page in pages]
+        if self._end and self._end + sum(map(padded, lengths)) > self._segment_bytes:
+            self._begin_segment()
+        segment = segment_id(self._epoch, self._number)
+        references: list[Reference] = []
+        for page, length in zip(pages, lengths, strict=True):
+            reference = Reference(segment, self._end, length, sequence)
+            self._segments.setdefault(segment, {})[reference] = page
+            references.append(reference)
+            self._end += padded(length)
+        return references
+
+    async def sync(self) -> None:
+        """Nothing here is ever durable, and nobody is told otherwise."""
+        self._require_open()
+
+    async def read(self, references: Sequence[Reference]) -> list[Page]:
+        """See `Store.read`."""
+        return [self._page(reference) for reference in references]
+
+    async def release(self, segments: Collection[int]) -> None:
+        """See `Store.release`. The segment that is being written is left alone."""
+        self._require_open()
+        for segment in segments:
+            if segment != segment_id(self._epoch, self._number):
+                self._segments.pop(segment, None)
+
+    async def close(self) -> None:
+        self._is_open = False
+        self._segments.clear()
+
+    def _begin_segment(self) -> None:
+        self._number += 1
+        self._end = 0
+
+    def _page(self, reference: Reference) -> Page:
+        page = self._segments.get(reference.segment, {}).get(reference)
+        if page is None:
+            raise Damaged(f"there is no page at {reference.position} of segment {reference.segment:#x} (flush {reference.sequence})")
+        return page
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise StorageFailed("the store is not open")

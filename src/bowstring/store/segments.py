@@ -1,0 +1,141 @@
+"""Segments, as far as they can be decided about without touching a disk: names, ids, sizes, and which free file is reused.
+
+A segment is a file of pages, allocated whole before anything is written to it. Its id is `epoch << 24 | number`, so that two
+incarnations never write the same one, and its name is the id in hexadecimal. When nothing refers to it any more its file becomes a
+free one and waits to be renamed into a new segment: overwriting blocks that were written before is two to four times faster than
+writing new ones. Bytes of the earlier life stay behind the new end; `frames` says why they are never served.
+
+Sizes start small, because an idle broker should be small, and double with every segment, because a busy one should not change
+segments all the time. A file that growth has outrun is not reused but removed; and so is one beyond the largest size, which was made
+for a single large flush.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+MIB = 1 << 20
+# A flush begins on a boundary of the device's blocks, and its last block is filled with zeros. So a write never touches a block that
+# holds synced bytes (a torn block cannot take them along), and never has to read one first.
+BLOCK_BYTES = 4096
+_NUMBER_BITS = 24
+_SEGMENT = re.compile(r"segment-([0-9a-f]{16})")
+_FREE = re.compile(r"free-(0|[1-9][0-9]{0,17})")
+
+
+def segment_id(epoch: int, number: int) -> int:
+    """The id of an incarnation's segment. Numbers start at 1: id 0 means a page that is inlined in the journal."""
+    if not 0 < number < 1 << _NUMBER_BITS:
+        raise ValueError(f"an incarnation has segments 1 to {(1 << _NUMBER_BITS) - 1}, not {number}")
+    return epoch << _NUMBER_BITS | number
+
+
+def epoch_of(segment: int) -> int:
+    return segment >> _NUMBER_BITS
+
+
+def number_of(segment: int) -> int:
+    return segment & (1 << _NUMBER_BITS) - 1
+
+
+def segment_name(segment: int) -> str:
+    return f"segment-{segment:016x}"
+
+
+def free_name(number: int) -> str:
+    return f"free-{number}"
+
+
+def in_blocks(length: int) -> int:
+    """The length, rounded up to whole blocks."""
+    return -(-length // BLOCK_BYTES) * BLOCK_BYTES
+
+
+class Inventory(NamedTuple):
+    """What a new incarnation finds in its directory. Names of any other form are not in here, and are never touched."""
+
+    unused: list[int]  # segments that nothing refers to
+    free: list[int]  # numbers of the free files
+    number: int  # the highest number among the segments of this very epoch, 0 if there is none
+
+
+def take_stock(names: Iterable[str], epoch: int, live: Collection[int]) -> Inventory:
+    """Sorts out a directory. A segment of a later epoch is somebody's who knows more than we do: it is neither used nor reused."""
+    segments = [int(found[1], 16) for name in names if (found := _SEGMENT.fullmatch(name))]
+    free = [int(found[1]) for name in names if (found := _FREE.fullmatch(name))]
+    kept = frozenset(live)
+    unused = [segment for segment in segments if epoch_of(segment) <= epoch and segment not in kept]
+    number = max((number_of(segment) for segment in segments if epoch_of(segment) == epoch), default=0)
+    return Inventory(sorted(unused), sorted(free), number)
+
+
+class Growth:
+    """The size of the next segment: twice the one before, between the first and the largest."""
+
+    def __init__(self, first: int, largest: int) -> None:
+        if not 0 < first <= largest:
+            raise ValueError(f"segments cannot start at {first} bytes and grow to {largest}: 0 < first <= largest would be right")
+        self.first = in_blocks(first)
+        self.largest = in_blocks(largest)
+        self.size = self.first
+
+    def start_again(self) -> None:
+        self.size = self.first
+
+    def grow(self) -> None:
+        self.size = min(2 * self.size, self.largest)
+
+
+class FreeFile(NamedTuple):
+    number: int
+    size: int
+
+
+class FreePool:
+    """The free files. Every file in it is of a size that a segment may have, and there are at most `files_max` of them."""
+
+    def __init__(self, size_min: int, size_max: int, files_max: int) -> None:
+        self._size_min = size_min
+        self._size_max = size_max
+        self._files_max = files_max
+        self._files: dict[int, int] = {}  # number -> size
+        self._number_last = 0
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def clear(self) -> None:
+        self._files.clear()
+
+    def new_number(self) -> int:
+        """A number that no free file has."""
+        self._number_last += 1
+        return self._number_last
+
+    def add(self, number: int, size: int) -> list[FreeFile]:
+        """Takes a file in, and gives those that have to be removed: of an unfit size, or the smallest of too many."""
+        self._number_last = max(self._number_last, number)
+        if not self._size_min <= size <= self._size_max:
+            return [FreeFile(number, size)]
+        self._files[number] = size
+        surplus = self._by_size()[: max(0, len(self._files) - self._files_max)]
+        return self._remove(surplus)
+
+    def take(self, size: int) -> FreeFile | None:
+        """The smallest file of at least that size."""
+        fitting = [file for file in self._by_size() if file.size >= size]
+        return self._remove(fitting[:1])[0] if fitting else None
+
+    def outrun(self, size: int) -> list[FreeFile]:
+        """Gives up the files that are smaller than what segments have become."""
+        return self._remove([file for file in self._by_size() if file.size < size])
+
+    def _by_size(self) -> list[FreeFile]:
+        return sorted((FreeFile(*item) for item in self._files.items()), key=lambda file: (file.size, file.number))
+
+    def _remove(self, files: list[FreeFile]) -> list[FreeFile]:
+        for file in files:
+            del self._files[file.number]
+        return files

@@ -1,0 +1,174 @@
+"""The supply of empty segments: made before they are needed, because making one takes longer than a flush may wait.
+
+A segment is handed out only when its file is allocated and its name is durable, so that afterwards syncing the file is all that it
+takes. Whether the file is new or a recycled one, the order is the same: create or rename, then sync the directory, then hand out.
+
+    open ──► list: segments that nothing refers to become free files ──► prepare
+    prepare, in the background: a free file that fits, else a new one, else (a full disk) any free file ──► ready
+    take: the one that is ready; if it is too small for the flush, one of the flush's own size
+
+A full disk while preparing is not yet a failure: there may be room left in the segment that is being written, and space may be freed
+meanwhile. It is told to whoever needs the segment, after a second try. Any other failure is told to the next who comes by; a
+directory that cannot be synced is one whatever the reason, because then nobody knows which names are on the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from bowstring.ports.disk import Disk, File
+from bowstring.ports.failures import StorageFailed
+from bowstring.store.handles import Handles
+from bowstring.store.segments import FreeFile, FreePool, Growth, free_name, in_blocks, segment_id, segment_name, take_stock
+
+
+@dataclass(slots=True)
+class Segment:
+    """A segment that can be written to."""
+
+    id: int
+    file: File
+    size: int
+    end: int = 0
+    """Where the next flush goes: everything behind it is free, or bytes of an earlier life."""
+
+    def has_room(self, length: int) -> bool:
+        return self.end + length <= self.size
+
+
+def is_full(error: OSError) -> bool:
+    """No room on the disk, or none left of what the user may use."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+class Supply:
+    """Makes segments of one incarnation after the other, in one directory."""
+
+    def __init__(self, disk: Disk, handles: Handles, growth: Growth, free_files_max: int) -> None:
+        self._disk = disk
+        self._handles = handles
+        self._growth = growth
+        self._pool = FreePool(growth.first, growth.largest, free_files_max)
+        self._epoch = 0
+        self._number = 0
+        self._ready: Segment | None = None
+        self._preparing: asyncio.Task[None] | None = None
+        self._short = False
+        """The last preparation found the disk full: the next is made when a segment is needed, or has come back."""
+        self._error: OSError | StorageFailed | None = None
+        """What went wrong in the background, other than a full disk."""
+
+    async def open(self, epoch: int, live: Collection[int]) -> None:
+        """Starts an incarnation: what an earlier one left, and nothing refers to, is reused."""
+        await self.close()
+        self._raise_error()
+        stock = take_stock(self._disk.names(), epoch, live)
+        self._number = max(stock.number, self._number if epoch == self._epoch else 0)
+        self._epoch = epoch
+        self._short = False
+        self._growth.start_again()
+        self._pool.clear()
+        for number in stock.free:
+            self._unlink(self._pool.add(number, await self._disk.size(free_name(number))))
+        await self.give_back(stock.unused)
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Sees to it that the next segment is there when it is needed."""
+        if self._ready is None and self._preparing is None and self._error is None and not self._short:
+            self._preparing = asyncio.create_task(self._prepare())
+
+    async def take(self, length: int) -> Segment:
+        """An empty segment with room for that many bytes. Raises OSError (if the disk is full, it may be asked again later) or
+        StorageFailed."""
+        await self._prepared()
+        self._raise_error()
+        if self._ready is None and length <= self._growth.size:
+            await self._prepare_next()
+        ready = self._ready
+        if ready is not None and ready.has_room(length):
+            self._ready = None
+            return ready
+        return await self._make(in_blocks(length), in_blocks(length))
+
+    async def give_back(self, segments: Iterable[int]) -> None:
+        """Makes the files of these segments free, once nobody reads in them. One that is not there is left out."""
+        for segment in segments:
+            name = segment_name(segment)
+            try:
+                size = await self._disk.size(name)
+            except FileNotFoundError:
+                continue
+            await self._handles.retire(segment)
+            number = self._pool.new_number()
+            self._disk.rename(name, free_name(number))
+            self._unlink(self._pool.add(number, size))
+            self._short = False
+
+    async def close(self) -> None:
+        """Waits for what is under way. A segment that is ready stays behind, and is found when the next incarnation takes stock."""
+        await self._prepared()
+        if self._ready is not None:
+            self._ready.file.close()
+            self._ready = None
+
+    async def _prepared(self) -> None:
+        """Waits for the preparation in the background; whoever waits may be cancelled, the preparation is not."""
+        if self._preparing is not None:
+            await asyncio.wait((self._preparing,))
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise StorageFailed(f"preparing a segment failed: {self._error}") from self._error
+
+    async def _prepare(self) -> None:
+        try:
+            await self._prepare_next()
+        except (OSError, StorageFailed) as error:
+            if isinstance(error, OSError) and is_full(error):
+                self._short = True
+            else:
+                self._error = error
+        finally:
+            self._preparing = None
+
+    async def _prepare_next(self) -> None:
+        size = self._growth.size
+        self._ready = await self._make(size, self._growth.first)
+        self._short = False
+        self._growth.grow()
+        self._unlink(self._pool.outrun(size))
+
+    async def _make(self, wanted: int, at_least: int) -> Segment:
+        """A segment whose name is durable. On a full disk a smaller one will do."""
+        self._number += 1
+        segment = segment_id(self._epoch, self._number)
+        file, size = await self._file(segment_name(segment), wanted, at_least)
+        try:
+            await self._disk.sync_directory()
+        except OSError as error:
+            file.close()
+            raise StorageFailed(f"syncing the directory failed: {error}") from error
+        except BaseException:
+            file.close()
+            raise
+        return Segment(segment, file, size)
+
+    async def _file(self, name: str, wanted: int, at_least: int) -> tuple[File, int]:
+        free = self._pool.take(wanted)
+        if free is None:
+            try:
+                return await self._disk.create(name, wanted), wanted
+            except OSError as error:
+                free = self._pool.take(at_least) if is_full(error) else None
+                if free is None:
+                    raise
+        self._disk.rename(free_name(free.number), name)
+        return await self._disk.open(name), free.size
+
+    def _unlink(self, files: Iterable[FreeFile]) -> None:
+        for file in files:
+            self._disk.unlink(free_name(file.number))

@@ -1,0 +1,107 @@
+"""A message as header and batch, split and joined without protobuf touching the batch.
+
+Where a message carries a batch, the batch is its last field and has number 15 (proto/bowstring/v1). protobuf would copy it twice, out
+of the message and again for every look at the field. So the few fields before it are walked here by hand, and what is handed on is a
+view into the message that arrived. The other way, header and batch are put one behind the other in one copy. Both ways the bytes are
+plain protobuf, which any other implementation reads with its own library.
+
+What comes in is not trusted: numbers have at most ten bytes, lengths are compared with what is there, the batch must be the very
+last thing, and a caller may bound the header, since walking it costs time per field. The header itself is then parsed by protobuf.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bowstring.errors import InvalidArgument
+from bowstring.ports.disk import Buffer
+
+BATCH_FIELD: Final = 15
+BATCH_TAG: Final = BATCH_FIELD << 3 | 2
+HEADER_BYTES_MAX: Final = 64 * 1024
+"""What a broker takes as the header of a request: room for every field many times over."""
+
+_VARINT_BYTES_MAX: Final = 10
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+def split(message: bytes, header_bytes_max: int | None = None) -> tuple[bytes, memoryview | None]:
+    """The header of a message and a view of its batch, None if it has none. What is no such message is refused."""
+    size = len(message)
+    position = 0
+    while position < size:
+        start = position
+        if header_bytes_max is not None and start > header_bytes_max:
+            raise _long_header(header_bytes_max)
+        tag, position = _varint(message, position)
+        if tag == BATCH_TAG:
+            length, position = _varint(message, position)
+            if position + length != size:
+                raise _malformed(f"its batch has {length} bytes, {size - position} follow")
+            return message[:start], memoryview(message)[position:]
+        position = _after(message, tag, position)
+    if header_bytes_max is not None and size > header_bytes_max:
+        raise _long_header(header_bytes_max)
+    return message, None
+
+
+def join(header: bytes, batch: Buffer) -> bytes:
+    """The message of a serialised header and a batch: one copy."""
+    return b"".join((header, b"\x7a", _encoded(memoryview(batch).nbytes), batch))
+
+
+def _after(message: bytes, tag: int, position: int) -> int:
+    """Where the value of this field ends."""
+    kind = tag & 7
+    if tag >> 3 == 0 or tag >> 3 == BATCH_FIELD:
+        raise _malformed(f"a field has the tag {tag}")
+    if kind == _VARINT:
+        return _varint(message, position)[1]
+    if kind == _BYTES:
+        length, position = _varint(message, position)
+        end = position + length
+    elif kind == _FIXED64:
+        end = position + 8
+    elif kind == _FIXED32:
+        end = position + 4
+    else:
+        raise _malformed(f"a field has the wire type {kind}")
+    if end > len(message):
+        raise _malformed("a field ends behind it")
+    return end
+
+
+def _varint(message: bytes, position: int) -> tuple[int, int]:
+    """The number at this position, and where it ends."""
+    try:
+        byte = message[position]
+        if byte < 0x80:
+            return byte, position + 1
+        value, shift = byte & 0x7F, 7
+        for index in range(position + 1, position + _VARINT_BYTES_MAX):
+            byte = message[index]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value, index + 1
+            shift += 7
+    except IndexError:
+        raise _malformed("it ends within a number") from None
+    raise _malformed(f"a number has more than {_VARINT_BYTES_MAX} bytes")
+
+
+def _encoded(value: int) -> bytes:
+    """A number as protobuf writes it."""
+    result = bytearray()
+    while value > 0x7F:
+        result.append(value & 0x7F | 0x80)
+        value >>= 7
+    result.append(value)
+    return bytes(result)
+
+
+def _long_header(bytes_max: int) -> InvalidArgument:
+    return InvalidArgument(f"the header of a message has more than {bytes_max} bytes.", hint="Only the batch may be large.")
+
+
+def _malformed(why: str) -> InvalidArgument:
+    return InvalidArgument(f"this is not a message of the protocol: {why}.", hint="The schema is in proto/bowstring/v1.")

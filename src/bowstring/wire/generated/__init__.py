@@ -1,0 +1,1 @@
+"""Made from proto/ by `make proto`; nobody edits what is here."""

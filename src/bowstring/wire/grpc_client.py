@@ -1,0 +1,160 @@
+"""The caller's side of the transport port over grpcio: raw bytes in and out, errors by `wire.status`.
+
+A channel connects by itself and again after a break, quickly: the kit repeats calls itself and knows better than gRPC which may be
+repeated, so gRPC's own retries and its waits of up to two minutes are off. A call while there is no connection fails at once as
+`Unavailable`. A server that is half dead (its machine hangs, its cable is out) is noticed by pings, also while nobody calls.
+
+Two things to know. Cancelling a task that waits in `Stream.read` or `Stream.write` cancels the whole call: grpcio does so, and a read
+that was given up could otherwise lose a message. And a stream's error is raised by `read`; a `write` that hits a dead stream raises
+the same one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, NoReturn
+
+import grpc
+import grpc.aio as typed_aio
+
+from bowstring import errors
+from bowstring.ports.disk import Buffer
+from bowstring.ports.transport import Channel, Stream
+from bowstring.wire import grpc_logging, status
+from bowstring.wire.generated import bowstring_pb2 as pb
+
+aio: Any = typed_aio
+"""grpcio-stubs know neither raw bytes nor the reader and writer of a stream."""
+
+SERVICE: Final = pb.DESCRIPTOR.services_by_name["Broker"].full_name
+
+CHANGING: Final = frozenset({"CreateTopic", "DeleteTopic"})
+"""Calls that change something: when their answer is lost, the outcome is unknown. All others can be repeated without harm."""
+
+_OPTIONS: Final[list[tuple[str, int]]] = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 2_000),  # in truth the time that one attempt to connect is given
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+
+
+class GrpcDialer:
+    """Makes channels over gRPC. `address` is host:port, or unix:path."""
+
+    def dial(self, address: str) -> Channel:
+        return GrpcChannel(address)
+
+
+class GrpcChannel:
+    """The way to one address. It has to be made on the loop that it is used on."""
+
+    def __init__(self, address: str) -> None:
+        grpc_logging.only_errors()
+        self.address = address
+        self._channel = aio.insecure_channel(address, options=_OPTIONS)
+        self._unary: dict[str, Any] = {}
+
+    async def call(self, method: str, request: bytes, seconds: float) -> bytes:
+        call = self._unary.get(method)
+        if call is None:
+            call = self._unary[method] = self._channel.unary_unary(f"/{SERVICE}/{method}")
+        try:
+            return await call(request, timeout=max(0.0, seconds))
+        except aio.AioRpcError as error:
+            raise _translated(error.code(), error.details(), error.trailing_metadata(), method not in CHANGING) from None
+        except aio.UsageError:
+            raise _closed(self.address) from None
+
+    def stream(self, method: str) -> Stream:
+        try:
+            return _GrpcStream(self._channel.stream_stream(f"/{SERVICE}/{method}")())
+        except aio.UsageError:
+            raise _closed(self.address) from None
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+
+class _GrpcStream:
+    """A call's stream as the port knows it.
+
+    Messages are written past grpcio's own `write`: when the broker has ended the stream, that one puts INTERNAL in the place of the
+    status that is just arriving, and nobody would ever learn that there is no such topic.
+    """
+
+    __slots__ = ("_call", "_cancelled_here", "_connected", "_ended_here")
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+        self._connected = False
+        self._ended_here = False
+        self._cancelled_here = False
+
+    async def write(self, message: Buffer) -> None:
+        if self._ended_here:
+            raise errors.Error("this stream was ended here, nothing more can be written to it.")
+        try:
+            if not self._connected:
+                await self._call.wait_for_connection()
+                self._connected = True
+            await self._call._cython_call.send_serialized_message(message if isinstance(message, bytes) else bytes(message))
+        except aio.AioRpcError as error:
+            raise _translated(error.code(), error.details(), error.trailing_metadata()) from None
+        except aio.BaseError:
+            await self._raise_end()
+        except asyncio.CancelledError:
+            self._raise_if_cancelled_here()
+            self._call.cancel()
+            raise
+
+    async def read(self) -> bytes | None:
+        try:
+            message = await self._call.read()
+        except aio.AioRpcError as error:
+            raise _translated(error.code(), error.details(), error.trailing_metadata()) from None
+        except asyncio.CancelledError:
+            self._raise_if_cancelled_here()
+            raise
+        return None if message is aio.EOF else message
+
+    async def end(self) -> None:
+        self._ended_here = True
+        try:
+            await self._call.done_writing()
+        except aio.BaseError:
+            await self._raise_end()
+
+    def cancel(self) -> None:
+        self._cancelled_here = True
+        self._call.cancel()
+
+    async def _raise_end(self) -> NoReturn:
+        """Whoever writes to a stream that has ended is told how it ended."""
+        code = await self._call.code()
+        if code is grpc.StatusCode.OK:
+            raise errors.Unavailable("the broker has ended this stream.", hint="Open another.") from None
+        raise _translated(code, await self._call.details(), await self._call.trailing_metadata()) from None
+
+    def _raise_if_cancelled_here(self) -> None:
+        """Tells a stream that was cancelled from a task that was: only the latter may see CancelledError."""
+        task = asyncio.current_task()
+        if self._cancelled_here and not (task and task.cancelling()):
+            raise errors.Unavailable("this stream was cancelled here.") from None
+
+
+def _translated(code: grpc.StatusCode, text: str | None, metadata: Any, repeatable: bool = True) -> errors.Error:
+    error_bytes = next((value for key, value in metadata or () if key == status.METADATA_KEY), None)
+    return status.from_status(code.name, text or "", error_bytes, repeatable=repeatable)
+
+
+def _closed(address: str) -> errors.Unavailable:
+    return errors.Unavailable(f"the channel to {address} is closed.")

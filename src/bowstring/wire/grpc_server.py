@@ -1,0 +1,219 @@
+"""The server's side of the transport port over grpcio: raw bytes in and out, errors by `wire.status`, bounded everywhere.
+
+Handlers get bytes: no serialisers, because protobuf must not touch the batch (`wire.codec`). grpcio reads a whole message before our
+code sees it, so the length of messages and the number of streams are bounded here, and a stream's next message is asked for only when
+its handler asks. What a handler raises as `bowstring.Error` ends the call as that error; anything else is a bug, which is logged here
+and told the caller as `INTERNAL` without its insides.
+
+The port is ours alone: gRPC's default would let a second broker share it and take every other connection (`so_reuseport`). When it
+cannot be had, grpcio does not say why, so we ask the system first and translate its answer.
+
+The standard health service answers for the server as a whole ("") and for `bowstring.v1.Broker`.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import grpc
+import grpc.aio as typed_aio
+from grpc_health.v1 import health as typed_health
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from bowstring import errors
+from bowstring.ports.disk import Buffer
+from bowstring.ports.transport import Handler, Inbound
+from bowstring.wire import grpc_logging, status
+from bowstring.wire.generated import bowstring_pb2 as pb
+
+SERVICE: Final = pb.DESCRIPTOR.services_by_name["Broker"]
+HEADER_ROOM: Final = 64 * 1024
+"""What a message may have beside its batch."""
+REQUEST_BYTES: Final = 1024 * 1024
+"""What a message without a batch may have, however small batches are."""
+_CALLS_BESIDE: Final = 1000
+"""Calls that are no streams, served at the same time: topics, finds, health."""
+
+aio: Any = typed_aio
+health: Any = typed_health
+"""grpcio-stubs know neither raw bytes nor the health service on asyncio."""
+
+_log = logging.getLogger("bowstring.wire")
+
+Context = Any
+"""grpc.aio.ServicerContext, whose stubs know nothing of raw bytes."""
+
+
+class GrpcServer:
+    """Serves a handler at one address. `listen` is host:port, port 0 for any free one, or unix:path."""
+
+    def __init__(self, handler: Handler, *, listen: str, batch_bytes_max: int, streams_max: int) -> None:
+        grpc_logging.only_errors()
+        self._handler = handler
+        self._listen = listen
+        self._streams_max = streams_max
+        self._streams = 0
+        self._health = health.aio.HealthServicer()
+        self._server = aio.server(
+            options=_options(max(batch_bytes_max, REQUEST_BYTES) + HEADER_ROOM), maximum_concurrent_rpcs=streams_max + _CALLS_BESIDE
+        )
+        self._server.add_generic_rpc_handlers((self._methods(),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self.port = 0
+
+    @property
+    def address(self) -> str:
+        """Where the server listens, with the port that it was given."""
+        host, _, port = self._listen.rpartition(":")
+        return f"{host}:{self.port}" if port.isdigit() and not self._listen.startswith("unix:") else self._listen
+
+    def bind(self) -> int:
+        """Takes the port and returns it; calls are answered from `start` on. Raises Unavailable if somebody else has it."""
+        if not self._listen.startswith("unix:"):
+            _probe(self._listen)
+        try:
+            self.port = self._server.add_insecure_port(self._listen)
+        except RuntimeError:
+            hint = "Does the folder exist, and may this user write there?" if self._listen.startswith("unix:") else "Try again."
+            raise errors.Unavailable(f"the broker cannot listen on {self._listen}.", hint=hint) from None
+        return self.port
+
+    async def start(self) -> None:
+        """Answers calls."""
+        await self._server.start()
+        await self.serving(True)
+
+    async def serving(self, well: bool) -> None:
+        """What the health service answers."""
+        state = health_pb2.HealthCheckResponse.SERVING if well else health_pb2.HealthCheckResponse.NOT_SERVING
+        for service in ("", SERVICE.full_name):
+            await self._health.set(service, state)
+
+    async def stop(self, grace: float) -> None:
+        """Refuses new calls at once, gives those under way `grace` seconds, and cancels what is left."""
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(grace)
+
+    def _methods(self) -> Any:
+        """The methods of the schema's service, unary and streamed as it says, with raw bytes."""
+        handlers = {
+            method.name: _streamed(method.name, self._stream) if method.client_streaming else _single(method.name, self._unary)
+            for method in SERVICE.methods
+        }
+        return grpc.method_handlers_generic_handler(SERVICE.full_name, handlers)
+
+    async def _unary(self, method: str, request: bytes, context: Context) -> bytes:
+        return await self._guarded(method, context, lambda: self._handler.call(method, request))
+
+    async def _stream(self, method: str, context: Context) -> None:
+        await self._guarded(method, context, lambda: self._counted(method, _GrpcInbound(context)))
+
+    async def _counted(self, method: str, inbound: Inbound) -> None:
+        if self._streams >= self._streams_max:
+            raise errors.Unavailable(
+                f"this broker serves {self._streams} streams already, which is its limit (connections-max).",
+                hint="Close some producers and readers, or raise the limit.",
+            )
+        self._streams += 1
+        try:
+            await self._handler.stream(method, inbound)
+        finally:
+            self._streams -= 1
+
+    async def _guarded(self, method: str, context: Context, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Runs the handler; what it raises becomes the call's status."""
+        try:
+            return await call()
+        except errors.Error as error:
+            code, text, error_bytes = status.to_status(error)
+        except Exception:
+            _log.exception("%s from %s failed in a way that nobody foresaw", method, context.peer())
+            bug = errors.Error("the broker failed at this call in a way that nobody foresaw.", hint="Its log says more.")
+            code, text, error_bytes = status.to_status(bug)
+        return await context.abort(grpc.StatusCode[code], text, ((status.METADATA_KEY, error_bytes),))
+
+
+class _GrpcInbound:
+    """A call's stream as the port knows it."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def read(self) -> bytes | None:
+        message = await self._context.read()
+        return None if message is aio.EOF else message
+
+    async def write(self, message: Buffer) -> None:
+        await self._context.write(message if isinstance(message, bytes) else bytes(message))
+
+
+def _single(name: str, unary: Callable[[str, bytes, Context], Awaitable[bytes]]) -> Any:
+    async def serve(request: bytes, context: Context) -> bytes:
+        return await unary(name, request, context)
+
+    return grpc.unary_unary_rpc_method_handler(serve)
+
+
+def _streamed(name: str, stream: Callable[[str, Context], Awaitable[None]]) -> Any:
+    async def serve(_requests: object, context: Context) -> None:
+        await stream(name, context)
+
+    return grpc.stream_stream_rpc_method_handler(serve)
+
+
+def _options(message_bytes_max: int) -> list[tuple[str, int]]:
+    return [
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", message_bytes_max),
+        ("grpc.max_send_message_length", -1),
+        # A client that is gone without a word is noticed; clients that look whether we are there are welcome to.
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_ping_strikes", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+    ]
+
+
+def _parts(listen: str) -> tuple[str, int]:
+    """Host and port of host:port or [host]:port."""
+    host, colon, port = listen.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    if not colon or not bare or not port.isdecimal() or int(port) > 65535 or (":" in bare and not host.startswith("[")):
+        raise errors.InvalidArgument(
+            f'listen = "{listen}" is not an address.', hint='Right would be "127.0.0.1:27769", "[::1]:27769", "0.0.0.0:0" or "unix:/path".'
+        )
+    return bare, int(port)
+
+
+def _probe(listen: str) -> None:
+    """Raises why the address cannot be had, if it cannot."""
+    host, port = _parts(listen)
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen()
+    except socket.gaierror:
+        hint = "Use an address of this machine, or 0.0.0.0 for all."
+        raise errors.InvalidArgument(f'listen = "{listen}": there is no host {host}.', hint=hint) from None
+    except OSError as error:
+        raise _why(listen, host, port, error) from None
+
+
+def _why(listen: str, host: str, port: int, error: OSError) -> errors.Error:
+    if error.errno == errno.EADDRINUSE:
+        hint = "Stop that one, or choose another port: --listen HOST:PORT."
+        return errors.Unavailable(f"port {port} on {host} is in use by another program.", hint=hint)
+    if error.errno == errno.EACCES:
+        return errors.NotAuthorised(f"this user may not listen on port {port}.", hint="Choose a port above 1023.")
+    if error.errno == errno.EADDRNOTAVAIL:
+        return errors.InvalidArgument(f'listen = "{listen}": {host} is not an address of this machine.', hint="0.0.0.0 listens on all.")
+    return errors.Unavailable(f"the broker cannot listen on {listen}: {error.strerror}.")

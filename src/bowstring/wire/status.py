@@ -1,0 +1,138 @@
+"""The one place where errors become status codes, and come back.
+
+An error crosses whole: as the protobuf message `Error` with its kind, message, hint and details, inside an answer where only one
+batch is concerned, else as the trailing metadata `bowstring-error-bin` of the call. The status code beside it is for those who look
+at gRPC alone (proxies, dashboards, foreign clients), and for choosing the nearest class when the kind is one of a later version.
+
+Codes are named by text here, so that this table serves every transport. Where no error of ours came along (the connection broke, a
+proxy answered, a limit of gRPC itself struck) the code is all there is. The question then is whether the call may have been carried
+out: `repeatable` says that it does no harm to ask again, and an answer that got lost is `Unavailable`; else it is `OutcomeUnknown`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from bowstring import errors
+from bowstring.wire.generated import bowstring_pb2 as pb
+
+METADATA_KEY: Final = "bowstring-error-bin"
+
+# A class that is not here has the code of the nearest one that is, going up the tree.
+CODES: Final[dict[type[errors.Error], str]] = {
+    errors.Error: "INTERNAL",
+    errors.Rejected: "INVALID_ARGUMENT",
+    errors.NotFound: "NOT_FOUND",
+    errors.OutOfRange: "OUT_OF_RANGE",
+    errors.LoginRequired: "UNAUTHENTICATED",
+    errors.NotAuthorised: "PERMISSION_DENIED",
+    errors.NotSupported: "UNIMPLEMENTED",
+    errors.Conflict: "FAILED_PRECONDITION",
+    errors.AlreadyExists: "ALREADY_EXISTS",
+    errors.LeaseTaken: "ABORTED",
+    errors.TransactionEnded: "ABORTED",
+    errors.Unavailable: "UNAVAILABLE",
+    errors.Full: "RESOURCE_EXHAUSTED",
+    errors.QuotaExceeded: "RESOURCE_EXHAUSTED",
+    errors.DeadlinePassed: "DEADLINE_EXCEEDED",
+    errors.OutcomeUnknown: "UNKNOWN",
+    errors.Corrupt: "DATA_LOSS",
+}
+
+# What a code alone says. Those that are missing are treated by name in `_foreign`, or are bugs.
+_CLASSES: Final[dict[str, type[errors.Error]]] = {
+    "INVALID_ARGUMENT": errors.InvalidArgument,
+    "NOT_FOUND": errors.NotFound,
+    "OUT_OF_RANGE": errors.OutOfRange,
+    "UNAUTHENTICATED": errors.LoginRequired,
+    "PERMISSION_DENIED": errors.NotAuthorised,
+    "UNIMPLEMENTED": errors.NotSupported,
+    "FAILED_PRECONDITION": errors.Conflict,
+    "ALREADY_EXISTS": errors.AlreadyExists,
+    "ABORTED": errors.Conflict,
+    "UNAVAILABLE": errors.Unavailable,
+    "RESOURCE_EXHAUSTED": errors.Full,
+}
+_NO_ANSWER: Final = {"DEADLINE_EXCEEDED", "CANCELLED", "UNKNOWN"}
+
+# gRPC bounds the metadata of a call at 8 KiB, and an error may quote what it was given. All are bytes.
+_MESSAGE_MAX: Final = 1500
+_HINT_MAX: Final = 500
+_DETAILS_MAX: Final = 1500
+_STATUS_TEXT_MAX: Final = 300
+
+
+def to_status(error: errors.Error) -> tuple[str, str, bytes]:
+    """The code's name, a text for people, and the error itself as bytes for `METADATA_KEY`."""
+    code = next(CODES[cls] for cls in type(error).__mro__ if cls in CODES)
+    return code, _cut(str(error), _STATUS_TEXT_MAX), to_message(error).SerializeToString()
+
+
+def from_status(code: str, text: str, error_bytes: bytes | None = None, *, repeatable: bool = True) -> errors.Error:
+    """The error of a call that ended with this code, this text, and these bytes in its trailing metadata, if any."""
+    if error_bytes:
+        try:
+            message = pb.Error.FromString(error_bytes)
+        except DecodeError:
+            return _foreign(code, text, repeatable)
+        return _restored(message, fallback=_CLASSES.get(code, errors.Error))
+    return _foreign(code, text, repeatable)
+
+
+def to_message(error: errors.Error) -> pb.Error:
+    """The error as it travels, cut where it quotes too much."""
+    message = pb.Error(kind=error.kind, message=_cut(error.message, _MESSAGE_MAX), hint=_cut(error.hint, _HINT_MAX))
+    room = _DETAILS_MAX
+    for name, value in error.details.items():
+        name, value = _clean(name), _clean(str(value))
+        room -= len(name.encode()) + len(value.encode())
+        if room >= 0:
+            message.details[name] = value
+    return message
+
+
+def from_message(message: pb.Error) -> errors.Error:
+    """The error of an answer, in the class that it was raised in."""
+    return _restored(message, fallback=errors.Error)
+
+
+def _restored(message: pb.Error, fallback: type[errors.Error]) -> errors.Error:
+    """A kind of a later version is given the nearest class that is known, and keeps its kind among the details."""
+    cls = errors.of_kind(message.kind)
+    details = dict(message.details)
+    if cls is errors.Error and message.kind != errors.Error.kind:
+        cls = fallback
+        details["kind"] = message.kind
+    return cls(message.message, hint=message.hint, details=details)
+
+
+def _foreign(code: str, text: str, repeatable: bool) -> errors.Error:
+    """The error where only gRPC itself has spoken."""
+    said = f"{code}: {text}" if text else code
+    if code == "RESOURCE_EXHAUSTED" and "larger than max" in text:
+        return errors.TooLarge(f"the message is larger than the other side takes ({said}).", hint="Split the batch.")
+    if code == "UNIMPLEMENTED":
+        return errors.NotSupported(f"the other side does not know this call ({said}).", hint="Is it a Bowstring broker, of this version?")
+    if code in _NO_ANSWER:
+        if repeatable:
+            return errors.Unavailable(f"there was no answer ({said}).", hint="Wait and repeat.")
+        return errors.OutcomeUnknown(f"there was no answer ({said}), so it may or may not have been done.", hint="Look, then repeat.")
+    if code == "INTERNAL" and "RST_STREAM" in text:
+        return errors.Unavailable(f"the connection broke ({said}).", hint="Wait and repeat.")
+    if code == "UNAVAILABLE":
+        return errors.Unavailable(f"the broker cannot be reached ({said}).", hint="Is it running, and is the address right?")
+    return _CLASSES.get(code, errors.Error)(f"the call failed ({said}).")
+
+
+def _cut(text: str, bytes_max: int) -> str:
+    text = _clean(text)
+    if len(text) * 4 <= bytes_max or len(encoded := text.encode()) <= bytes_max:
+        return text
+    return encoded[: bytes_max - len("…".encode())].decode("utf-8", "ignore") + "…"
+
+
+def _clean(text: str) -> str:
+    """Text that protobuf can carry: halves of surrogate pairs, which text decoded from foreign bytes may have, become question marks."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,14 @@
+"""What every test shares: as little as possible.
+
+Fixtures live beside the tests that use them. Here are only the two ways in which hypothesis draws its examples. `make test` is
+derandomised, so that a red run is red again for whoever looks at it next; `make test-long` looks for new examples, and many more.
+Neither has a deadline, because a loaded machine is no bug, and neither keeps a database, because tests leave nothing behind.
+"""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+settings.register_profile("test", derandomize=True, deadline=None, database=None)
+settings.register_profile("long", max_examples=2_000, deadline=None, database=None, print_blob=True)
+settings.load_profile("test")

@@ -1,0 +1,222 @@
+"""The SQLite catalog holds the contract: on a file with a thread, on a file with calls run inline, and in memory.
+
+Behind that, a hypothesis machine compares it with a model of a few lines, and controls show that a catalog that forgets one of the two
+checks of a commit breaks the contract.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.errors import Conflict, TopicExists
+from bowstring.host.worker import ThreadWorker
+from bowstring.ports.catalog import Fence, Row
+from bowstring.ports.failures import Fenced
+from bowstring.ports.worker import Worker
+from tests.contract.catalog_contract import BROKER, CatalogContract, journal_of, topic
+
+T = TypeVar("T")
+
+
+class InlineWorker:
+    """Runs calls at once, as the simulation does."""
+
+    async def run(self, call: Callable[[], T]) -> T:
+        return call()
+
+    async def close(self) -> None: ...
+
+
+class SqlitePlace:
+    """A SQLite file, or memory. Beside the one connection there is no other, so an incarnation beside has the same object."""
+
+    def __init__(self, path: str, worker: Worker) -> None:
+        self.path = path
+        self.worker = worker
+        self.catalog = SqliteCatalog(path, worker, wal_bytes_max=64 << 10)
+
+    async def open(self) -> SqliteCatalog:
+        await self.catalog.open()
+        return self.catalog
+
+    async def beside(self) -> SqliteCatalog:
+        return self.catalog
+
+    async def again(self) -> SqliteCatalog:
+        if self.path != ":memory:":
+            await self.catalog.close()
+            self.catalog = SqliteCatalog(self.path, self.worker, wal_bytes_max=64 << 10)
+            await self.catalog.open()
+        return self.catalog
+
+    async def flip_a_byte(self, sequence: int, column: str, position: int) -> None:
+        def flip(connection: apsw.Connection) -> None:
+            with connection.blob_open("main", "journal", column, sequence, True) as blob:
+                blob.seek(position)
+                byte = blob.read(1)[0] ^ 0x10
+                blob.seek(position)
+                blob.write(bytes([byte]))
+
+        await self._behind_its_back(flip)
+
+    async def lose_a_row(self, sequence: int) -> None:
+        await self._behind_its_back(lambda connection: connection.execute("DELETE FROM journal WHERE sequence = ?", (sequence,)))
+
+    async def close(self) -> None:
+        await self.catalog.close()
+        await self.worker.close()
+
+    async def _behind_its_back(self, change: Callable[[apsw.Connection], object]) -> None:
+        """On a connection of its own where the file allows it; memory is only to be had through the catalog's."""
+        if self.path == ":memory:":
+            change(self.catalog._connection)
+            return
+        await self.catalog.close()
+        connection = apsw.Connection(self.path)
+        change(connection)
+        connection.close()
+        await self.catalog.open()
+
+
+class TestSqliteFileWithAThread(CatalogContract):
+    @pytest.fixture
+    async def place(self, tmp_path: Path):
+        place = SqlitePlace(str(tmp_path / "catalog.db"), ThreadWorker())
+        yield place
+        await place.close()
+
+
+class TestSqliteFileInline(CatalogContract):
+    @pytest.fixture
+    async def place(self, tmp_path: Path):
+        place = SqlitePlace(str(tmp_path / "catalog.db"), InlineWorker())
+        yield place
+        await place.close()
+
+
+class TestSqliteMemory(CatalogContract):
+    @pytest.fixture
+    async def place(self):
+        place = SqlitePlace(":memory:", InlineWorker())
+        yield place
+        await place.close()
+
+
+EPOCH_CHECK = "(SELECT epoch FROM broker WHERE number = :broker) = :epoch"
+SEQUENCE_CHECK = "coalesce((SELECT max(sequence) FROM journal), 0) = :sequence - 1"
+
+
+@pytest.mark.parametrize(
+    ("forgotten", "broken"),
+    [
+        (EPOCH_CHECK, lambda place: CatalogContract().test_nothing_of_an_old_epoch_lands_after_a_new_one_was_registered(place, 0)),
+        (EPOCH_CHECK, lambda place: CatalogContract().test_a_commit_handed_over_with_a_registration_lands_before_it_or_never(place, False)),
+        (EPOCH_CHECK, lambda place: CatalogContract().test_an_older_epoch_is_fenced(place)),
+        (SEQUENCE_CHECK, lambda place: CatalogContract().test_a_commit_with_the_wrong_sequence_is_fenced_and_stores_nothing(place, 4)),
+    ],
+)
+async def test_a_catalog_that_forgets_a_check_breaks_the_contract(forgotten: str, broken: Callable[[SqlitePlace], Awaitable[None]]):
+    place = SqlitePlace(":memory:", InlineWorker())
+    query = place.catalog._sql["commit"]
+    assert forgotten in query
+    place.catalog._sql = {**place.catalog._sql, "commit": query.replace(forgotten, "TRUE")}
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        await broken(place)
+    await place.close()
+
+
+async def test_a_file_belongs_to_one_broker_number(tmp_path: Path):
+    place = SqlitePlace(str(tmp_path / "catalog.db"), InlineWorker())
+    catalog = await place.open()
+    await catalog.register(1)
+    with pytest.raises(Conflict, match="belongs to broker 1"):
+        await catalog.register(2)
+    assert (await catalog.register(1)).epoch == 2
+    await place.close()
+
+
+class AgainstAModel(RuleBasedStateMachine):
+    """Any calls in any order, with reopening between: the journal and the live topics are what a list and a dictionary say."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.directory = tempfile.TemporaryDirectory()
+        self.runner = asyncio.Runner()
+        self.place = SqlitePlace(f"{self.directory.name}/catalog.db", InlineWorker())
+        self.catalog = self.runner.run(self.place.open())
+        self.epoch = 0
+        self.rows: list[Row] = []
+        self.topics: dict[str, int] = {}
+        self.ids: list[int] = []
+
+    @rule()
+    def register(self) -> None:
+        registered = self.runner.run(self.catalog.register(BROKER))
+        self.epoch += 1
+        assert registered == (self.epoch, len(self.rows))
+
+    @rule(older=st.integers(0, 2), ahead=st.integers(-1, 2), changes=st.binary(max_size=3_000))
+    def commit(self, older: int, ahead: int, changes: bytes) -> None:
+        row = Row(len(self.rows) + ahead, self.epoch - older, changes)
+        commit = self.catalog.commit(Fence(BROKER, row.epoch), row.sequence, changes, [])
+        current = self.epoch > 0 and older == 0
+        if current and ahead == 1:
+            self.runner.run(commit)
+            self.rows.append(row)
+        elif current and row in self.rows:
+            self.runner.run(commit)
+        else:
+            with pytest.raises(Fenced):
+                self.runner.run(commit)
+
+    @rule(older=st.integers(0, 1), name=st.sampled_from(["a", "b", "c"]))
+    def create(self, older: int, name: str) -> None:
+        create = self.catalog.create_topic(Fence(BROKER, self.epoch - older), topic(name))
+        if older or not self.epoch:
+            with pytest.raises(Fenced):
+                self.runner.run(create)
+        elif name in self.topics:
+            with pytest.raises(TopicExists):
+                self.runner.run(create)
+        else:
+            made = self.runner.run(create)
+            assert made.id not in self.ids
+            self.ids.append(made.id)
+            self.topics[name] = made.id
+
+    @rule(name=st.sampled_from(["a", "b", "c"]))
+    def delete(self, name: str) -> None:
+        if name in self.topics:
+            self.runner.run(self.catalog.delete_topic(Fence(BROKER, self.epoch), self.topics.pop(name), 1))
+
+    @rule()
+    def reopen(self) -> None:
+        self.catalog = self.runner.run(self.place.again())
+
+    @invariant()
+    def is_as_the_model_says(self) -> None:
+        assert self.runner.run(journal_of(self.catalog)) == self.rows
+        rows = self.runner.run(self.catalog.topics())
+        assert {row.name: row.id for row in rows if row.deleted is None} == self.topics
+        assert [row.id for row in rows] == self.ids
+
+    def teardown(self) -> None:
+        if hasattr(self, "runner"):
+            self.runner.run(self.place.close())
+            self.runner.close()
+            self.directory.cleanup()
+
+
+TestAgainstAModel = AgainstAModel.TestCase
+TestAgainstAModel.settings = settings(max_examples=40, stateful_step_count=30)

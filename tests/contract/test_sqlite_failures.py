@@ -1,0 +1,270 @@
+"""How the SQLite catalog fails, on real files whose writes and syncs can be made to fail.
+
+The promises are those of `ports.failures`: after `DiskFull` nothing of the write counts and the catalog goes on, after `StorageFailed`
+nothing is ever written again, `Damaged` is about one reading only. Each is tried with the failure at every single write or sync that
+the work consists of, one after the other, until one round has none left to fail.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.ports.catalog import Fence, Row
+from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
+from tests.contract.catalog_contract import BROKER, PAGES, journal_of, references_of, same_pages, topic
+from tests.contract.faulty_vfs import BROKEN, FULL, Faults, FaultyVFS
+from tests.contract.test_catalog import InlineWorker
+
+# apsw raises what a VFS raises, and where it cannot (in a checkpoint, in closing) it says so to the hook for such exceptions, too.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def faults() -> Faults:
+    return Faults()
+
+
+@pytest.fixture
+def make(tmp_path: Path, faults: Faults) -> Iterator[Callable[..., SqliteCatalog]]:
+    name = f"faulty-{next(NUMBERS)}"
+    vfs = FaultyVFS(name, faults)
+    yield lambda **options: SqliteCatalog(str(tmp_path / "catalog.db"), InlineWorker(), vfs=name, **options)
+    vfs.unregister()
+
+
+async def opened(catalog: SqliteCatalog) -> Fence:
+    await catalog.open()
+    return Fence(BROKER, (await catalog.register(BROKER)).epoch)
+
+
+# ---- a full disk -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_commit_that_finds_no_room_at_any_of_its_writes_counts_for_nothing(make, faults: Faults):
+    catalog = make()
+    fence = await opened(catalog)
+    for n in itertools.count(1):
+        faults.plan("write", n, FULL)
+        try:
+            await catalog.commit(fence, 1, b"too much", PAGES)
+            break
+        except DiskFull:
+            assert faults.struck
+        assert await journal_of(catalog) == []
+    assert n > 5
+    faults.heal()
+    assert await journal_of(catalog) == [Row(1, 1, b"too much")]
+    assert same_pages(await catalog.read(references_of(1, PAGES)), PAGES)
+    await catalog.close()
+    catalog = make()
+    await catalog.open()
+    assert await journal_of(catalog) == [Row(1, 1, b"too much")]
+    await catalog.close()
+
+
+async def test_a_commit_that_found_no_room_does_not_come_back_after_a_crash(make, faults: Faults, tmp_path: Path):
+    for n in itertools.count(1):
+        catalog = make()
+        fence = await opened(catalog)
+        last = len(await journal_of(catalog))
+        faults.plan("write", n, FULL)
+        try:
+            await catalog.commit(fence, last + 1, b"too much", PAGES)
+            break
+        except DiskFull:
+            faults.heal()
+        copy = as_a_crash_leaves_it(tmp_path, n)
+        await catalog.close()
+        crashed = SqliteCatalog(str(copy / "catalog.db"), InlineWorker())
+        await crashed.open()
+        assert len(await journal_of(crashed)) == last
+        await crashed.close()
+    assert n > 5
+    await catalog.close()
+
+
+def as_a_crash_leaves_it(folder: Path, n: int) -> Path:
+    """A copy of the files as they are now."""
+    copy = folder / f"after crash {n}"
+    copy.mkdir()
+    for path in folder.iterdir():
+        if path.is_file():
+            (copy / path.name).write_bytes(path.read_bytes())
+    return copy
+
+
+async def test_topics_and_registrations_that_find_no_room_leave_no_trace(make, faults: Faults):
+    catalog = make()
+    fence = await opened(catalog)
+    made = await catalog.create_topic(fence, topic("orders"))
+    faults.plan("write", 1, FULL, on=True)
+    with pytest.raises(DiskFull):
+        await catalog.create_topic(fence, topic("payments"))
+    with pytest.raises(DiskFull):
+        await catalog.delete_topic(fence, made.id, 10)
+    with pytest.raises(DiskFull):
+        await catalog.register(BROKER)
+    faults.heal()
+    assert await catalog.topics() == [made]
+    await catalog.commit(fence, 1, b"still the same epoch", [])
+    assert (await catalog.create_topic(fence, topic("payments"))).id == made.id + 1
+    await catalog.close()
+
+
+@pytest.mark.parametrize("error", [FULL, BROKEN])
+@pytest.mark.parametrize("kind", ["write", "sync"])
+async def test_a_disk_that_fails_in_closing_loses_nothing(make, faults: Faults, kind: str, error: type[Exception]):
+    catalog = make()
+    fence = await opened(catalog)
+    await catalog.commit(fence, 1, b"changes", PAGES)
+    faults.plan(kind, 1, error, on=True)
+    await catalog.close()
+    assert faults.struck
+    faults.heal()
+    catalog = make()
+    assert (await opened(catalog)).epoch == 2
+    assert await journal_of(catalog) == [Row(1, 1, b"changes")]
+    await catalog.close()
+
+
+async def test_a_checkpoint_that_finds_no_room_is_no_harm_and_is_tried_again(make, faults: Faults):
+    catalog = make(wal_bytes_max=1 << 40)
+    fence = await opened(catalog)
+    for sequence in range(1, 21):
+        await catalog.commit(fence, sequence, b"changes" * 100, PAGES)
+    in_wal = catalog.wal_bytes
+    faults.plan("write", 3, FULL, on=True)
+    await catalog.checkpoint()
+    assert faults.struck
+    faults.heal()
+    assert (catalog.statistics().checkpoints, catalog.wal_bytes) == (0, in_wal)
+    await catalog.commit(fence, 21, b"goes on", [])
+    await catalog.checkpoint()
+    assert (catalog.statistics().checkpoints, catalog.wal_bytes) == (1, 0)
+    assert len(await journal_of(catalog)) == 21
+    await catalog.close()
+
+
+# ---- a failed write or sync ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["write", "sync"])
+async def test_a_failed_write_or_sync_ends_the_catalog_and_nothing_more_is_written(make, faults: Faults, kind: str):
+    for n in itertools.count(1):
+        faults.heal()
+        catalog = make()
+        fence = await opened(catalog)
+        last = len(await journal_of(catalog))
+        made = await catalog.create_topic(fence, topic(f"topic {n}"))
+        faults.plan(kind, n, BROKEN)
+        try:
+            await catalog.commit(fence, last + 1, b"changes", PAGES)
+            break
+        except StorageFailed:
+            assert faults.struck
+        faults.done.clear()
+        with pytest.raises(StorageFailed):
+            await catalog.commit(fence, last + 1, b"changes", PAGES)
+        with pytest.raises(StorageFailed):
+            await catalog.register(BROKER)
+        with pytest.raises(StorageFailed):
+            await catalog.delete_topic(fence, made.id, 10)
+        await catalog.checkpoint()
+        await catalog.close()
+        assert not {"write", "sync"} & {done for done, _ in faults.done}
+    assert n > (5 if kind == "write" else 1)
+    await catalog.close()
+
+
+async def test_a_checkpoint_that_fails_is_told_by_the_next_write(make, faults: Faults):
+    catalog = make()
+    fence = await opened(catalog)
+    await catalog.commit(fence, 1, b"changes", PAGES)
+    faults.plan("sync", 2, BROKEN)
+    await catalog.checkpoint()
+    assert faults.struck
+    with pytest.raises(StorageFailed, match="checkpoint"):
+        await catalog.commit(fence, 2, b"changes", [])
+    assert await journal_of(catalog) == [Row(1, 1, b"changes")]
+    await catalog.close()
+
+
+async def test_a_read_that_fails_is_damage_and_reading_and_writing_go_on(make, faults: Faults):
+    catalog = make()
+    fence = await opened(catalog)
+    large = [PAGES[1]._replace(body=bytes(3 << 20))]
+    await catalog.commit(fence, 1, b"changes", large)
+    await catalog.commit(fence, 2, b"changes", PAGES)
+    faults.plan("read", 10, BROKEN)
+    with pytest.raises(Damaged):
+        await catalog.read(references_of(1, large))
+    assert faults.struck
+    assert same_pages(await catalog.read(references_of(1, large)), large)
+    await catalog.commit(fence, 3, b"changes", [])
+    await catalog.close()
+
+
+async def test_a_catalog_that_is_closed_is_told_so_and_not_waited_for(make):
+    catalog = make()
+    fence = await opened(catalog)
+    await catalog.close()
+    await catalog.close()
+    with pytest.raises(StorageFailed, match="not open"):
+        await catalog.commit(fence, 1, b"late", [])
+    with pytest.raises(StorageFailed, match="not open"):
+        await journal_of(catalog)
+
+
+# ---- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+async def test_the_wal_is_folded_in_behind_a_commit_and_its_file_does_not_grow(make, tmp_path: Path):
+    catalog = make(wal_bytes_max=256 << 10)
+    fence = await opened(catalog)
+    for sequence in range(1, 301):
+        await catalog.commit(fence, sequence, b"changes" * 100, PAGES)
+        if catalog._checkpoint is not None:
+            await catalog._checkpoint
+    assert catalog.statistics().checkpoints >= 5
+    assert (tmp_path / "catalog.db-wal").stat().st_size < 300 << 10
+    await catalog.close()
+
+
+async def test_a_commit_is_answered_before_the_checkpoint_that_it_makes_due_begins(make, faults: Faults):
+    catalog = make(wal_bytes_max=0)
+    fence = await opened(catalog)
+    faults.done.clear()
+    await catalog.commit(fence, 1, b"changes", PAGES)
+    assert {file for _, file in faults.done} <= {"catalog.db-wal"}
+    await catalog.close()
+    assert ("sync", "catalog.db") in faults.done
+
+
+async def test_a_commit_is_one_sync(make, faults: Faults):
+    catalog = make()
+    fence = await opened(catalog)
+    await catalog.commit(fence, 1, b"changes", PAGES)
+    faults.done.clear()
+    await catalog.commit(fence, 2, b"changes", PAGES)
+    assert [done for done in faults.done if done[0] == "sync"] == [("sync", "catalog.db-wal")]
+    await catalog.close()
+
+
+async def test_what_is_written_for_a_flush_is_counted_as_the_wal_file_has_it(make, tmp_path: Path):
+    catalog = make()
+    fence = await opened(catalog)
+    await catalog.checkpoint()
+    before = catalog.statistics().wal_bytes_written
+    for sequence in range(1, 31):
+        await catalog.commit(fence, sequence, b"c" * 120, [])
+    written = catalog.statistics().wal_bytes_written - before
+    assert written == catalog.wal_bytes == (tmp_path / "catalog.db-wal").stat().st_size - 32
+    assert catalog.statistics().commits == 30
+    await catalog.close()

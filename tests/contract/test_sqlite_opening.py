@@ -1,0 +1,135 @@
+"""Opening a SQLite catalog: what is refused, what is told, and that what is refused is left as it was."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from bowstring.catalog import sqlite_file
+from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.errors import Conflict, Corrupt, NotSupported
+from bowstring.ports.catalog import Fence
+from bowstring.ports.failures import DiskFull, StorageFailed
+from tests.contract.catalog_contract import BROKER, PAGES
+from tests.contract.faulty_vfs import BROKEN, FULL, Faults, FaultyVFS
+from tests.contract.test_catalog import InlineWorker
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def faults() -> Faults:
+    return Faults()
+
+
+@pytest.fixture
+def make(tmp_path: Path, faults: Faults) -> Iterator[Callable[..., SqliteCatalog]]:
+    name = f"faulty-{next(NUMBERS)}"
+    vfs = FaultyVFS(name, faults)
+    yield lambda **options: SqliteCatalog(str(tmp_path / "catalog.db"), InlineWorker(), vfs=name, **options)
+    vfs.unregister()
+
+
+async def opened(catalog: SqliteCatalog) -> Fence:
+    await catalog.open()
+    return Fence(BROKER, (await catalog.register(BROKER)).epoch)
+
+
+async def test_a_catalog_in_use_is_refused(make):
+    catalog = make()
+    await catalog.open()
+    with pytest.raises(Conflict, match="in use"):
+        await make().open()
+    await catalog.close()
+    again = make()
+    await again.open()
+    await again.close()
+
+
+async def test_a_newer_format_is_refused_and_left_alone(make, tmp_path: Path):
+    catalog = make()
+    await catalog.open()
+    await catalog.close()
+    connection = apsw.Connection(str(tmp_path / "catalog.db"))
+    connection.pragma("user_version", 99)
+    connection.close()
+    before = (tmp_path / "catalog.db").read_bytes()
+    with pytest.raises(NotSupported, match=r"format 99; this software reads the formats up to \d+"):
+        await make().open()
+    assert (tmp_path / "catalog.db").read_bytes() == before
+
+
+@pytest.mark.parametrize("setting", ["CREATE TABLE theirs (a)", "PRAGMA user_version = 1", "PRAGMA application_id = 77"])
+async def test_the_database_of_another_application_is_refused_and_left_alone(make, tmp_path: Path, setting: str):
+    connection = apsw.Connection(str(tmp_path / "catalog.db"))
+    connection.execute(setting)
+    connection.close()
+    before = (tmp_path / "catalog.db").read_bytes()
+    with pytest.raises(Conflict, match="another application"):
+        await make().open()
+    assert (tmp_path / "catalog.db").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database, but long enough to be looked at closely " * 100, b"SQLite format 3\x00" + bytes(5_000)]
+)
+async def test_a_file_that_is_no_database_is_refused_and_left_alone(make, tmp_path: Path, content: bytes):
+    (tmp_path / "catalog.db").write_bytes(content)
+    with pytest.raises(Corrupt, match="no SQLite database"):
+        await make().open()
+    assert (tmp_path / "catalog.db").read_bytes() == content
+
+
+async def test_a_directory_that_is_not_there_is_told(tmp_path: Path):
+    with pytest.raises(Conflict, match="cannot be opened"):
+        await SqliteCatalog(str(tmp_path / "nowhere" / "catalog.db"), InlineWorker()).open()
+
+
+def empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+
+
+@pytest.mark.parametrize("kind", ["write", "sync"])
+@pytest.mark.parametrize(("error", "told"), [(FULL, DiskFull), (BROKEN, StorageFailed)])
+async def test_opening_that_fails_at_any_step_is_told_and_works_once_the_disk_does(make, faults: Faults, tmp_path: Path, kind, error, told):
+    for n in itertools.count(1):
+        empty(tmp_path)
+        faults.plan(kind, n, error)
+        catalog = make()
+        try:
+            await catalog.open()
+        except told:
+            assert faults.struck
+        else:
+            await catalog.close()
+            if not faults.struck:
+                break
+        faults.heal()
+        catalog = make()
+        fence = await opened(catalog)
+        await catalog.commit(fence, 1, b"changes", PAGES)
+        await catalog.close()
+    assert n > 4
+
+
+async def test_a_directory_whose_sync_fails_is_told(make):
+    def fail() -> None:
+        raise OSError(5, "the directory cannot be synced")
+
+    with pytest.raises(StorageFailed, match="directory cannot be synced"):
+        await make(sync_directory=fail).open()
+
+
+async def test_settings_that_did_not_take_are_told(make, monkeypatch: pytest.MonkeyPatch):
+    class Deaf(apsw.Connection):
+        def pragma(self, name: str, value: object = None, **options: object) -> object:
+            return None if (name, value) == ("journal_mode", "WAL") else super().pragma(name, *([] if value is None else [value]))
+
+    monkeypatch.setattr(sqlite_file.apsw, "Connection", Deaf)
+    with pytest.raises(StorageFailed, match="settings that make commits durable"):
+        await make().open()

@@ -1,0 +1,145 @@
+"""One history: who called what, and what came of it.
+
+Every call has two events. `invoke` is written before the call is made; then comes `ok`, `fail` (certainly not done) or `unknown`; a
+client that dies leaves an invoke alone, which is unknown too. A publish has a row per message, because a batch may be answered row by
+row. A reader has a session: `open` when it starts, and a `read` with the rows of every batch that it got.
+
+A message is recognised by its label, a text that is unique to one call of send and that its value begins with. A caller that repeats a
+message under the same id takes a new label: so the history shows which of the two was stored.
+
+On disk an event is one line of JSON, an array in the order of the fields; rows are arrays, too. Times are seconds on one clock for all
+clients of a run; `arrived` is the broker's moment in microseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+LABEL = re.compile(rb"<[0-9a-z.-]{3,60}>")
+"""What a label looks like inside a value, so that labels can be found in raw bytes."""
+
+PUBLISH, READ, OPEN, FIND, CREATE, DELETE, NOTE = "publish", "read", "open", "find", "create", "delete", "note"
+INVOKE, OK, FAIL, UNKNOWN = "invoke", "ok", "fail", "unknown"
+
+
+class Row(NamedTuple):
+    """A message: as it was sent (invoke), as it was answered (ok, fail, unknown), or as it was read."""
+
+    label: str
+    id: str = ""
+    key: str = ""
+    value: str = ""
+    """Length and CRC-32 of the value, see `fingerprint`."""
+    partition: int = -1
+    offset: int = 0
+    arrived: int = 0
+    natural: bool = False
+    """The caller gave the id, the kit did not generate it."""
+    duplicate: bool = False
+    error: str = ""
+    """The kind of the refusal, empty where the row is stored."""
+
+
+class Event(NamedTuple):
+    """One line of a history."""
+
+    kind: str
+    client: str
+    call: int
+    time: float
+    operation: str
+    topic: str = ""
+    rows: tuple[Row, ...] = ()
+    producer: str = ""
+    sequence: int = 0
+    """The running number of this send among those of its producer."""
+    session: str = ""
+    """Which reader, for open and read. The one of the end has the name FINAL."""
+    error: str = ""
+
+
+FINAL = "final"
+"""Sessions whose name begins with this read everything from the beginning after healing."""
+
+
+def label(*parts: object) -> str:
+    return "<" + "-".join(str(part).lower() for part in parts) + ">"
+
+
+def value_of(label: str, size: int) -> bytes:
+    """A value of at least the label's length, all of it made from the label: a row's bytes anywhere tell whose they are."""
+    text = label.encode()
+    return text if size <= len(text) else (text * (size // len(text) + 1))[: max(size, len(text))]
+
+
+def label_in(value: bytes | None) -> str:
+    """The label that a value begins with, or a name for a value that has none."""
+    found = LABEL.match(value or b"")
+    return found.group().decode() if found else f"?{(value or b'')[:32]!r}"
+
+
+def fingerprint(value: bytes | None) -> str:
+    return f"{len(value)}:{zlib.crc32(value):08x}" if value is not None else "none"
+
+
+class History:
+    """The events of a run, in the order in which they were written. `sink` gets each as it comes."""
+
+    def __init__(self, now: Callable[[], float], sink: Callable[[Event], None] | None = None) -> None:
+        self.events: list[Event] = []
+        self._now = now
+        self._sink = sink
+        self._calls = 0
+
+    def invoke(
+        self, client: str, operation: str, topic: str = "", rows: Iterable[Row] = (), *, producer: str = "", sequence: int = 0
+    ) -> int:
+        """Before the call. The number goes into its `ended`."""
+        self._calls += 1
+        self._add(Event(INVOKE, client, self._calls, self._now(), operation, topic, tuple(rows), producer, sequence))
+        return self._calls
+
+    def ended(
+        self, kind: str, client: str, call: int, operation: str, topic: str = "", rows: Iterable[Row] = (), *, error: str = ""
+    ) -> None:
+        """After the call: what came of it, row by row, or for all rows by one error."""
+        self._add(Event(kind, client, call, self._now(), operation, topic, tuple(rows), error=error))
+
+    def opened(self, client: str, session: str, topic: str, starts: Mapping[int, int]) -> None:
+        """A reader begins here, at these offsets by partition: what it reads it reads from now on."""
+        rows = tuple(Row("", partition=partition, offset=offset) for partition, offset in starts.items())
+        self._add(Event(OK, client, 0, self._now(), OPEN, topic, rows, session=session))
+
+    def read(self, client: str, session: str, topic: str, rows: Iterable[Row]) -> None:
+        self._add(Event(OK, client, 0, self._now(), READ, topic, tuple(rows), session=session))
+
+    def note(self, client: str, text: str) -> None:
+        """Something that explains a history to a person: a crash, a fault."""
+        self._add(Event(OK, client, 0, self._now(), NOTE, error=text))
+
+    def _add(self, event: Event) -> None:
+        self.events.append(event)
+        if self._sink is not None:
+            self._sink(event)
+
+
+def line(event: Event) -> str:
+    """An event as one line of JSON."""
+    return json.dumps(event, separators=(",", ":"))
+
+
+def parsed(lines: Iterable[str]) -> Iterator[Event]:
+    """The events of a file. A last line that a killed client has written only in part is left out."""
+    for text in lines:
+        if text.endswith("]\n") or text.endswith("]"):
+            event = Event(*json.loads(text))
+            yield event._replace(rows=tuple(Row(*row) for row in event.rows))
+
+
+def merged(*histories: Iterable[Event]) -> list[Event]:
+    """The histories of several clients as one, by time."""
+    return sorted((event for history in histories for event in history), key=lambda event: event.time)

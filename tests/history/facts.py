@@ -1,0 +1,173 @@
+"""A history sorted for the checkers: for one topic, every send, every reader and what was there at the end.
+
+A topic that was deleted and made again is another topic. Facts are about the last one of a name: readers that opened after its creation
+was acknowledged. A send that was answered only after the creation began may have gone to either, so it is taken for unknown; one that
+was answered before certainly went to an earlier one, and is among the `forgotten`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+from tests.history.events import CREATE, DELETE, FAIL, FINAL, FIND, INVOKE, OK, OPEN, PUBLISH, READ, UNKNOWN, Event, Row
+
+UNCERTAIN = frozenset({"", "error", "outcome-unknown", "unavailable", "full", "client-died"})
+"""Kinds of errors after which a message may be stored or not. Every other kind says that it certainly is not."""
+
+
+UNANSWERED = Row("")
+
+
+@dataclass(slots=True)
+class Send:
+    """One message as its sender knows it."""
+
+    label: str
+    client: str
+    producer: str
+    sequence: int
+    row: int
+    """Which row of its call, the first is 0."""
+    sent: Row
+    invoked: float
+    ended: float = inf
+    outcome: str = UNKNOWN
+    answer: Row = UNANSWERED
+
+    @property
+    def id(self) -> str:
+        return self.sent.id or self.answer.id
+
+    @property
+    def acknowledged(self) -> bool:
+        return self.outcome == OK
+
+    @property
+    def refused(self) -> bool:
+        """Certainly not stored."""
+        return self.outcome == FAIL and self.answer.error not in UNCERTAIN
+
+
+class Seen(NamedTuple):
+    """A row that a reader got."""
+
+    time: float
+    row: Row
+
+
+@dataclass(slots=True)
+class Session:
+    """One reader, from its opening on."""
+
+    name: str
+    opened: float
+    starts: dict[int, int]
+    """The offset that it began with, by partition, where it is known."""
+    seen: list[Seen] = field(default_factory=list)
+
+
+class Found(NamedTuple):
+    """An answer to `find`: where the message is, or offset 0."""
+
+    invoked: float
+    ended: float
+    id: str
+    partition: int
+    offset: int
+
+
+@dataclass(slots=True)
+class Facts:
+    """All about the last topic of one name."""
+
+    topic: str
+    created: float = -inf
+    """When the creation of the last topic of this name was invoked, and when it was acknowledged."""
+    acknowledged: float = -inf
+    deleted: bool = False
+    """A delete was invoked after that: what the end has is not known."""
+    sends: dict[str, Send] = field(default_factory=dict)
+    forgotten: dict[str, Send] = field(default_factory=dict)
+    sessions: dict[str, Session] = field(default_factory=dict)
+    finds: list[Found] = field(default_factory=list)
+    final: dict[tuple[int, int], Row] = field(default_factory=dict)
+    read_to_the_end: bool = False
+
+    def stored(self) -> dict[str, Row]:
+        """What is there at the end, by label."""
+        return {row.label: row for row in self.final.values()}
+
+
+def facts_of(events: Iterable[Event], topic: str) -> Facts:
+    """Sorts the events of one topic."""
+    mine = [event for event in events if event.topic == topic]
+    facts = Facts(topic)
+    _lifetime(facts, mine)
+    _sends(facts, mine)
+    _readings(facts, mine)
+    return facts
+
+
+def topics_of(events: Iterable[Event]) -> list[str]:
+    return sorted({event.topic for event in events if event.topic})
+
+
+def _lifetime(facts: Facts, events: list[Event]) -> None:
+    """When the last topic of this name was made. A topic made once has existed from the beginning."""
+    invoked = {event.call: event.time for event in events if event.operation == CREATE and event.kind == INVOKE}
+    made = [(invoked[event.call], event.time) for event in events if event.operation == CREATE and event.kind == OK]
+    deletes = [event.time for event in events if event.operation == DELETE and event.kind == INVOKE]
+    if not deletes:
+        return
+    if made:
+        facts.created, facts.acknowledged = made[-1]
+    facts.deleted = not made or max(deletes) >= facts.created
+
+
+def _sends(facts: Facts, events: list[Event]) -> None:
+    calls: dict[int, list[Send]] = {}
+    for event in events:
+        if event.operation != PUBLISH:
+            continue
+        if event.kind == INVOKE:
+            calls[event.call] = [
+                Send(row.label, event.client, event.producer, event.sequence, at, row, event.time) for at, row in enumerate(event.rows)
+            ]
+            continue
+        for send, answer in zip(calls[event.call], event.rows or _answers(calls[event.call], event), strict=True):
+            send.ended, send.answer = event.time, answer
+            send.outcome = OK if event.kind == OK and not answer.error else FAIL if answer.error not in UNCERTAIN else UNKNOWN
+    for sends in calls.values():
+        for send in sends:
+            if send.ended < facts.created:
+                facts.forgotten[send.label] = send
+                continue
+            if send.invoked < facts.acknowledged and send.outcome == OK:
+                send.outcome = UNKNOWN
+            facts.sends[send.label] = send
+
+
+def _answers(sends: list[Send], event: Event) -> list[Row]:
+    """A call that failed as a whole: every row has its error."""
+    return [send.sent._replace(error=event.error) for send in sends]
+
+
+def _readings(facts: Facts, events: list[Event]) -> None:
+    finds: dict[int, Event] = {}
+    for event in events:
+        if event.operation == OPEN and event.time >= facts.acknowledged:
+            facts.sessions[event.session] = Session(event.session, event.time, {row.partition: row.offset for row in event.rows})
+            facts.read_to_the_end |= event.session.startswith(FINAL)
+        elif event.operation == READ and event.session in facts.sessions:
+            facts.sessions[event.session].seen += [Seen(event.time, row) for row in event.rows]
+            if event.session.startswith(FINAL):
+                facts.final.update({(row.partition, row.offset): row for row in event.rows})
+        elif event.operation == FIND and event.kind == INVOKE and event.time >= facts.acknowledged:
+            finds[event.call] = event
+        elif event.operation == FIND and event.kind == OK and event.call in finds:
+            asked = finds[event.call]
+            where = event.rows[0] if event.rows else Row("")
+            facts.finds.append(Found(asked.time, event.time, asked.rows[0].id, where.partition, where.offset))

@@ -1,0 +1,123 @@
+"""The server around the services: health, limits, a clean end, a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from bowstring import errors
+from bowstring.messages import encoding
+from bowstring.ports.transport import Channel, Stream
+from bowstring.server import Server, open_broker
+from bowstring.settings import Settings
+from bowstring.wire.generated import bowstring_pb2 as pb
+from bowstring.wire.grpc_client import GrpcDialer
+from tests.process import wire_calls as wire
+from tests.process.wire_calls import refused
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    opened = await open_broker(wire.settings(tmp_path))
+    yield opened
+    await opened.stop()
+
+
+@pytest.fixture
+async def channel(server: Server) -> AsyncIterator[Channel]:
+    dialled = GrpcDialer().dial(server.address)
+    yield dialled
+    await dialled.close()
+
+
+async def drain(stream: Stream, answered: list[pb.PublishAnswer] | None = None) -> None:
+    """Reads until the stream ends; keeps the answers where somebody wants them."""
+    while (message := await stream.read()) is not None:
+        if answered is not None:
+            answered.append(pb.PublishAnswer.FromString(message))
+
+
+async def test_health(server: Server):
+    async with grpc.aio.insecure_channel(server.address) as plain:
+        health = health_pb2_grpc.HealthStub(plain)
+        for service in ("", "bowstring.v1.Broker"):
+            answer = await health.Check(health_pb2.HealthCheckRequest(service=service))
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await health.Check(health_pb2.HealthCheckRequest(service="other"))
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_no_more_streams_than_the_limit(tmp_path: Path):
+    server = await open_broker(Settings(data=str(tmp_path), listen="127.0.0.1:0", connections_max=2))
+    channel = GrpcDialer().dial(server.address)
+    await wire.create(channel, "orders")
+    first, second = [await wire.open_publish(channel, "orders", producer=bytes([n]) * 16) for n in (1, 2)]
+    for stream in (first, second):
+        await wire.publish(stream, 1, [b"a"])
+    third = channel.stream("Fetch")
+    await refused(third.read(), errors.Unavailable, "serves 2 streams already, which is its limit")
+    await first.end()
+    assert await first.read() is None
+    assert len(await wire.read_all(channel, "orders", 3)) == 2
+    await channel.close()
+    await server.stop()
+
+
+async def test_a_stopping_server_answers_what_is_under_way_and_says_why_it_ends(server: Server, channel: Channel):
+    await wire.create(channel, "orders")
+    stream = await wire.open_publish(channel, "orders")
+    await wire.publish(stream, 1, [b"a"])
+    reading = await wire.open_fetch(channel, "orders", (0, 1, 0))
+    await wire.fetched(reading)
+    for number in range(2, 30):
+        await stream.write(wire.request(number, encoding.encode_values([b"x"])))
+    stopping = asyncio.create_task(server.stop())
+    answered: list[pb.PublishAnswer] = []
+    await refused(drain(stream, answered), errors.Unavailable, "the broker is stopping")
+    assert [(a.number, a.stored.first_offset) for a in answered] == [(number, number) for number in range(2, 2 + len(answered))]
+    await refused(drain(reading), errors.Unavailable, "the broker is stopping")
+    await stopping
+    await refused(channel.call("Hello", b"", 1), errors.Unavailable, "cannot be reached")
+
+
+async def test_a_producer_that_takes_no_answers_is_not_read_for_ever(tmp_path: Path):
+    """Invariant 10: what a caller does not take piles up nowhere."""
+    server = await open_broker(Settings(data=str(tmp_path), listen="127.0.0.1:0", publish_window=1 << 20))
+    channel = GrpcDialer().dial(server.address)
+    await wire.create(channel, "orders")
+    stream = await wire.open_publish(channel, "orders")
+    written = 0
+    bad = wire.request(1, b"x" * 20_000)
+    try:
+        async with asyncio.timeout(3):
+            while True:
+                await stream.write(bad)
+                written += 1
+    except TimeoutError:
+        pass
+    assert written < 30_000
+    described = await wire.call(channel, "DescribeTopic", pb.DescribeTopicRequest(name="orders"), pb.Topic)
+    assert described.messages == 0
+    await channel.close()
+    await server.stop()
+
+
+async def test_messages_survive_a_restart(tmp_path: Path):
+    settings = Settings(data=str(tmp_path), listen="127.0.0.1:0")
+    for round_number in range(3):
+        server = await open_broker(settings)
+        channel = GrpcDialer().dial(server.address)
+        await wire.create(channel, "orders", exists_ok=True)
+        stream = await wire.open_publish(channel, "orders", stream=round_number + 1)
+        await wire.publish(stream, round_number + 1, [b"%d" % round_number])
+        hello = await wire.call(channel, "Hello", pb.HelloRequest(protocol=1), pb.HelloAnswer)
+        assert hello.incarnation == round_number + 1
+        assert await wire.read_all(channel, "orders", round_number + 2) == [b"%d" % n for n in range(round_number + 1)]
+        await channel.close()
+        await server.stop(grace=0.0 if round_number else 2.0)

@@ -1,0 +1,121 @@
+"""What clients do to a broker in one seed, and how that broker is set: drawn as the faults are, and printed as they are.
+
+Everything is small, so that borders are common: segments of 64 KiB roll and are recycled within seconds, half of the flushes are too
+large for the journal, caches hold a few pages, and a few producers fill the memory that is there for publishing.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict, dataclass, replace
+
+from bowstring.settings import Settings
+
+KIB = 1024
+
+
+@dataclass(frozen=True)
+class Load:
+    """The work of one seed."""
+
+    seconds: float = 30.0
+    """How long clients go on, and faults happen, before the world heals."""
+    topics: int = 3
+    mortal_topics: int = 1
+    """Further topics that are deleted and made anew all the time."""
+    partitions_max: int = 3
+    producers: int = 4
+    """Client processes that send; each has several producers of the kit, one after the other."""
+    readers: int = 2
+    pause_seconds: float = 0.05
+    """The mean time between two sends of a process."""
+    under_way_max: int = 30
+    """Sends of a process without an answer."""
+    batch_rows_max: int = 12
+    batches: float = 0.4
+    """The share of sends that are a whole batch."""
+    natural: float = 0.5
+    """The share of messages with an id of their own, from a pool of `ids`."""
+    ids: int = 40
+    keyed: float = 0.5
+    repeats: float = 0.6
+    """The share of failed messages that are sent again under their id."""
+    tight: float = 0.3
+    """The share of sends that have little time."""
+    tight_seconds: float = 0.3
+    timeout_seconds: float = 10.0
+    value_bytes: int = 200
+    large: float = 0.1
+    large_bytes: int = 12 * KIB
+    compressed: float = 0.1
+
+    stop_every: float = 0.0
+    """The broker is stopped in good order, and started again."""
+    usurp_every: float = 0.0
+    """Another incarnation of the broker takes over while the old one does not know it."""
+
+    inline_bytes: int = 4 * KIB
+    overlap_bytes: int = 8 * KIB
+    segment_bytes: int = 64 * KIB
+    publish_bytes: int = 256 * KIB
+    window_bytes: int = 64 * KIB
+    tail_bytes: int = 32 * KIB
+    pages_bytes: int = 32 * KIB
+    wal_bytes: int = 64 * KIB
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={value:g}" for name, value in asdict(self).items())
+
+    def only(self, **changes: object) -> Load:
+        """This, with some changed."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+    def settings(self) -> Settings:
+        """The broker's own."""
+        return Settings(
+            flush_inline_bytes=self.inline_bytes,
+            segment_bytes_first=self.segment_bytes,
+            segment_bytes_max=4 * self.segment_bytes,
+            memory_publish_bytes=self.publish_bytes,
+            memory_tail_bytes=self.tail_bytes,
+            memory_pages_bytes=self.pages_bytes,
+            publish_window=self.window_bytes,
+        )
+
+
+def drawn_load(seed: int) -> Load:
+    """The work of a seed."""
+    source = random.Random(f"{seed}/load")
+    usurped = source.random() < 0.2
+    return Load(
+        seconds=source.choice((10.0, 20.0, 40.0)),
+        topics=source.randint(1, 4),
+        mortal_topics=0 if usurped else source.choice((0, 1, 1, 2)),
+        partitions_max=source.randint(1, 4),
+        producers=source.randint(1, 5),
+        readers=source.randint(1, 3),
+        pause_seconds=source.choice((0.02, 0.05, 0.1, 0.3)),
+        under_way_max=source.choice((1, 5, 20, 60)),
+        batch_rows_max=source.choice((2, 5, 20)),
+        batches=source.choice((0.0, 0.2, 0.6, 1.0)),
+        natural=source.choice((0.0, 0.3, 0.7, 1.0)),
+        ids=source.choice((5, 30, 300)),
+        keyed=source.choice((0.0, 0.5, 1.0)),
+        repeats=source.random(),
+        tight=source.choice((0.0, 0.2, 0.5, 0.9)),
+        tight_seconds=source.choice((0.02, 0.1, 0.5, 2.0)),
+        timeout_seconds=source.choice((5.0, 10.0, 30.0)),
+        value_bytes=source.choice((30, 200, 1000)),
+        large=source.choice((0.0, 0.05, 0.2)),
+        large_bytes=source.choice((5, 20, 60)) * KIB,
+        compressed=source.choice((0.0, 0.0, 0.5)),
+        stop_every=source.choice((0.0, 0.0, 8.0)),
+        usurp_every=8.0 if usurped else 0.0,
+        inline_bytes=source.choice((0, 1, 4, 16)) * KIB,
+        overlap_bytes=source.choice((0, 4, 64, 256)) * KIB,
+        publish_bytes=source.choice((8, 64, 1024)) * KIB,
+        window_bytes=source.choice((4, 32, 1024)) * KIB,
+        tail_bytes=source.choice((0, 16, 1024)) * KIB,
+        pages_bytes=source.choice((0, 16, 1024)) * KIB,
+        wal_bytes=source.choice((16, 64, 1024)) * KIB,
+    )

@@ -1,0 +1,204 @@
+"""One seed, from the first event to the last checker.
+
+    clients work, faults happen ──► all faults end, no new calls ──► every call has an answer, every process runs
+      ──► a fresh reader reads everything ──► the power goes once more ──► another one reads everything again ──► the checkers
+
+What a run proves is in its `Report`: the promises that were broken, what was not finished in time, errors that nobody foresaw, and how
+often which fault and which rare state was reached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import IO
+
+from tests.history import checkers
+from tests.history.checkers import Violation
+from tests.history.events import NOTE, PUBLISH, READ, Event
+from tests.simulation.load import Load, drawn_load
+from tests.simulation.loop import Stuck
+from tests.simulation.nemesis import Nemesis
+from tests.simulation.node import Incarnation, Node
+from tests.simulation.options import Options, after, drawn
+from tests.simulation.server import Server
+from tests.simulation.workload import Workload
+from tests.simulation.world import ProductBug, World
+
+HEALING_SECONDS = 120.0
+"""Within this many virtual seconds after the last fault every call must have its answer."""
+READING_SECONDS = 60.0
+
+
+@dataclass
+class Report:
+    """What one seed has shown."""
+
+    seed: int
+    options: str
+    load: str
+    digest: str = ""
+    violations: list[Violation] = field(default_factory=list)
+    stuck: str = ""
+    """What was not finished in bounded time after healing."""
+    bug: str = ""
+    """An error of the product that nobody handled."""
+    faults: Counter[str] = field(default_factory=Counter)
+    reached: Counter[str] = field(default_factory=Counter)
+    steps: int = 0
+    virtual_seconds: float = 0.0
+    messages: int = 0
+
+    @property
+    def good(self) -> bool:
+        return not (self.violations or self.stuck or self.bug)
+
+    def __str__(self) -> str:
+        parts = [f"seed {self.seed} failed; make sim SEED={self.seed} repeats it", f"  options: {self.options}", f"  load: {self.load}"]
+        parts += [f"  violation: {violation}" for violation in self.violations[:12]]
+        parts += [f"  … and {len(self.violations) - 12} more"] if len(self.violations) > 12 else []
+        parts += [f"  stuck: {self.stuck}"] if self.stuck else []
+        parts += [f"  bug: {self.bug}"] if self.bug else []
+        return "\n".join(parts)
+
+
+Planted = Callable[[], AbstractContextManager[None]]
+
+
+def run(
+    seed: int,
+    *,
+    options: Options | None = None,
+    load: Load | None = None,
+    planted: Planted = nullcontext,
+    trace: IO[str] | None = None,
+    history: list[Event] | None = None,
+) -> Report:
+    """Runs one seed. To be called once in a process (`processes.each`). `planted` switches a bug on while the world runs."""
+    world = World(seed, drawn(seed) if options is None else options, trace=trace)
+    load = drawn_load(seed) if load is None else load
+    report = Report(seed, str(world.options), str(load))
+    runs: list[Run] = []
+
+    async def main(world: World) -> None:
+        runs.append(Run(world, load))
+        await runs[0].run()
+
+    with planted():
+        try:
+            world.run(main)
+        except Stuck as error:
+            report.stuck = str(error)
+        except Unfinished as error:
+            report.stuck = str(error)
+        except ProductBug as error:
+            report.bug = str(error)
+    report.digest = world.digest.value()
+    report.faults, report.reached = world.faults, world.reached
+    report.steps, report.virtual_seconds = world.loop.steps, world.loop.time()
+    if runs:
+        runs[0].judge(report)
+        if history is not None:
+            history += runs[0].workload.history.events
+    return report
+
+
+class Unfinished(Exception):
+    """Something did not end in time, although nothing stood in its way any more."""
+
+
+class Run:
+    """The course of one seed."""
+
+    def __init__(self, world: World, load: Load) -> None:
+        self.world = world
+        self.load = load
+        self.server = Server(world, load)
+        self.workload = Workload(world, load)
+        self.read_to_the_end = False
+
+    async def run(self) -> None:
+        world, workload = self.world, self.workload
+        self.server.start()
+        administrator = world.node("admin", disk=False)
+        producers = [world.node(f"p{number}", disk=False) for number in range(self.load.producers)]
+        readers = [world.node(f"r{number}", disk=False) for number in range(self.load.readers)]
+        administrator.start(workload.administrate)
+        for node in producers:
+            node.start(workload.produce)
+        for node in readers:
+            node.start(workload.read)
+        nemesis = Nemesis(world, kept=[self.server.node, *producers, *readers])
+        troubles = [asyncio.create_task(self._every(self.load.stop_every, self.server.stop))]
+        troubles.append(asyncio.create_task(self._every(self.load.usurp_every, self.server.usurp)))
+        await nemesis.run(self.load.seconds)
+        for task in troubles:
+            task.cancel()
+        workload.over = True
+        workload.history.note("world", "healed")
+        await self._finish([administrator, *producers, *readers])
+        nemesis.stop()
+        await self._read_twice()
+
+    async def _every(self, mean: float, act: Callable[[], None]) -> None:
+        source = self.world.source(f"trouble {act.__name__}")
+        while mean:
+            await asyncio.sleep(after(source, mean))
+            act()
+
+    async def _finish(self, clients: list[Node]) -> None:
+        """Every client comes to its end: all calls are answered. One that has died finishes after its keeper has started it again."""
+        deadline = self.world.loop.time() + HEALING_SECONDS
+        for node in clients:
+            while node.incarnation is not None and not _finished(node.incarnation):
+                await self._before(deadline, node.incarnation.ended, node.name)
+                await asyncio.sleep(0.0 if node.alive else 0.001)
+                if not node.alive and node.incarnation.failure is None and node.incarnation.ended.result() == "exit":
+                    break
+
+    async def _before(self, deadline: float, ended: asyncio.Future[str], what: str) -> None:
+        done, _ = await asyncio.wait([ended], timeout=max(0.0, deadline - self.world.loop.time()))
+        if not done:
+            raise Unfinished(f"{what} was not finished {HEALING_SECONDS:g} virtual seconds after the world had healed{self._tasks(what)}")
+
+    def _tasks(self, what: str) -> str:
+        from tests.simulation.loop import waiting
+
+        node = next(node for node in self.world.nodes if node.name == what)
+        return "".join(f"\n  {line}" for line in (waiting(node.incarnation) if node.incarnation else [])[:20])
+
+    async def _read_twice(self) -> None:
+        """Once as it is, and once more after a power cut: what anybody was told must be on the disk."""
+        await self._read("check", lambda life: self.workload.read_all(life, "check"))
+        self.server.node.power_cut()
+        self.server.node.restart()
+        await self._read("judge", self.workload.read_finally)
+        self.read_to_the_end = True
+
+    async def _read(self, name: str, main: Callable[[Incarnation], object]) -> None:
+        if not self.server.node.alive:
+            self.server.node.restart()
+        node = self.world.node(name, disk=False)
+        life = node.start(main)  # type: ignore[arg-type]
+        await self._before(self.world.loop.time() + READING_SECONDS, life.ended, name)
+
+    # ---- the verdict -----------------------------------------------------------------------------------------------
+
+    def judge(self, report: Report) -> None:
+        events, watch = self.workload.history.events, self.server.watch
+        report.messages = sum(len(event.rows) for event in events if event.operation == PUBLISH and event.kind == "invoke")
+        report.reached["rows read"] = sum(len(event.rows) for event in events if event.operation == READ)
+        report.reached["live state compared with loaded state"] = watch.compared
+        report.reached["notes"] = sum(event.operation == NOTE for event in events)
+        report.violations += watch.violations
+        report.violations += checkers.refused_bytes_never_travel(watch.sent, events)
+        if self.read_to_the_end:
+            steady = not (self.world.options.jump_every or self.load.usurp_every)
+            report.violations += checkers.check(events, steady_clocks=steady)
+
+
+def _finished(life: Incarnation) -> bool:
+    return life.ended.done() and life.ended.result() == "exit"

@@ -1,0 +1,255 @@
+"""The broker as a process of the simulated world, watched from outside.
+
+The product's own code is put together as `bowstring.server` does it, on simulated ports. What is added looks on: whenever an incarnation
+begins, its state is compared with that of the one before (invariant 6), whether that was killed, lost its power, was stopped, met a
+full disk or was fenced. Budgets of memory are looked at after every commit (invariant 10), and the labels in everything that is sent to
+readers are written down (invariant 13).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from typing import TYPE_CHECKING, Any
+
+from bowstring import errors
+from bowstring.broker import flusher
+from bowstring.broker.broker import Broker
+from bowstring.broker.flusher import Flush
+from bowstring.broker.incarnation import Incarnation as Epoch
+from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.core.changes import Change
+from bowstring.core.partition import Partition
+from bowstring.gateway.gateway import Gateway
+from bowstring.ports.disk import Buffer
+from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
+from bowstring.ports.transport import Inbound
+from bowstring.store.local import LocalStore
+from tests.history import checkers
+from tests.history.checkers import Violation
+from tests.history.events import LABEL
+from tests.simulation.load import Load
+
+if TYPE_CHECKING:
+    from tests.simulation.node import Incarnation, Node
+    from tests.simulation.world import World
+
+ADDRESS = "broker:27769"
+MAY_RAISE = (StorageFailed, Damaged, DiskFull, errors.Error)
+"""How the process ends by design: it could not start, or its storage failed."""
+
+
+class Watch:
+    """What is known of the broker over all its incarnations."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.violations: list[Violation] = []
+        self.last: Epoch | None = None
+        self.sent: list[tuple[float, frozenset[str]]] = []
+        """The labels in every answer to a reader."""
+        self.compared = 0
+
+    def begun(self, epoch: Epoch, sequence: int) -> None:
+        """A new incarnation was loaded; the one before is dead, or is fenced and may commit nothing any more."""
+        before, self.last = self.last, epoch
+        if before is not None:
+            self.compared += 1
+            self.violations += compare(before, epoch, sequence)
+
+    def committed(self, epoch: Epoch) -> None:
+        """Budgets, after a commit. One batch may be larger than the whole budget: it is then alone."""
+        settings, credit = epoch.settings, epoch._credit
+        largest = max(settings.memory_publish_bytes, settings.batch_bytes_max if len(epoch._outstanding) <= 1 else 0)
+        self.violations += checkers.memory_stays_bounded(
+            [
+                ("batches under way", credit.reserved, largest),
+                ("the tail", epoch._tail.bytes, settings.memory_tail_bytes),
+                ("pages that were read", epoch.reader._caches.pages.bytes, settings.memory_pages_bytes),
+            ]
+        )
+
+    def answered(self, message: Buffer) -> None:
+        labels = frozenset(label.decode() for label in LABEL.findall(message))
+        if labels:
+            self.sent.append((self.world.loop.time(), labels))
+
+
+class WatchedBroker(Broker):
+    """Tells the watch of every incarnation that begins, and of every commit."""
+
+    def __init__(self, watch: Watch, **ports: Any) -> None:
+        super().__init__(**ports)
+        self._watch = watch
+
+    async def _begin(self) -> None:
+        await super()._begin()
+        epoch = self._incarnation
+        assert epoch is not None
+        self._watch.begun(epoch, epoch.flusher._sequence)
+        committed = epoch.flusher._committed
+
+        def watched(flush: Flush) -> None:
+            committed(flush)
+            self._watch.committed(epoch)
+
+        epoch.flusher._committed = watched
+
+
+class WatchedGateway(Gateway):
+    """Looks at what readers are sent."""
+
+    watch: Watch
+
+    async def stream(self, method: str, inbound: Inbound) -> None:
+        await super().stream(method, Tapped(inbound, self.watch) if method == "Fetch" else inbound)
+
+
+class Tapped:
+    """`ports.transport.Inbound`, overheard."""
+
+    def __init__(self, inbound: Inbound, watch: Watch) -> None:
+        self._inbound = inbound
+        self._watch = watch
+
+    async def read(self) -> bytes | None:
+        return await self._inbound.read()
+
+    async def write(self, message: Buffer) -> None:
+        self._watch.answered(message)
+        await self._inbound.write(message)
+
+
+class Fencible:
+    """The catalog as one broker object has it. Once another has taken over, this one cannot register again: the old broker is to find out
+    that it is fenced, and not to take over in its turn."""
+
+    def __init__(self, catalog: SqliteCatalog) -> None:
+        self._catalog = catalog
+        self.usurped = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._catalog, name)
+
+    async def register(self, broker: int) -> object:
+        if self.usurped:
+            await asyncio.get_running_loop().create_future()
+        return await self._catalog.register(broker)
+
+
+class Server:
+    """The broker's machine, and the process on it."""
+
+    def __init__(self, world: World, load: Load) -> None:
+        self.world = world
+        self.load = load
+        self.watch = Watch(world)
+        self.node: Node = world.node("broker", may_raise=MAY_RAISE)
+        self._stopping: asyncio.Event | None = None
+        self._usurping: asyncio.Event | None = None
+        flusher.OVERLAP_BYTES = load.overlap_bytes
+
+    def start(self) -> None:
+        self.node.start(self._main)
+
+    def stop(self) -> None:
+        """In good order, as by SIGTERM."""
+        if self.node.alive and self._stopping is not None:
+            self._stopping.set()
+            self.world.fault("stop", self.node.name)
+
+    def usurp(self) -> None:
+        """Another incarnation takes over."""
+        if self.node.alive and self._usurping is not None:
+            self._usurping.set()
+
+    async def _main(self, life: Incarnation) -> None:
+        stopping, self._usurping = asyncio.Event(), None
+        life.disk.lock(ADDRESS)
+        catalog = SqliteCatalog(
+            "catalog.sqlite",
+            life.worker(),
+            vfs=life.disk.vfs,
+            sync_directory=life.disk.sync_directory_now,
+            wal_bytes_max=self.load.wal_bytes,
+        )
+        self._count_recycled(life)
+        store = LocalStore(
+            life.disk, segment_bytes_first=self.load.segment_bytes, segment_bytes_max=4 * self.load.segment_bytes, free_files_max=2
+        )
+        broker, gateway, fencible = await self._broker(life, catalog, store)
+        listener = life.listen(ADDRESS, gateway)
+        self._stopping, self._usurping = stopping, asyncio.Event()
+        while True:
+            waits = [asyncio.ensure_future(event.wait()) for event in (stopping, self._usurping)]
+            await asyncio.wait([broker.failed, *waits], return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
+            if broker.failed.done():
+                raise StorageFailed(str(broker.failed.result()))
+            if stopping.is_set():
+                gateway.close(errors.Unavailable("the broker is stopping."))
+                listener.close()
+                return await broker.stop()
+            self._usurping.clear()
+            fencible.usurped = True
+            busy = broker.live is not None and not broker.live.flusher.idle
+            broker, gateway, fencible = await self._broker(life, catalog, store, opened=True)
+            listener.handler = gateway
+            self.world.fault("usurper", life.name, felt=busy)
+
+    async def _broker(
+        self, life: Incarnation, catalog: SqliteCatalog, store: LocalStore, *, opened: bool = False
+    ) -> tuple[WatchedBroker, WatchedGateway, Fencible]:
+        fencible = Fencible(catalog)
+        settings = self.load.settings()
+        ports = {"clock": life.clock, "randomness": life.randomness, "catalog": fencible, "store": store}
+        broker = WatchedBroker(self.watch, settings=settings, **ports)
+        if opened:
+            fencible.open = _nothing  # type: ignore[attr-defined]
+        await broker.start()
+        gateway = WatchedGateway(broker, settings, life.clock)
+        gateway.watch = self.watch
+        return broker, gateway, fencible
+
+    def _count_recycled(self, life: Incarnation) -> None:
+        rename = life.disk.rename
+
+        def counted(old: str, new: str) -> None:
+            rename(old, new)
+            if old.startswith("free-"):
+                self.world.sometimes("segment recycled")
+
+        life.disk.rename = counted  # type: ignore[method-assign]
+
+
+async def _nothing() -> None:
+    """The catalog is open already."""
+
+
+# ---- invariant 6 -------------------------------------------------------------------------------------------------------
+
+
+def compare(dead: Epoch, loaded: Epoch, sequence: int) -> list[Violation]:
+    """What the dead incarnation had, against what was loaded with what did not land applied on top. `sequence` is the last row that
+    was loaded."""
+    flush = dead.flusher
+    missing = [change for each in flush._under_way if each.sequence > sequence for change in each.changes] + flush._pending.changes
+    broken: list[Violation] = []
+    for key, actor in dead._actors.items():
+        if key in loaded._actors:
+            mine = [change for change in missing if (change.topic, change.partition) == key]
+            broken += _compare(f"topic {key[0]}/{key[1]}", actor.partition, loaded._actors[key].partition, mine)
+    return broken
+
+
+def _compare(who: str, live: Partition, loaded: Partition, missing: list[Change]) -> list[Violation]:
+    if missing:
+        loaded = copy.deepcopy(loaded)
+        for change in missing:
+            loaded.apply(change)
+    expected, found = live.state(), loaded.state()
+    for state in (expected, found):
+        state["ids"] = [pair for pair in state["ids"] if pair[0] < live.committed_offset]  # type: ignore[attr-defined, index]
+    expected["pages"], found["pages"] = live.pages.state(), loaded.pages.state()[: len(live.pages)]
+    return checkers.live_equals_loaded(who, expected, found)

@@ -1,0 +1,118 @@
+"""Frames: what is written, and everything that makes what is read not the page that was meant."""
+
+from __future__ import annotations
+
+import struct
+
+import google_crc32c
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bowstring.ports.failures import Damaged
+from bowstring.ports.store import Page, Reference
+from bowstring.store.frames import frame, framed_length, padded, verify
+
+PAGE = Page(b"whose rows they are", b"a batch, as it came")
+SEGMENT, EPOCH, SEQUENCE = 3 << 24 | 7, 3, 41
+REFERENCE = Reference(SEGMENT, 4096, framed_length(PAGE), SEQUENCE)
+
+
+def framed(page: Page = PAGE, segment: int = SEGMENT, epoch: int = EPOCH, sequence: int = SEQUENCE) -> bytes:
+    return b"".join(frame(page, segment, epoch, sequence))
+
+
+@given(st.binary(max_size=300), st.binary(max_size=3_000))
+def test_a_page_comes_back_from_its_frame(header: bytes, body: bytes):
+    page = Page(header, body)
+    found = verify(framed(page), REFERENCE._replace(length=framed_length(page)))
+    assert (found.header, bytes(found.body)) == (header, body)
+
+
+@given(st.binary(max_size=300), st.binary(max_size=300))
+def test_a_frame_is_padded_with_zeros_to_whole_units_of_64_bytes(header: bytes, body: bytes):
+    page = Page(header, body)
+    data = framed(page)
+    assert len(data) == padded(framed_length(page))
+    assert len(data) % 64 == 0
+    assert not any(data[framed_length(page) :])
+    assert len(data) - framed_length(page) < 64
+
+
+def test_the_format_is_the_one_that_is_written_down():
+    data = framed()
+    fields = struct.pack("<4sHHQQQQI16s", b"BOWF", 1, 0, SEGMENT, EPOCH, SEQUENCE, len(PAGE.body), len(PAGE.header), bytes(16))
+    assert data[:60] == fields
+    assert data[60:64] == struct.pack("<I", google_crc32c.value(fields + PAGE.header + bytes(PAGE.body)))
+    assert data[64 : framed_length(PAGE)] == PAGE.header + bytes(PAGE.body)
+
+
+def test_the_body_is_not_copied_on_the_way_out_nor_on_the_way_in():
+    body = bytearray(b"a long body" * 1_000)
+    page = Page(b"header", memoryview(body))
+    assert any(buffer is page.body for buffer in frame(page, 1, 1, 1))
+    data = bytearray(framed(page))
+    found = verify(data, Reference(1, 0, framed_length(page), 1)._replace(segment=SEGMENT, sequence=SEQUENCE))
+    assert isinstance(found.body, memoryview)
+    assert found.body.obj is data
+
+
+def test_a_view_of_wide_items_counts_in_bytes():
+    body = memoryview(numpy.arange(100, dtype=numpy.int64).data)
+    page = Page(b"", body)
+    assert framed_length(page) == 64 + 800
+    assert bytes(verify(framed(page), REFERENCE._replace(length=864)).body) == body.tobytes()
+
+
+@pytest.mark.parametrize("at", range(framed_length(PAGE)))
+def test_every_flipped_bit_is_noticed(at: int):
+    for bit in range(8):
+        data = bytearray(framed())
+        data[at] ^= 1 << bit
+        with pytest.raises(Damaged):
+            verify(data, REFERENCE)
+
+
+def test_the_padding_is_nobodys_and_may_be_missing_or_anything():
+    data = framed()
+    assert verify(data[: REFERENCE.length], REFERENCE).header == PAGE.header
+    assert verify(data[: REFERENCE.length] + b"\xff" * 500, REFERENCE).header == PAGE.header
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "only 0 bytes are there"),
+        (framed()[:63], "only 63 bytes are there"),
+        (framed()[: REFERENCE.length - 1], f"only {REFERENCE.length - 1} bytes are there"),
+        (bytes(1_000), "no frame begins here"),
+        (b"BOWF\x09\x00" + framed()[6:], "format version 9, and this release reads version 1"),
+        (framed(segment=5), "segment 0x5"),
+        (framed(sequence=40), "flush 40"),
+        (framed(Page(b"", PAGE.header + b"..")) + bytes(64), "0 bytes of header and 21 of body"),
+        (framed()[:70] + b"!" + framed()[71:], "the checksum is"),
+    ],
+)
+def test_damage_is_told_with_what_differs(data: bytes, says: str):
+    with pytest.raises(Damaged) as damaged:
+        verify(data, REFERENCE)
+    assert says in str(damaged.value)
+    assert f"segment {SEGMENT:#x} at 4096" in str(damaged.value)
+
+
+def test_damage_in_the_journal_is_told_with_its_flush():
+    with pytest.raises(Damaged, match="the journal row of flush 41 at 128"):
+        verify(bytes(100), Reference(0, 128, 100, 41))
+
+
+def test_a_whole_page_of_an_earlier_life_of_the_file_is_not_taken():
+    """A recycled segment: the same place, the same length, a good checksum, but another segment and flush."""
+    old = framed(segment=1 << 24 | 1, epoch=1, sequence=3)
+    with pytest.raises(Damaged, match="recycled"):
+        verify(old, REFERENCE)
+
+
+def test_a_reference_shorter_than_a_frame_is_refused():
+    with pytest.raises(Damaged):
+        verify(framed(), REFERENCE._replace(length=10))
