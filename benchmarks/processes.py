@@ -83,10 +83,13 @@ def answers_at(port: int) -> bool:
 class Meter:
     """Clock and CPU from `start` to `stop`, of this process (the client) and of a server."""
 
-    def __init__(self, server: int) -> None:
+    def __init__(self, server: int, watch: contextlib.AbstractContextManager[object] | None = None) -> None:
         self._server = server
+        self._watch = watch or contextlib.nullcontext()
+        """Something that looks on while the clock runs, such as a profiler."""
 
     def start(self) -> None:
+        self._watch.__enter__()
         self._machine = machine_cpu()
         self._server_cpu = cpu_seconds(self._server)
         self._client_cpu = time.process_time()
@@ -98,6 +101,7 @@ class Meter:
         client = time.process_time() - self._client_cpu
         server = cpu_seconds(self._server) - self._server_cpu
         machine = machine_cpu()
+        self._watch.__exit__(None, None, None)
         return {
             "count": count,
             "seconds": round(seconds, 4),

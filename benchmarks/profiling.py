@@ -1,23 +1,26 @@
 """Where the time of a workload goes: in the client and in the broker, by Python function and by C function.
 
-Three tools, because each sees what the others do not. pyinstrument shows the tree of the thread that runs the loop (broker) or the
-user's loop (client). The sampler here looks at all threads of the client, of which the kit has several, and counts lines. perf, where it
-is installed, sees what is below Python: copies, checksums, gRPC, the kernel. A process that waits is not on its processor: perf counts
-only work, the other two count waiting too.
+Three tools, because each sees what the others do not. pyinstrument shows the tree of the broker's loop, or of the user's thread in the
+client. The sampler here looks at all threads of the client, of which the kit has several, and counts lines. perf, where it is installed,
+sees what is below Python: copies, checksums, gRPC, the kernel. A thread that waits is not on its processor: perf counts only work, the
+other two count waiting too. But for pyinstrument in the broker, all look on only while the workload's clock runs.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
+import re
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 from benchmarks import clients, server
 from benchmarks.rounds import READ, READ_SOURCE, ROWS
@@ -25,6 +28,7 @@ from benchmarks.rounds import READ, READ_SOURCE, ROWS
 WORKS = {"publish": "publish-list", "arrow": "publish-arrow", "send": "publish-send", "read": "read-arrow", "messages": "read-messages"}
 TOOLS = ("pyinstrument", "perf")
 SAMPLE_SECONDS = 0.001
+ATTACH_SECONDS = 0.5
 LINES_TOLD = 30
 
 
@@ -49,31 +53,22 @@ def run(folder: Path, options: argparse.Namespace) -> None:
 
 def _run(folder: Path, options: argparse.Namespace, tool: str, side: str) -> None:
     name = WORKS[options.work]
-    with server.running(folder) as plain:
-        if name in READ:
-            _work(plain, READ_SOURCE, options)
-        if side == "client":
-            if name in READ:
-                plain.restart()
-            _client(folder, plain, name, options, tool)
-        else:
-            plain.stop()
-            report = folder / "profile"
-            plain.run_as(around=_perf(report) if tool == "perf" else (), python=_pyinstrument(report) if tool != "perf" else ())
-            plain.start()
-            _work(plain, name, options)
-            plain.stop()
-            _show(report, tool)
-
-
-def _client(folder: Path, broker: server.Server, name: str, options: argparse.Namespace, tool: str) -> None:
     report = folder / "profile"
-    command = clients.command(name, broker, size=options.size, count=options.count, rows=ROWS[options.size])
-    if tool == "perf":
-        subprocess.run([*_perf(report), *command], cwd=clients.ROOT, check=True)
-        _show(report, tool)
-    else:
-        subprocess.run([*command, "--profile"], cwd=clients.ROOT, check=True)
+    with server.running(folder) as broker:
+        if name in READ:
+            _work(broker, READ_SOURCE, options)
+        if side == "broker" and tool == "pyinstrument":
+            broker.stop()
+            broker.run_as([sys.executable, "-m", "pyinstrument", "-r", "text", "-o", str(report), "--show-all"])
+            broker.start()
+            _work(broker, name, options)
+            broker.stop()
+            print(report.read_text())
+            return
+        if name in READ:
+            broker.restart()
+        command = clients.command(name, broker, size=options.size, count=options.count, rows=ROWS[options.size])
+        subprocess.run([*command, f"--profile={tool}", f"--side={side}"], cwd=clients.ROOT, check=True)
 
 
 def _work(broker: server.Server, name: str, options: argparse.Namespace) -> None:
@@ -81,38 +76,41 @@ def _work(broker: server.Server, name: str, options: argparse.Namespace) -> None
     print(f"{name}: {figures['messages_per_second']:,} messages/s", flush=True)
 
 
-def _perf(report: Path) -> list[str]:
-    return ["perf", "record", "-q", "-F", "999", "-g", "-o", str(report), "--"]
+# ---- inside the client's process, while its clock runs ---------------------------------------------------------------
 
 
-def _pyinstrument(report: Path) -> list[str]:
-    return [sys.executable, "-m", "pyinstrument", "-r", "text", "-o", str(report), "--show-all"]
+def watch(tool: str, pid: int) -> contextlib.AbstractContextManager[object]:
+    return _perf(pid) if tool == "perf" else _python()
 
 
-def _show(report: Path, tool: str) -> None:
-    if tool == "perf":
-        command = ["perf", "report", "-q", "-i", str(report), "--no-children", "-g", "none", "--percent-limit", "0.7", "--stdio"]
-        subprocess.run([*command, "--sort", "dso,symbol"], stderr=subprocess.DEVNULL, check=True)
-    else:
-        print(report.read_text())
-    report.unlink(missing_ok=True)
+@contextlib.contextmanager
+def _perf(pid: int) -> Generator[None]:
+    """perf looks at a process."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "perf.data"
+        perf = subprocess.Popen(["perf", "record", "-q", "-F", "999", "-p", str(pid), "-o", str(found)], stderr=subprocess.DEVNULL)
+        time.sleep(ATTACH_SECONDS)
+        yield
+        perf.send_signal(signal.SIGINT)
+        perf.wait()
+        command = ["perf", "report", "-q", "-i", str(found), "--percent-limit", "0.7", "--stdio", "--sort", "comm,dso,symbol"]
+        report = subprocess.run(command, capture_output=True, check=True).stdout.decode()
+        print("\n".join(re.sub(r"[- ]+$", "", line) for line in report.splitlines()), flush=True)
 
 
-# ---- inside the client -----------------------------------------------------------------------------------------------
-
-
-def profiled(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Runs a workload in this process under pyinstrument and the sampler, and prints what they saw."""
+@contextlib.contextmanager
+def _python() -> Generator[None]:
+    """pyinstrument looks at this thread, the sampler at all of this process."""
     from pyinstrument import Profiler
 
     profiler, sampler = Profiler(SAMPLE_SECONDS, async_mode="disabled"), Sampler()
     sampler.start()
-    with profiler:
-        found = call()
+    profiler.start()
+    yield
+    profiler.stop()
     sampler.stop()
     print(profiler.output_text(show_all=True, color=False))
-    print(sampler.told())
-    return found
+    print(sampler.told(), flush=True)
 
 
 class Sampler:

@@ -33,10 +33,9 @@ class Server:
     def address(self) -> str:
         return f"bowstring://127.0.0.1:{self.port}"
 
-    def run_as(self, *, around: Sequence[str], python: Sequence[str]) -> None:
-        """From the next start on under a command that watches it, such as perf, or by another Python than the plain one."""
-        self._around = around
-        self._python = python or (sys.executable,)
+    def run_as(self, python: Sequence[str]) -> None:
+        """From the next start on by another Python than the plain one, such as one that profiles."""
+        self._python = python
 
     def start(self) -> None:
         """Returns when the broker takes connections."""

@@ -49,6 +49,14 @@ def xor_expected(size: int, count: int) -> int:
     return every ^ (xor_words(b"".join(values[:rest])) if rest else 0)
 
 
+def _meter(options: argparse.Namespace) -> Meter:
+    if options.profile is None:
+        return Meter(options.broker)
+    from benchmarks import profiling
+
+    return Meter(options.broker, profiling.watch(options.profile, options.broker if options.side == "broker" else os.getpid()))
+
+
 def stored(client: Any, count: int) -> None:
     """Raises if the topic does not have just what was sent."""
     found = client.topic(TOPIC).messages
@@ -77,7 +85,7 @@ def _publish_batches(options: argparse.Namespace, batch: Callable[[int, int], An
     with bowstring.connect(options.server) as client:
         client.create_topic(TOPIC)
         with client.producer(TOPIC, timeout=300) as producer:
-            meter = Meter(options.broker)
+            meter = _meter(options)
             meter.start()
             for first in range(0, options.count, options.rows):
                 producer.send_batch(batch(first, min(options.rows, options.count - first)))
@@ -94,7 +102,7 @@ def publish_send(options: argparse.Namespace) -> dict[str, Any]:
         client.create_topic(TOPIC)
         with client.producer(TOPIC, timeout=300) as producer:
             send = producer.send
-            meter = Meter(options.broker)
+            meter = _meter(options)
             meter.start()
             for number in range(options.count):
                 send(values[number & 1023])
@@ -111,7 +119,7 @@ def read_arrow(options: argparse.Namespace) -> dict[str, Any]:
     """As Arrow: lengths summed by Arrow, and every byte of every value read."""
     count = total = check = 0
     with bowstring.connect(options.server) as client:
-        meter = Meter(options.broker)
+        meter = _meter(options)
         meter.start()
         with client.reader(TOPIC, start="beginning", end="latest") as reader:
             for batch in reader.batches():
@@ -141,7 +149,7 @@ def read_messages(options: argparse.Namespace) -> dict[str, Any]:
     """As messages in Python, as a user's loop does it."""
     count = total = 0
     with bowstring.connect(options.server) as client:
-        meter = Meter(options.broker)
+        meter = _meter(options)
         meter.start()
         with client.reader(TOPIC, start="beginning", end="latest") as reader:
             for message in reader:
@@ -198,7 +206,7 @@ async def _many_clients(options: argparse.Namespace) -> dict[str, Any]:
         await clients[0].create_topic(TOPIC, exists_ok=True)
         producers = [client.producer(TOPIC) for client in clients]
         await asyncio.gather(*(producer.send(value) for producer in producers))
-        meter = Meter(options.broker)
+        meter = _meter(options)
         meter.start()
         await asyncio.gather(*map(work, producers))
         figures = meter.stop(len(taken), len(taken) * options.size)
@@ -232,18 +240,14 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--size", type=int, default=100)
     found.add_argument("--count", type=int, default=100_000)
     found.add_argument("--rows", type=int, default=10_000, help="messages a call of send_batch")
-    found.add_argument("--profile", action="store_true", help="print where this process spends its time")
+    found.add_argument("--profile", choices=("pyinstrument", "perf"), help="print where the time goes while the clock runs")
+    found.add_argument("--side", choices=("client", "broker"), default="client", help="which process perf looks at")
     return found
 
 
 def main() -> None:
     options = parser().parse_args()
-    if options.profile:
-        from benchmarks.profiling import profiled
-
-        print(json.dumps(profiled(lambda: WORK[options.work](options))))
-    else:
-        print(json.dumps(WORK[options.work](options)))
+    print(json.dumps(WORK[options.work](options)))
 
 
 if __name__ == "__main__":

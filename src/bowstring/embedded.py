@@ -21,6 +21,8 @@ from bowstring.settings import Settings, from_keywords, load
 
 if TYPE_CHECKING:
     from bowstring.broker.broker import Statistics
+    from bowstring.client.client import Connecting
+    from bowstring.client.sync import Client
     from bowstring.server import Server
     from bowstring.wire.loops import LoopThread
 
@@ -45,7 +47,7 @@ class AsyncBroker:
         """Serves. Does nothing if it does already; raises Unavailable after a failure."""
         from bowstring.server import open_broker
 
-        self._check_failure()
+        self.check()
         if self._server is None:
             self._server = await open_broker(self._settings)
             self._server.failed.add_done_callback(self._note_failure)
@@ -78,16 +80,17 @@ class AsyncBroker:
         """What the broker has ended with, if it has ended by itself."""
         return self._failure
 
-    def connect(self, **arguments: Any) -> Any:
+    def connect(self, **arguments: Any) -> Connecting:
         """A client of this broker, as `bowstring.aio.connect` gives one."""
+        self.check()
+        address = self.address
         from bowstring.client.client import connect
 
-        self._check_failure()
-        return connect(self.address, **arguments)
+        return connect(address, **arguments)
 
     def statistics(self) -> Statistics:
         """The broker's figures at this moment."""
-        self._check_failure()
+        self.check()
         return self._running().broker.statistics()
 
     async def __aenter__(self) -> AsyncBroker:
@@ -99,11 +102,12 @@ class AsyncBroker:
 
     def _running(self) -> Server:
         if self._server is None:
-            self._check_failure()
+            self.check()
             raise errors.Unavailable(_NOT_RUNNING, hint="Start it, or use it in a with block.")
         return self._server
 
-    def _check_failure(self) -> None:
+    def check(self) -> None:
+        """Raises Unavailable if the broker has ended by itself."""
         if self._failure is not None:
             hint = "Look after the disk, then make a new Broker: it finds out what is there."
             raise errors.Unavailable(f"the broker has ended: {self._failure}.", hint=hint) from self._failure
@@ -129,8 +133,10 @@ class Broker:
         """Serves. Does nothing if it does already; raises Unavailable after a failure."""
         from bowstring.wire.loops import LoopThread
 
-        if self._thread is None:
-            self._thread = LoopThread("bowstring-broker")
+        self._broker.check()
+        if self._thread is not None:
+            return
+        self._thread = LoopThread("bowstring-broker")
         try:
             self._thread.run(self._broker.start())
         except BaseException:
@@ -170,11 +176,13 @@ class Broker:
         """What the broker has ended with, if it has ended by itself."""
         return self._broker.failure
 
-    def connect(self, **arguments: Any) -> Any:
+    def connect(self, **arguments: Any) -> Client:
         """A client of this broker, as `bowstring.connect` gives one."""
+        self._broker.check()
+        address = self.address
         from bowstring.client.sync import connect
 
-        return connect(self.address, **arguments)
+        return connect(address, **arguments)
 
     def statistics(self) -> Statistics:
         """The broker's figures at this moment."""

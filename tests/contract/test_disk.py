@@ -22,7 +22,7 @@ class TestHostDisk(DiskContract):
 class TestHostDiskWithoutPrewriting(DiskContract):
     @pytest.fixture
     def medium(self, tmp_path: Path) -> Medium:
-        return Medium(disk=lambda: HostDisk(tmp_path, prewrite=False))
+        return Medium(disk=lambda: HostDisk(tmp_path, prewrite_seconds=0))
 
 
 class TestScriptedDisk(DiskContract):

@@ -8,7 +8,6 @@ some publish was answered "deadline passed" or was never answered; an id may be 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import pairwise
 from typing import NamedTuple
 
 from tests.history.events import Event, Row
@@ -28,7 +27,8 @@ class Violation(NamedTuple):
 Cases = Iterator[str]
 Checker = Callable[[Facts], Cases]
 
-KINDS_OF_A_PUBLISH = frozenset({"deadline-passed", "outcome-unknown", "unavailable", "full", "corrupt", "client-died"})
+KINDS_OF_A_PUBLISH = frozenset({"deadline-passed", "outcome-unknown", "unavailable", "full", "full-at-once", "corrupt"})
+KINDS_OF_A_DELETED_TOPIC = frozenset({"topic-not-found", "conflict"})
 WINDOW_MICROSECONDS = 600_000_000
 
 
@@ -140,7 +140,7 @@ def stored_once(facts: Facts) -> Cases:
 def one_offset_per_id(facts: Facts) -> Cases:
     """Within the window an id is stored once in a partition."""
     newest: dict[tuple[int, str], Row] = {}
-    for row in sorted(facts.final.values(), key=lambda row: (row.partition, row.offset)):
+    for row in _by_offset(facts):
         before = newest.get((row.partition, row.id))
         if before is not None and row.arrived - before.arrived <= WINDOW_MICROSECONDS:
             apart = (row.arrived - before.arrived) / 1e6
@@ -159,24 +159,26 @@ def duplicates_name_the_first(facts: Facts) -> Cases:
 
 
 def order_of_each_producer(facts: Facts) -> Cases:
-    """The messages of one producer are in a partition in the order of sending."""
-    mine: dict[tuple[str, int], list[tuple[int, Send]]] = {}
-    for row in facts.final.values():
+    """The messages of one producer are in a partition in the order of sending. Rows of one call are in order for each key: those without
+    one may be put before or behind the others."""
+    calls: dict[tuple[str, int], tuple[int, Row]] = {}
+    keys: dict[tuple[str, int, int, str], tuple[int, Row]] = {}
+    for row in _by_offset(facts):
         send = facts.sends.get(row.label)
-        if send is not None and send.producer:
-            mine.setdefault((send.producer, row.partition), []).append((row.offset, send))
-    for (producer, partition), stored in mine.items():
-        stored.sort(key=lambda pair: pair[0])
-        for (before, earlier), (after, later) in pairwise(stored):
-            if (later.sequence, later.row) < (earlier.sequence, earlier.row):
-                sent = f"{later.label} (send {later.sequence}) before {earlier.label} (send {earlier.sequence})"
-                yield f"{producer} sent {sent}, and {facts.topic}/{partition} has them at {after} and {before}"
+        if send is None or not send.producer:
+            continue
+        of_call, of_key = (send.producer, row.partition), (send.producer, row.partition, send.sequence, row.key)
+        for place, before in (send.sequence, calls.get(of_call)), (send.row, keys.get(of_key)):
+            if before is not None and place < before[0]:
+                where = f"{facts.topic}/{row.partition} has them at {row.offset} and {before[1].offset}"
+                yield f"{send.producer} sent {row.label} (send {send.sequence}) before {before[1].label}, and {where}"
+        calls[of_call], keys[of_key] = (send.sequence, row), (send.row, row)
 
 
 def arrival_never_falls(facts: Facts) -> Cases:
     """A later offset has not arrived earlier."""
     last: dict[int, Row] = {}
-    for row in sorted(facts.final.values(), key=lambda row: (row.partition, row.offset)):
+    for row in _by_offset(facts):
         before = last.get(row.partition)
         if before is not None and row.arrived < before.arrived:
             yield f"{facts.topic}/{row.partition}@{row.offset} arrived at {row.arrived}, and @{before.offset} at {before.arrived}"
@@ -208,7 +210,7 @@ def refusals_make_sense(facts: Facts) -> Cases:
     """Well-formed messages to a topic that is there are refused only for reasons of time and storage."""
     for send in facts.sends.values():
         error = send.answer.error
-        if error and error not in KINDS_OF_A_PUBLISH and send.invoked > facts.acknowledged and not facts.deleted:
+        if error and error not in KINDS_OF_A_PUBLISH and not (error in KINDS_OF_A_DELETED_TOPIC and facts.made_anew):
             yield f"{send.label} to {facts.topic} was refused as {error!r}"
 
 
@@ -280,6 +282,10 @@ def refused_bytes_never_travel(sent: Iterable[tuple[float, frozenset[str]]], eve
         for time, labels in sent
         for label in sorted(labels & refused.keys())
     ]
+
+
+def _by_offset(facts: Facts) -> list[Row]:
+    return sorted(facts.final.values(), key=lambda row: (row.partition, row.offset))
 
 
 def _every_row(facts: Facts) -> Iterator[tuple[Session, Row]]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tests.history.events import CREATE, DELETE, FAIL, FINAL, FIND, INVOKE, OK, OPEN, PUBLISH, READ, UNKNOWN, Event, Row
 
-UNCERTAIN = frozenset({"", "error", "outcome-unknown", "unavailable", "full", "client-died"})
+UNCERTAIN = frozenset({"", "error", "outcome-unknown", "unavailable", "full"})
 """Kinds of errors after which a message may be stored or not. Every other kind says that it certainly is not."""
 
 
@@ -95,6 +95,11 @@ class Facts:
     finds: list[Found] = field(default_factory=list)
     final: dict[tuple[int, int], Row] = field(default_factory=dict)
     read_to_the_end: bool = False
+
+    @property
+    def made_anew(self) -> bool:
+        """There was a topic of this name before."""
+        return self.created > -inf
 
     def stored(self) -> dict[str, Row]:
         """What is there at the end, by label."""

@@ -41,7 +41,7 @@ class Story:
         return self.time
 
     def send(self, *labels: str, producer: str = "p", sequence: int = 0, id: str = "", topic: str = "t") -> int:
-        rows = [Row(f"<{label}>", id, f"k-{label}", fingerprint(value_of(f"<{label}>", 50)), natural=bool(id)) for label in labels]
+        rows = [Row(f"<{label}>", id, "k", fingerprint(value_of(f"<{label}>", 50)), natural=bool(id)) for label in labels]
         self.sent |= {row.label: row for row in rows}
         return self.history.invoke(producer, PUBLISH, topic, rows, producer=producer, sequence=sequence or len(self.sent))
 

@@ -125,7 +125,7 @@ BAD_BATCHES: dict[str, tuple[dict[str, int], bytes | None]] = {
     "unknown columns": ({"columns": 2**31}, None),
     "a partition beyond": ({"partition": 5}, None),
     "the last partition of all": ({"partition": 2**32 - 1}, None),
-    "previous after number": ({"previous": 9}, None),
+    "an absurd previous": ({"previous": 2**63}, None),
     "no timeout": ({"timeout": 0}, None),
     "an absurd timeout": ({"timeout": 2**64 - 1}, None),
     "an absurd number": ({"number": 2**64 - 1, "previous": 0}, None),

@@ -86,6 +86,16 @@ async def test_a_stopping_server_answers_what_is_under_way_and_says_why_it_ends(
     await refused(channel.call("Hello", b"", 1), errors.Unavailable, "cannot be reached")
 
 
+async def test_streams_that_were_never_opened_do_not_hold_up_the_end(server: Server, channel: Channel):
+    streams = [channel.stream("Publish"), channel.stream("Fetch")]
+    await wire.create(channel, "orders")  # a call behind them on the same connection: they have arrived
+    stopping = asyncio.create_task(server.stop(grace=60.0))
+    for stream in streams:
+        await refused(stream.read(), errors.Unavailable)
+    async with asyncio.timeout(20):
+        await stopping
+
+
 async def test_a_producer_that_takes_no_answers_is_not_read_for_ever(tmp_path: Path):
     """Invariant 10: what a caller does not take piles up nowhere."""
     server = await open_broker(Settings(data=str(tmp_path), listen="127.0.0.1:0", publish_window=1 << 20))

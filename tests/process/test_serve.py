@@ -190,6 +190,15 @@ def test_data_of_another_version_and_data_that_is_damaged(tmp_path: Path):
     assert len(damaged.stderr.splitlines()) == 1
 
 
+def fail_syncs(pid: int) -> subprocess.Popen[bytes]:
+    """From now on every fdatasync of the process fails. It ends with the process."""
+    options = ["-f", "-qq", "-o", os.devnull, "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO"]
+    attached = subprocess.Popen(["strace", *options, "-p", str(pid)])
+    while any("TracerPid:\t0" in status.read_text() for status in Path(f"/proc/{pid}/task").glob("*/status")):
+        assert attached.poll() is None, "strace could not attach"
+    return attached
+
+
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace makes the sync fail; install it to run this")
 async def test_a_failed_sync_ends_the_process(tmp_path: Path):
     served = start("--data", str(tmp_path), "--listen", "127.0.0.1:0")
@@ -197,10 +206,7 @@ async def test_a_failed_sync_ends_the_process(tmp_path: Path):
     await wire.create(channel, "orders")
     publishing = await wire.open_publish(channel, "orders")
     await wire.publish(publishing, 1, [b"before"])
-    failing = ["strace", "-f", "-qq", "-o", os.devnull, "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO"]
-    attached = subprocess.Popen([*failing, "-p", str(served.process.pid)])
-    while "TracerPid:\t0" in Path(f"/proc/{served.process.pid}/status").read_text():
-        assert attached.poll() is None, "strace could not attach"
+    attached = fail_syncs(served.process.pid)
     await publishing.write(wire.request(2, encoding.encode_values([b"x" * 100_000])))
     await wire.refused(publishing.read(), errors.Unavailable)
     code, said = served.wait()

@@ -84,12 +84,12 @@ def acknowledged_before_the_commit() -> Generator[None]:
 
     async def commit(self: Flusher, flush: Flush) -> None:
         told, flush.answers = flush.answers, []
-        committed, self._committed = self._committed, lambda _: None
-        committed(flush)
+        epoch = _owner(self)
+        epoch.committed(flush)
         for callback in told:
             callback()
-        await original(self, flush)
-        self._committed = committed
+        with patch.object(epoch, "committed", lambda _: None):
+            await original(self, flush)
 
     with patch.object(Flusher, "_commit_flush", commit):
         yield
@@ -275,24 +275,14 @@ def read_ahead_of_the_commit() -> Generator[None]:
         if change.first_offset >= self.committed_offset:
             known(self, change, sequence)
 
-    with patch.object(Flusher, "_commit_flush", commit), patch.object(Partition, "committed", committed), _owned():
-        yield
-
-
-@contextmanager
-def _owned() -> Generator[None]:
-    original = Incarnation.__init__
-
-    def made(self: Incarnation, *arguments: Any, **named: Any) -> None:
-        original(self, *arguments, **named)
-        self.flusher._owner = self  # type: ignore[attr-defined]
-
-    with patch.object(Incarnation, "__init__", made):
+    with patch.object(Flusher, "_commit_flush", commit), patch.object(Partition, "committed", committed):
         yield
 
 
 def _owner(of: Flusher) -> Incarnation:
-    return of._owner  # type: ignore[attr-defined]
+    watcher = of._watcher
+    assert isinstance(watcher, Incarnation)
+    return watcher
 
 
 @bug(SLOW, HURRY)
@@ -461,7 +451,6 @@ def tail_cache_is_stale() -> Generator[None]:
         tails.append(self._tail)
         self._tail = tails[0]
         self.reader._caches = self.reader._caches._replace(tail=tails[0])
-        self.flusher._owner = self  # type: ignore[attr-defined]
 
     def taken(self: Flusher) -> Flush:
         flush = take(self)

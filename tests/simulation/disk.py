@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 POWER = "power-cut"
 CRASH = "crash"
+LOCK = "lock"
 
 
 class Drive:
@@ -81,6 +82,14 @@ class Drive:
     def relax(self) -> None:
         self.medium.capacity = UNLIMITED
 
+    def go_dark(self) -> bool:
+        """The power is gone. Returns whether that has harmed what was not synced."""
+        effects = self.medium.cut()
+        self.world.digest.note(f"{self.name} lost {sorted(effects.items())}")
+        for effect, times in sorted(effects.items()):
+            self.world.sometimes(effect, times)
+        return bool(effects)
+
     def full(self) -> OSError:
         """The error of a full disk; the first one after a squeeze counts as a fault."""
         if not self._full_was_felt:
@@ -100,7 +109,7 @@ class SimulatedDisk:
         self.options = drive.world.options
         self.debt = 0.0
         self._vfs: SimulatedVFS | None = None
-        drive.tenants.append(life)
+        drive.tenants = [*(tenant for tenant in drive.tenants if not tenant.dead), life]
 
     @property
     def vfs(self) -> str:
@@ -117,6 +126,8 @@ class SimulatedDisk:
             life, theirs = self.drive.holder
             if not life.dead:
                 raise errors.Conflict(f"The data directory is in use by the broker at {theirs}.", details={"address": theirs})
+        if LOCK not in self.medium.names:
+            self.create_now(LOCK)
         self.drive.holder = (self.life, address)
 
     def unlock(self) -> None:
@@ -171,7 +182,9 @@ class SimulatedDisk:
         strike = self._step(f"write {name} {position} {len(data)} {checksum(data)}")
         end = position + len(data)
         if strike is not None:
-            if (strike == POWER or self.drive.random.random() < 0.5) and not self.medium.make_room(inode, max(end, len(inode.data))):
+            if strike == CRASH and self.drive.random.random() < 0.6:
+                self._write_in_part(inode, position, data, len(data))
+            elif not self.medium.make_room(inode, max(end, len(inode.data))):
                 inode.write(position, data)
             self._die(strike)
         if self.drive.fails(self.options.write_error_rate):
@@ -191,11 +204,13 @@ class SimulatedDisk:
 
     def resize_now(self, inode: Inode, name: str, size: int) -> None:
         strike = self._step(f"resize {name} {size}")
-        if self.medium.make_room(inode, size):
-            raise self.drive.full()
-        inode.resize(size)
+        missing = self.medium.make_room(inode, size)
+        if not missing:
+            inode.resize(size)
         if strike is not None:
             self._die(strike)
+        if missing:
+            raise self.drive.full()
 
     def sync_now(self, inode: Inode, name: str, serial: int) -> None:
         """Makes the changes up to `serial` durable. A power cut in the middle leaves what the lottery leaves."""
@@ -225,8 +240,8 @@ class SimulatedDisk:
         data = self.read_now(inode, name, position, length)
         if data and self.drive.fails(self.options.bit_rot_rate):
             at, bit = int(self.drive.random.random() * len(data)), 1 << int(self.drive.random.random() * 8)
-            inode.rot(position + at, bit)
-            self.world.fault("bit-rot", f"{name} {position + at} {bit}")
+            if inode.rot(position + at, bit):
+                self.world.fault("bit-rot", f"{name} {position + at} {bit}")
             data = bytes(inode.data[position : position + length])
         elif data and self.drive.fails(self.options.bit_flip_rate):
             at, bit = int(self.drive.random.random() * len(data)), 1 << int(self.drive.random.random() * 8)
@@ -240,8 +255,7 @@ class SimulatedDisk:
             self.resize_now(inode, name, size)
             self.sync_now(inode, name, inode.serial)
         except OSError:
-            if self.drive.random.random() < 0.5:  # the file that could not be made may be there all the same
-                self.unlink(name)
+            self.unlink(name)
             raise
         return SimulatedFile(self, name, inode)
 

@@ -1,14 +1,15 @@
 """The smallest world with everything in it, to read and to copy: a server that keeps what it is told in SQLite and in a file, a client
 that repeats every call until it is answered, and a nemesis. At the end everything that was acknowledged must be there.
 
-    python -m tests.simulation.example 42
+    python -m tests.simulation.example 42 10
 
-prints the digest of seed 42, and what happened to it.
+runs ten seeds from 42 on, and prints the digest of each and what happened to it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Iterator
 
@@ -22,6 +23,7 @@ from tests.simulation.disk import SimulatedDisk
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.node import Incarnation
 from tests.simulation.options import Options, drawn
+from tests.simulation.processes import each
 from tests.simulation.world import World
 
 ADDRESS = "server:1"
@@ -128,7 +130,9 @@ async def everything(world: World) -> list[int]:
     told = list(acknowledged)
     server.power_cut()
     found: list[set[int]] = []
-    await server.start(lambda life: _look(life, found)).ended
+    last = server.start(lambda life: _look(life, found))
+    await last.ended
+    assert found, f"what is left cannot be read: {last.failure!r}"
     missing = sorted(set(told) - found[0])
     assert not missing, f"acknowledged, and lost: {missing}"
     return told
@@ -138,7 +142,7 @@ async def _look(life: Incarnation, found: list[set[int]]) -> None:
     numbers = stored(await life.worker().run(lambda: opened(life.disk)))
     file = await life.disk.open("numbers")
     for number in sorted(numbers):
-        assert int(await file.read(number * BLOCK, BLOCK)) == number, f"the bytes of {number} are lost"
+        assert await file.read(number * BLOCK, BLOCK) == (b"%d" % number).ljust(BLOCK), f"the bytes of {number} are lost"
     found.append(numbers)
 
 
@@ -149,6 +153,15 @@ def run(seed: int, options: Options | None = None) -> World:
     return world
 
 
+def main(first: int, seeds: int) -> None:
+    for outcome in each(range(first, first + seeds), _summary, jobs=2):
+        print(json.dumps({"seed": outcome.seed, "error": outcome.error, **(outcome.value or {})}))
+
+
+def _summary(seed: int) -> dict[str, object]:
+    world = run(seed)
+    return {"digest": world.digest.value(), "faults": world.faults, "reached": world.reached, "options": str(world.options)}
+
+
 if __name__ == "__main__":
-    finished = run(int(sys.argv[1]))
-    print(finished.digest.value(), dict(finished.faults), dict(finished.reached), finished.options, sep="\n")
+    main(int(sys.argv[1]), int(sys.argv[2]))

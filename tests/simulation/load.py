@@ -27,6 +27,8 @@ class Load:
     producers: int = 4
     """Client processes that send; each has several producers of the kit, one after the other."""
     readers: int = 2
+    plain: float = 0.2
+    """The share of clients with the plain kit instead of the real one."""
     pause_seconds: float = 0.05
     """The mean time between two sends of a process."""
     under_way_max: int = 30
@@ -94,6 +96,7 @@ def drawn_load(seed: int) -> Load:
         partitions_max=source.randint(1, 4),
         producers=source.randint(1, 5),
         readers=source.randint(1, 3),
+        plain=source.choice((0.0, 0.2, 0.5)),
         pause_seconds=source.choice((0.02, 0.05, 0.1, 0.3)),
         under_way_max=source.choice((1, 5, 20, 60)),
         batch_rows_max=source.choice((2, 5, 20)),

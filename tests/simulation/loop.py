@@ -3,7 +3,8 @@
 Time stands still while something is ready to run (but for a microsecond per step, so that whoever polls does get on) and jumps to the
 next timer when nothing is. Which of the ready handles runs next is drawn from the seed: uniformly, or by priorities of tasks that now
 and then change (after PCT, "A randomized scheduler with probabilistic guarantees of finding bugs"), which keeps one task back for long
-while the others race ahead.
+while the others race ahead. asyncio itself promises that callbacks run in the order in which they were asked for; nothing in the product
+may rest on that, because threads, sockets and other loops give no such order.
 
 Every handle belongs to a life, the incarnation of a node, through a context variable that tasks and callbacks inherit. When a life has
 ended its handles are not run any more; they go to the graveyard, and so do its tasks. The graveyard is never freed, not even at the end
@@ -216,10 +217,8 @@ class SeededLoop(asyncio.BaseEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        life = LIFE.get(self.world)
-        task = context.get("task") or context.get("future")
-        if isinstance(task, asyncio.Task):
-            life = task.get_context().get(LIFE, self.world) if hasattr(task, "get_context") else life
+        handle: asyncio.Handle | None = context.get("handle")
+        life = handle._context.get(LIFE, self.world) if handle is not None else LIFE.get(self.world)
         if not isinstance(error, PowerCut) and not life.dead:
             self.failures.append((life, context.get("message", ""), error))
 

@@ -153,6 +153,7 @@ class Inode:
 
     def sync_failed(self, serial: int, lottery: Lottery) -> None:
         """The changes up to that one are no longer pending, and stay readable; the lottery says which of them reached the disk."""
+        self.heal()
         if self.durable is None:
             self.durable = bytearray(self.data)
             for change in reversed(self.changes):
@@ -163,6 +164,7 @@ class Inode:
 
     def cut(self, lottery: Lottery) -> None:
         """The power is gone: only what is durable is left, and what the lottery keeps."""
+        rotten = self.heal()
         if self.durable is not None:
             if not self.changes and self.durable != self.data:
                 lottery.effects["write lost by a failed sync"] += 1
@@ -172,24 +174,27 @@ class Inode:
                 change.undo(self.data)
         lottery.apply(self.data, self.changes)
         self.changes = []
+        for position, bit in rotten.items():
+            if position < len(self.data):
+                self.rot(position, bit)
 
-    def rot(self, position: int, bit: int) -> None:
-        """Flips a bit on the medium itself, until it is written anew or `heal` is called."""
-        if position not in self.rotten:
-            self.rotten[position] = bit
-            self._flip(position, bit)
+    def rot(self, position: int, bit: int) -> bool:
+        """Flips a bit on the medium itself, until it is written anew or `heal` is called. While there are two copies nothing rots."""
+        if self.durable is not None or position in self.rotten:
+            return False
+        self.rotten[position] = bit
+        self.data[position] ^= bit
+        return True
 
-    def heal(self) -> None:
+    def heal(self) -> dict[int, int]:
+        """Flips back what has rotted, and says what that was."""
+        rotten = dict(self.rotten)
         self._cure(0, len(self.data))
+        return rotten
 
     def _cure(self, start: int, end: int) -> None:
         for position in [position for position in self.rotten if start <= position < end]:
-            self._flip(position, self.rotten.pop(position))
-
-    def _flip(self, position: int, bit: int) -> None:
-        for image in (self.data, self.durable):
-            if image is not None and position < len(image):
-                image[position] ^= bit
+            self.data[position] ^= self.rotten.pop(position)
 
 
 class NameChange(NamedTuple):

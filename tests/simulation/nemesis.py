@@ -21,7 +21,7 @@ SQUEEZED_BYTES = (0, 1, 4096, 1 << 16, 1 << 20)
 
 
 class Nemesis:
-    """Faults for the nodes of a world. `servers` are the nodes with a disk, `clients` the others."""
+    """Faults for the nodes of a world, or for those that it is told to keep. Machines with a disk lose their power; all others crash."""
 
     def __init__(self, world: World, *, kept: list[Node] | None = None) -> None:
         self._world = world

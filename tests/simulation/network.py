@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from bowstring import errors
 from bowstring.ports.disk import Buffer
 from bowstring.ports.transport import Handler
+from tests.simulation.loop import PowerCut
 from tests.simulation.pipe import Frame, Kind, Pipe, decoded, encoded
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Exchange:
 
     def opened(self) -> None:
         """The first frame has arrived at the server."""
-        self._task = self.connection.server.spawn(self._serve(self.connection.handler), self.up.label)
+        self._task = self.connection.server.spawn(self._serve(self.connection.listener.handler), self.up.label)
 
     def finished(self, pipe: Pipe, frame: Frame) -> None:
         """The last frame of a direction has arrived; if that is the handler's, the caller cannot send any more."""
@@ -190,7 +191,7 @@ class Connection:
         self.link = link
         self.severed = False
         self.client_knows = False
-        self.handler = listener.handler
+        self.listener = listener
         self._exchanges: dict[int, Exchange] = {}
 
     # ---- calls -----------------------------------------------------------------------------------------------------
@@ -272,6 +273,8 @@ class Network:
         return self._numbers
 
     def listen(self, life: Incarnation, address: str, handler: Handler) -> Listener:
+        if life.dead:
+            raise PowerCut(f"{life.name} is dead")
         held = self.listeners.get(address)
         if held is not None and not held.life.dead:
             raise errors.Unavailable(f"{address} is in use by another program.")

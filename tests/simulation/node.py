@@ -90,17 +90,12 @@ class Incarnation(Life):
         """Ends the process, now. May be called from its own code, in the middle of whatever it does."""
         if self.dead:
             return
-        lives = [life for life in self.node.drive.tenants if not life.dead] if how == POWER and self.node.drive else [self]
-        busy = sum([life.under_way + life.die(how) for life in lives])
-        harmed = False
-        if how == POWER and self.node.drive is not None:
-            effects = self.node.drive.medium.cut()
-            harmed = bool(effects)
-            self.world.digest.note(f"{self.node.name} lost {sorted(effects.items())}")
-            for effect, times in sorted(effects.items()):
-                self.world.sometimes(effect, times)
+        drive = self.node.drive if how == POWER else None
+        lives = [life for life in drive.tenants if not life.dead] if drive is not None else [self]
+        broken = sum([life.under_way + life.die(how) for life in lives])
+        harmed = drive is not None and drive.go_dark()
         if how != EXIT:
-            self.world.fault(how, self.name, felt=harmed or busy > 0)
+            self.world.fault(how, self.name, felt=harmed or broken > 0)
 
     def die(self, how: str) -> int:
         """The end of one process, without what it means to the machine. Returns how many calls that has broken."""
@@ -153,11 +148,12 @@ class Node:
             self.incarnation.kill(CRASH)
 
     def power_cut(self) -> None:
-        """The machine goes dark."""
-        if self.incarnation is not None and not self.incarnation.dead:
-            self.incarnation.kill(POWER)
+        """The machine goes dark, with every process that has its drive."""
+        lives = [life for life in (*(self.drive.tenants if self.drive else ()), self.incarnation) if life is not None and not life.dead]
+        if lives:
+            lives[0].kill(POWER)
         elif self.drive is not None:
-            self.world.fault(POWER, self.name, felt=bool(self.drive.medium.cut()))
+            self.world.fault(POWER, self.name, felt=self.drive.go_dark())
 
 
 __all__ = ["CRASH", "EXIT", "POWER", "Incarnation", "Main", "Node", "PowerCut"]

@@ -103,7 +103,8 @@ class Pipe:
         """Sends a frame without waiting."""
         if self._sender.dead or self._sender_error is not None:
             return
-        self._bytes += len(data)
+        if kind is Kind.MESSAGE:
+            self._bytes += len(data)
         now = self._loop.time()
         if not self.cut and self._exchange.breaks_now(self, kind):
             self._connection.break_anyhow()

@@ -94,8 +94,9 @@ def run(
             report.stuck = str(error)
         except Unfinished as error:
             report.stuck = str(error)
-        except ProductBug as error:
-            report.bug = str(error)
+        except ProductBug:
+            pass
+    report.bug = world.bugs[0] if world.bugs else ""
     report.digest = world.digest.value()
     report.faults, report.reached = world.faults, world.reached
     report.steps, report.virtual_seconds = world.loop.steps, world.loop.time()
@@ -175,6 +176,7 @@ class Run:
         await self._read("check", lambda life: self.workload.read_all(life, "check"))
         self.server.node.power_cut()
         self.server.node.restart()
+        await self._read("probe", self.workload.probe)
         await self._read("judge", self.workload.read_finally)
         self.read_to_the_end = True
 
@@ -194,6 +196,7 @@ class Run:
         report.reached["live state compared with loaded state"] = watch.compared
         report.reached["notes"] = sum(event.operation == NOTE for event in events)
         report.violations += watch.violations
+        report.violations += [Violation("everything_works_after_healing", case) for case in self.workload.failed_probes]
         report.violations += checkers.refused_bytes_never_travel(watch.sent, events)
         if self.read_to_the_end:
             steady = not (self.world.options.jump_every or self.load.usurp_every)

@@ -32,7 +32,7 @@ from tests.history.events import (
     value_of,
 )
 from tests.history.facts import UNCERTAIN
-from tests.simulation.kit import Kit, connected
+from tests.simulation.kit import Kit, Sender, connected
 from tests.simulation.load import Load
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ class Workload:
         """No new calls from here on."""
         self.ends: dict[tuple[str, int], int] = {}
         """The largest offset of a partition that any client has seen, for readers to start from."""
+
+        self.failed_probes: list[str] = []
 
     def saw(self, topic: str, partition: int, offset: int) -> None:
         self.ends[topic, partition] = max(offset, self.ends.get((topic, partition), 0))
@@ -124,6 +126,7 @@ class Workload:
         """Sessions one after the other, each from somewhere, for some time."""
         kit = await self._connect(life)
         source = self.world.source(f"{life.name}/reader")
+        await self.made.wait()
         number = 0
         while not self.over:
             number += 1
@@ -149,7 +152,7 @@ class Workload:
             pass
         except errors.Corrupt:
             self.world.sometimes("reader was told of damaged bytes")
-        except (errors.Unavailable, errors.TopicNotFound, errors.InvalidArgument) as error:
+        except (errors.Unavailable, errors.TopicNotFound, errors.InvalidArgument, errors.Conflict) as error:
             if topic in self.topics.lasting and not isinstance(error, errors.Unavailable):
                 raise
             self.world.sometimes(f"reader was told {error.kind}")
@@ -179,13 +182,32 @@ class Workload:
                 await reader.close()
         await kit.close()
 
+    async def probe(self, life: Incarnation) -> None:
+        """After healing everything works: new ids, the same ids once more, and messages behind them are all acknowledged."""
+        kit = await connected(life, plain=False)
+        for topic, partitions in self.topics.all.items():
+            producer = kit.producer(topic, partitions, timeout=20.0, compression=None)
+            for number, prefix in enumerate(("probe", "probe", "", "probe")):
+                names = [label(life.name, topic, number, at) for at in range(3)]
+                rows = [
+                    Row(name, prefix and f"{prefix}-{at}", "", fingerprint(name.encode()), natural=bool(prefix))
+                    for at, name in enumerate(names)
+                ]
+                call = self.history.invoke(life.name, PUBLISH, topic, rows, producer=f"{life.name}-{topic}", sequence=number)
+                answers = await producer.outcome(producer.send(rows, [name.encode() for name in names], None), rows)
+                self.history.ended(OK, life.name, call, PUBLISH, topic, answers)
+                self.failed_probes += [f"{topic}: {row.label} was answered {row.error}" for row in answers if row.error]
+            await producer.close()
+        await kit.close()
+
     async def read_finally(self, life: Incarnation) -> None:
         await self.read_all(life, FINAL)
 
     async def _connect(self, life: Incarnation) -> Kit:
+        plain = self.world.source(f"{life.name}/kit").random() < self.load.plain
         while True:
             try:
-                return await connected(life)
+                return await connected(life, plain=plain)
             except errors.Unavailable:
                 await self.pause(life, RETRY_SECONDS)
 
@@ -223,7 +245,7 @@ class ProducerClient:
         self._producers += 1
         name = f"{self._life.name}.{self._producers}"
         compression = "lz4" if self._random.random() < self._load.compressed else None
-        producer = self._kit.producer(topic, timeout=self._load.timeout_seconds, compression=compression)
+        producer = self._kit.producer(topic, self._workload.topics.all[topic], timeout=self._load.timeout_seconds, compression=compression)
         mine: set[asyncio.Task[None]] = set()
         for _ in range(self._random.randint(1, 60)):
             if self._workload.over:
@@ -231,7 +253,7 @@ class ProducerClient:
             await self._workload.pause(self._life, self._load.pause_seconds)
             await self._send(producer, topic, name, mine)
             if self._again and self._random.random() < 0.3:
-                await self._find(topic)
+                await self._find(producer, topic)
             while len(self._under_way) >= self._load.under_way_max:
                 await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
         if mine:
@@ -264,7 +286,7 @@ class ProducerClient:
         row, value = self._row(natural=False)
         return row._replace(id=entry[1], key=entry[2], natural=True), value
 
-    async def _send(self, producer: Any, topic: str, name: str, mine: set[asyncio.Task[None]]) -> None:
+    async def _send(self, producer: Sender, topic: str, name: str, mine: set[asyncio.Task[None]]) -> None:
         natural = self._random.random() < self._load.natural
         repeated = self._repeated(topic)
         count = self._random.randint(1, self._load.batch_rows_max) if self._random.random() < self._load.batches else 1
@@ -277,23 +299,20 @@ class ProducerClient:
         rows = [row for row, _ in messages]
         call = self._history.invoke(self._life.name, PUBLISH, topic, rows, producer=name, sequence=self._sequence)
         try:
-            if count == 1:
-                receipt = self._kit.send(producer, rows[0], messages[0][1], timeout)
-            else:
-                receipt = self._kit.send_batch(producer, rows, [value for _, value in messages], timeout)
+            sent = producer.send(rows, [value for _, value in messages], timeout)
         except errors.Full as error:
             self._world.sometimes("kit had no room")
             self._history.ended(FAIL, self._life.name, call, PUBLISH, topic, error=f"{error.kind}-at-once")
             await producer.ready()
             return
-        task = asyncio.create_task(self._outcome(receipt, call, topic, rows))
+        task = asyncio.create_task(self._outcome(producer, sent, call, topic, rows))
         for tasks in (self._under_way, mine):
             tasks.add(task)
             task.add_done_callback(tasks.discard)
 
-    async def _outcome(self, receipt: Any, call: int, topic: str, rows: list[Row]) -> None:
+    async def _outcome(self, producer: Sender, sent: Any, call: int, topic: str, rows: list[Row]) -> None:
         """Waits for the answer and writes it down, row by row."""
-        answers = await self._kit.outcome(receipt, rows)
+        answers = await producer.outcome(sent, rows)
         self._history.ended(OK, self._life.name, call, PUBLISH, topic, answers)
         for row in answers:
             if not row.error:
@@ -302,10 +321,10 @@ class ProducerClient:
                     self._world.sometimes("message answered as a duplicate")
             else:
                 self._world.sometimes(f"message answered {row.error}")
-                if row.error in UNCERTAIN or self._random.random() < 0.5:
+                if row.id and (row.error in UNCERTAIN or self._random.random() < 0.5):
                     self._again.append((topic, row.id, row.key))
 
-    async def _find(self, topic: str) -> None:
+    async def _find(self, producer: Sender, topic: str) -> None:
         """Asks where a message is whose outcome is not known."""
         mine = [entry for entry in self._again if entry[0] == topic]
         if not mine:
@@ -313,7 +332,7 @@ class ProducerClient:
         _, message_id, _ = self._random.choice(mine)
         call = self._history.invoke(self._life.name, FIND, topic, [Row("", message_id)])
         try:
-            found = await self._kit.find(topic, message_id)
+            found = await producer.find(message_id)
         except errors.Error as error:
             self._history.ended(UNKNOWN, self._life.name, call, FIND, topic, error=error.kind)
             return

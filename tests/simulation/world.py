@@ -89,7 +89,11 @@ class World:
         self.reached[name] += times
 
     def bug(self, life: Life, what: str, error: BaseException | None) -> None:
-        """An error that nobody expected: the run fails at its end."""
+        """An error that nobody expected: the run fails at its end. What a process does while it dies is none."""
+        if not life.dead:
+            self._tell(life, what, error)
+
+    def _tell(self, life: Life, what: str, error: BaseException | None) -> None:
         told = "".join(traceback.format_exception(error)) if error is not None else ""
         self.bugs.append(f"{self.loop.time():.6f} s, {life.name}: {what}\n{told}")
 
@@ -123,7 +127,7 @@ class World:
         finally:
             self.digest.note(f"end after {self.loop.steps} steps")
             for life, what, error in self.loop.failures:
-                self.bug(life, what, error)
+                self._tell(life, what, error)
             self.loop.bury()
             apsw.connection_hooks.remove(keep)
             if collecting:

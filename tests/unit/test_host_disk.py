@@ -9,14 +9,17 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy
 import pytest
 
 from bowstring import errors
 from bowstring.host.disk import HostDisk
 from bowstring.host.lock import DirectoryLock
+from bowstring.host.zeros import write_zeros
 
 MIB = 1 << 20
 
@@ -43,9 +46,9 @@ def disk(tmp_path: Path):
 # Files
 
 
-@pytest.mark.parametrize("prewrite", [True, False])
-async def test_a_new_file_has_its_blocks_and_reads_as_zeros(tmp_path: Path, prewrite: bool):
-    disk = HostDisk(tmp_path, prewrite=prewrite)
+@pytest.mark.parametrize("seconds", [0, 0.5, 3600])
+async def test_a_new_file_has_its_blocks_and_reads_as_zeros(tmp_path: Path, seconds: float):
+    disk = HostDisk(tmp_path, prewrite_seconds=seconds)
     size = 9 * MIB + 12_345
     file = await disk.create("one", size)
     assert os.stat(tmp_path / "one").st_blocks * 512 >= size
@@ -55,7 +58,7 @@ async def test_a_new_file_has_its_blocks_and_reads_as_zeros(tmp_path: Path, prew
     disk.unlock()
 
 
-@pytest.mark.parametrize("step", ["posix_fallocate", "pwritev", "fsync"])
+@pytest.mark.parametrize("step", ["posix_fallocate", "pwrite", "fsync"])
 async def test_a_file_that_cannot_be_made_is_not_left_behind(disk: HostDisk, monkeypatch: pytest.MonkeyPatch, step: str):
     before = open_descriptors()
     with monkeypatch.context() as patch:
@@ -65,6 +68,27 @@ async def test_a_file_that_cannot_be_made_is_not_left_behind(disk: HostDisk, mon
     assert disk.names() == ["lock"]
     assert open_descriptors() == before
     (await disk.create("one", MIB)).close()
+
+
+@pytest.mark.parametrize("step", ["open", "pwrite"])
+def test_where_direct_writing_is_not_known_a_file_is_left_unwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str):
+    (tmp_path / "one").touch()
+    before = open_descriptors()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, step, fails(errno.EINVAL))
+        write_zeros(str(tmp_path / "one"), MIB, 3600, threading.Event())
+    assert (tmp_path / "one").stat().st_size == 0
+    assert open_descriptors() == before
+
+
+def test_zeros_end_when_the_time_is_up_or_somebody_says_stop(tmp_path: Path):
+    (tmp_path / "one").touch()
+    stop = threading.Event()
+    write_zeros(str(tmp_path / "one"), MIB, 0, stop)
+    assert (tmp_path / "one").stat().st_size == 0
+    stop.set()
+    write_zeros(str(tmp_path / "one"), MIB, 3600, stop)
+    assert (tmp_path / "one").stat().st_size == 0
 
 
 async def test_a_short_write_is_continued_where_it_ended(disk: HostDisk, monkeypatch: pytest.MonkeyPatch):
@@ -107,6 +131,7 @@ async def test_what_is_read_is_read_only_and_aligned(disk: HostDisk):
         found = await file.read(3, length)
         assert isinstance(found, memoryview)
         assert found.readonly
+        assert numpy.frombuffer(found, numpy.uint8).ctypes.data % 64 == 0
     file.close()
 
 
@@ -288,21 +313,25 @@ from bowstring.host.disk import HostDisk
 disk = HostDisk(sys.argv[1])
 disk.lock("parent")
 if os.fork() == 0:
-    sys.stdin.read()
-    os._exit(0)
+    print("forked", flush=True)
+sys.stdin.readline()
 os._exit(0)
 """
 
 
 def test_a_forked_child_does_not_hold_on_to_its_parents_lock(tmp_path: Path):
-    read, write = os.pipe()
-    parent = subprocess.Popen([sys.executable, "-c", FORKED, str(tmp_path)], env=SAME_MODULES, stdin=read)
-    os.close(read)
-    assert parent.wait() == 0
-    disk = HostDisk(tmp_path)
-    disk.lock("here")
-    disk.unlock()
-    os.close(write)
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKED, str(tmp_path)], env=SAME_MODULES, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "forked\n"
+        disk = HostDisk(tmp_path)
+        with pytest.raises(errors.Conflict):
+            disk.lock("here")
+        parent.kill()
+        parent.wait()
+        disk.lock("here")  # the child is still there: it ends when its input does, below
+        disk.unlock()
 
 
 @pytest.mark.parametrize("content", ["", "not JSON", "[]", '{"pid": "x", "address": 1}', '{"pid": 1}'])

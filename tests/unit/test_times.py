@@ -184,8 +184,9 @@ def test_how_moments_and_spans_are_written():
 @given(st.one_of(st.floats(), st.integers(), st.text(), st.datetimes(), st.timedeltas(), st.dates(), st.none(), st.booleans()))
 def test_nothing_but_an_invalid_argument_is_ever_raised(value: object):
     for call in (times.span, times.delay, times.moment):
+        error = None
         try:
             call(value, "it")
-        except InvalidArgument as error:
-            assert error.message.startswith("it=")
-            assert error.hint
+        except InvalidArgument as refused:
+            error = refused
+        assert error is None or (error.message.startswith("it=") and error.hint)

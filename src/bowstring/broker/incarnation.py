@@ -157,7 +157,7 @@ class Incarnation:
         try:
             await turn
         except asyncio.CancelledError:
-            if not turn.cancel():
+            if not turn.cancelled():
                 self._release_credit(size)
             raise
 

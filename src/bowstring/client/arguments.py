@@ -72,7 +72,8 @@ def attributes(given: object) -> dict[str, str] | None:
                 f"attributes has {_shown(name)}: {_shown(text)}, and {_shown(wrong)} is of type {type(wrong).__name__}.",
                 hint="The names and values of attributes are text: {'country': 'CH'}.",
             )
-        _utf8(name, "attributes"), _utf8(text, "attributes")
+        _utf8(name, "attributes")
+        _utf8(text, "attributes")
         if name.startswith(schema.RESERVED_PREFIX):
             hint = f"Names that begin with {schema.RESERVED_PREFIX!r} are written by the broker; choose another."
             raise errors.InvalidArgument(f"attributes has {name!r}.", hint=hint)

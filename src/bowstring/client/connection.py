@@ -67,7 +67,9 @@ class Pauses:
 class Connection:
     """One connection: idle at first, then a producer's or a reader's."""
 
-    def __init__(self, seeds: Sequence[str], world: World, broker_time: BrokerTime, name: str, greeted: Callable[[Greeting], object]) -> None:
+    def __init__(
+        self, seeds: Sequence[str], world: World, broker_time: BrokerTime, name: str, greeted: Callable[[Greeting], object]
+    ) -> None:
         self.seeds = list(seeds)
         self.world = world
         self.broker_time = broker_time
@@ -136,15 +138,15 @@ class Connection:
                 if deadline - self.world.clock.monotonic() <= PAUSE_MAX / 10 or isinstance(error, errors.DeadlinePassed):
                     raise
             await pauses.wait()
-            if len(self.seeds) > 1:
-                await self._elsewhere()
+            await self.elsewhere()
 
-    async def _elsewhere(self) -> None:
-        """Moves to a seed that answers, if there is one."""
-        try:
-            await self.hello()
-        except errors.Unavailable:
-            return
+    async def elsewhere(self) -> None:
+        """Moves to another seed that answers, if there is one and this one does not."""
+        if len(self.seeds) > 1:
+            try:
+                await self.hello()
+            except errors.Unavailable:
+                return
 
     async def connect(self, seconds: float) -> Greeting:
         """Shakes hands, again and again until the time is over."""

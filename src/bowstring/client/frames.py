@@ -138,7 +138,7 @@ class _Columns(Frame):
         return encode
 
 
-def _table(data: object) -> pa.Table:
+def _table(data: Any) -> pa.Table:
     try:
         if isinstance(data, pa.Table):
             table = data
@@ -169,7 +169,7 @@ def _homes(batch: pa.RecordBatch, partitions: int) -> Numbers:
         for row in np.flatnonzero(
             pc.match_substring_regex(found.cast(pa.utf8()), _LIKE_GENERATED).fill_null(False).to_numpy(zero_copy_only=False)
         ):
-            by_id[row] = partition_for(None, found[int(row)].as_py().decode(), partitions)
+            by_id[row] = partition_for(None, found[int(row)].as_py().decode(), partitions) or 0
         homes = np.where(homes < 0, by_id, homes)
     return homes
 

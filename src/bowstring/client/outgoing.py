@@ -3,9 +3,10 @@
 It is open while rows are gathered into it, then sealed, written (perhaps several times, on several streams), and in the end it has an
 outcome. Its number is given with its first row, so that ids are known at once: `<producer>-<number>-<partition>-<row>`.
 
-**Rows** stand in one flat list, `width` entries each: value and created; with keys a third one; with anything else seven. One list, because
+**Rows** stand in one flat list, `width` entries each: value and stamp; with keys a third one; with anything else seven. One list, because
 `list += tuple` is one step under the interpreter's lock, so threads can gather side by side without a lock of ours (see `sending`).
-Nothing here refers to receipts: those that are ignored are freed at once.
+The stamp is the time in nanoseconds, and as an object it is the row's identity: a receipt knows its stamp, and the row is looked for only
+when somebody asks. Nothing here refers to receipts: those that are ignored are freed at once.
 
 The **outcome** is where the rows were placed, or an error. Whoever waits leaves a callback. Setting the outcome comes before running
 the callbacks, and leaving one comes before looking at the outcome, so none is missed whatever the threads; one may run twice.
@@ -24,7 +25,7 @@ from bowstring import errors
 from bowstring.messages import encoding, ids
 
 PLAIN: Final = 2
-"""Entries of a row: value, created."""
+"""Entries of a row: value, stamp."""
 KEYED: Final = 3
 """… and key."""
 FULL: Final = 7
@@ -69,11 +70,13 @@ class Outgoing:
     __slots__ = (
         "barrier",
         "callbacks",
+        "cost",
         "deadline",
         "encoded",
         "first_stream",
         "given_ids",
         "has_ids",
+        "index",
         "items",
         "keyed_limit",
         "limit",
@@ -89,6 +92,7 @@ class Outgoing:
         "sent",
         "serial",
         "size",
+        "stamps",
         "stream",
         "timeout",
         "timer",
@@ -115,7 +119,11 @@ class Outgoing:
         self.keyed_limit = -1
         self.sealed = False
         self.rows = 0
-        """How many rows there are; final once it is sealed."""
+        """How many rows there are, once it is sealed."""
+        self.stamps: list[int] | None = None
+        """The rows' stamps, once it is sealed."""
+        self.index: dict[int, int] | None = None
+        """The rows by the identity of their stamps, made when somebody asks."""
         self.reserved = 0
         """What it counts of the producer's max_bytes."""
         self.given_ids: Sequence[Any] | None = None
@@ -139,6 +147,8 @@ class Outgoing:
         self.writes = 0
         """How often it was written on that stream without an answer so far."""
         self.written_at = 0.0
+        self.cost = 0
+        """What it takes of the window while it is written and not answered."""
         self.queued = False
 
         self.outcome: Placed | errors.Error | None = None
@@ -153,6 +163,7 @@ class Outgoing:
         self.sealed = True
         self.limit = self.keyed_limit = -1
         self.rows = len(self.items) // self.width
+        self.stamps = self.items[1 : self.rows * self.width : self.width]
         if self.has_ids:
             self.given_ids = self.items[6 : self.rows * FULL : FULL]
         return self.rows
@@ -160,9 +171,47 @@ class Outgoing:
     def encode(self, compression: str | None) -> encoding.Encoded:
         """The bytes that travel, written once and kept for resends until there is an outcome."""
         if self.encoded is None:
-            self.encoded = _encode(self.items, self.width, self.rows, self.given_ids, compression)
+            self.encoded = self._encode(compression)
             self.items = []
         return self.encoded
+
+    def _encode(self, compression: str | None) -> encoding.Encoded:
+        items, width, rows = self.items, self.width, self.rows
+        end = rows * width
+        values = items[0:end:width]
+        stamps = self.stamps or []
+        created = stamps[0] // 1000 if rows == 1 else np.fromiter(stamps, np.int64, rows) // 1000
+        if width == PLAIN:
+            return encoding.encode_columns(rows, values=values, created=created, compression=compression)
+        keys = items[2:end:width]
+        if width == KEYED:
+            return encoding.encode_columns(rows, values=values, keys=keys, created=created, compression=compression)
+        return encoding.encode_columns(
+            rows,
+            values=values,
+            created=created,
+            keys=_some(keys),
+            attributes=_some(items[3:end:width]),
+            due=_some(items[4:end:width]),
+            expires=_some(items[5:end:width]),
+            ids=self.given_ids,
+            compression=compression,
+        )
+
+    def row_of(self, stamp: int) -> int:
+        """The row with this very stamp. The last ones are found at once while it is open, all of them once it is sealed."""
+        items, width = self.items, self.width
+        if self.stamps is None:
+            for place in range(len(items) - width + 1, 0, -width):
+                if items[place] is stamp:
+                    return place // width
+        if self.index is None:
+            self.index = {id(other): row for row, other in enumerate(self.stamps or ())}
+        return self.index[id(stamp)]
+
+    def holds(self, stamp: int) -> bool:
+        """Whether the row with this stamp was counted when the batch was sealed."""
+        return any(other is stamp for other in reversed(self.stamps or ()))
 
     def id_of(self, row: int) -> str:
         """The id of a row, known from the start."""
@@ -195,28 +244,6 @@ class Outgoing:
         self.callbacks.append(callback)
         if self.outcome is not None:
             callback()
-
-
-def _encode(items: list[Any], width: int, rows: int, given_ids: Sequence[str] | None, compression: str | None) -> encoding.Encoded:
-    end = rows * width
-    values = items[0:end:width]
-    created = np.fromiter(items[1:end:width], np.int64, rows) if rows > 1 else items[1]
-    if width == PLAIN:
-        return encoding.encode_columns(rows, values=values, created=created, compression=compression)
-    keys = items[2:end:width]
-    if width == KEYED:
-        return encoding.encode_columns(rows, values=values, keys=keys, created=created, compression=compression)
-    return encoding.encode_columns(
-        rows,
-        values=values,
-        created=created,
-        keys=_some(keys),
-        attributes=_some(items[3:end:width]),
-        due=_some(items[4:end:width]),
-        expires=_some(items[5:end:width]),
-        ids=given_ids,
-        compression=compression,
-    )
 
 
 def _some(column: list[Any]) -> list[Any] | None:

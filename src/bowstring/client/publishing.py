@@ -1,8 +1,8 @@
 """The loop's half of a producer: carries batches to the broker, in order, until each has an outcome.
 
-**When is a batch written?** A full one as soon as the window has room. One that still gathers when everything is answered that was under way
-at its first row: so an idle producer sends at once, a busy one gathers while the batch before is on its way, and a quiet partition is not
-starved by a busy one. Several full batches are under way at the same time, so that the broker can commit them together.
+**When is a batch written?** A full one as soon as the window has room. One that still gathers when everything is answered that was under
+way at its first row: so an idle producer sends at once, a busy one gathers while the batch before is on its way, and a quiet partition is
+not starved by a busy one. Several full batches are under way at the same time, so that the broker can commit them together.
 
 **What if the stream breaks?** A new one is opened (handshake, description of the topic, stream number one higher, which fences the old one)
 and everything unanswered is written again, in order, with the same numbers and the same `sent`: what the broker has already it answers as a
@@ -114,7 +114,9 @@ class Publisher:
     def _late(self, batch: Outgoing) -> None:
         """The timeout of a batch is over."""
         if not batch.first_stream:
-            self._give_up(batch, errors.DeadlinePassed(f"the timeout of {batch.timeout:g} s passed before it could be sent; it is not stored."))
+            self._give_up(
+                batch, errors.DeadlinePassed(f"the timeout of {batch.timeout:g} s passed before it could be sent; it is not stored.")
+            )
             return
         grace = min(max(batch.timeout / 2, GRACE[0]), GRACE[1])
         batch.timer = self._loop.call_later(grace * ASK_SHARE, self._ask, batch, grace)
@@ -148,7 +150,9 @@ class Publisher:
             except errors.Error as error:
                 self._broken()
                 if not self._answers:
-                    self._refuse_all(error)
+                    self._refuse_all(error, self._stream_number)
+                    if isinstance(error, errors.NotFound):
+                        self._gathering.forget_partitions()
                     self._changed.clear()
                     self._tried.set()
                     await self._changed.wait()
@@ -164,11 +168,11 @@ class Publisher:
     async def _serve(self) -> None:
         """Opens a stream and uses it until it breaks."""
         self._answers = 0
+        self._stream_number += 1
         greeting = await self._connection.hello()
         self._window = min(greeting.publish_window or WINDOW_BYTES_MAX, WINDOW_BYTES_MAX)
         self._gathering.limits(greeting.batch_bytes_max)
         await self._describe()
-        self._stream_number += 1
         self._stream = stream = self._connection.channel.stream("Publish")
         opening = pb.PublishOpen(
             topic=self._gathering.topic, producer=self._gathering.producer, stream=self._stream_number, group=self._group
@@ -192,7 +196,7 @@ class Publisher:
             topic = pb.Topic.FromString(await self._connection.channel.call("DescribeTopic", request, DESCRIBE_SECONDS))
             partitions, identity = topic.partitions, topic.id
         except errors.TopicNotFound:
-            partitions, identity = 1, 0
+            partitions, identity = self._gathering.partitions or 1, 0
         known = self._gathering.partitions
         if known and partitions != known:
             self._refuse_all(_remade(self._gathering.topic, known, partitions))
@@ -214,15 +218,17 @@ class Publisher:
             batch.queued = True
         self._queue = deque(sorted(unanswered, key=lambda batch: batch.number))
 
-    def _refuse_all(self, error: errors.Error) -> None:
-        """The broker does not take this producer. What was written on an earlier stream may have been stored, unless the topic is gone."""
+    def _refuse_all(self, error: errors.Error, stream: int = 0) -> None:
+        """Nothing under way can be sent any more. What was written before this stream may have been stored, unless the topic is gone."""
         self._gathering.seal_all()
         self.work()
         self._failed += self._gathering.fail_waiting(error)
-        for lane in self._lanes.values():
-            for batch in list(lane.unanswered.values()):
-                certain = not batch.first_stream or batch.first_stream == self._stream_number or isinstance(error, errors.NotFound | errors.OutcomeUnknown)
-                self._give_up(batch, error if certain else errors.OutcomeUnknown(f"the answer was lost, and now: {error.message}", hint=error.hint))
+        unknown = errors.OutcomeUnknown(
+            f"the answer was lost, and then: {error.message}", hint="Ask producer.find(id), or repeat with the same id."
+        )
+        for batch in [batch for lane in self._lanes.values() for batch in lane.unanswered.values()]:
+            certain = batch.first_stream in (0, stream) or isinstance(error, errors.NotFound)
+            self._give_up(batch, error if certain else unknown)
 
     # ---- writing
 
@@ -274,7 +280,8 @@ class Publisher:
         else:
             self.counts.resent += 1
         if not batch.writes:
-            self._window_used += batch.size
+            batch.cost = len(encoded.data)
+            self._window_used += batch.cost
         batch.writes += 1
         batch.stream = self._stream_number
         batch.written_at = self._clock.monotonic()
@@ -330,7 +337,7 @@ class Publisher:
 
     def _forget_writes(self, batch: Outgoing) -> None:
         if self._written.pop(batch.number, None) is not None:
-            self._window_used -= batch.size
+            self._window_used -= batch.cost
 
     def _resolve(self, batch: Outgoing, outcome: Placed | errors.Error) -> None:
         self._gathering.release(batch)
@@ -354,8 +361,8 @@ class Publisher:
 
     async def flush(self) -> None:
         """Waits until everything that was sent before has its outcome."""
-        while self._gathering.waiting():
-            await self._connection.world.clock.sleep(0.01)
+        for placeholder in self._gathering.waiting():
+            await _decided(placeholder)
         self._gathering.seal_all()
         self.work()
         for batch in [batch for lane in self._lanes.values() for batch in lane.unanswered.values()]:
@@ -375,6 +382,7 @@ class Publisher:
 
 
 async def _decided(batch: Outgoing) -> None:
+    """Waits until the batch has an outcome, or its rows were moved to others."""
     if batch.outcome is None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         batch.when_done(lambda: None if future.done() else future.set_result(None))

@@ -1,6 +1,6 @@
 """What became of a message: receipts, and the answers they turn into.
 
-A receipt of `send` is made for every single message, so it is as small as can be: the batch that the message went into, and its place
+A receipt of `send` is made for every single message, so it is as small as can be: the batch that the message went into, and its stamp
 there. Everything else is found through the batch when somebody asks. The receipt of `send_batch` knows the parts into which the rows were
 divided (by partition, and by size) and puts the answers back into the order of the rows.
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Iterable, Sequence
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,6 +22,8 @@ import pyarrow as pa
 from bowstring import errors
 from bowstring.client.outgoing import Outgoing, Placed
 from bowstring.messages import ids
+
+Span = timedelta | float
 
 
 class Stored(NamedTuple):
@@ -76,44 +79,33 @@ def partly_refused(answers: Answers) -> errors.PartlyRefused:
     return error
 
 
-class Receipt(msgspec.Struct, eq=False, gc=False, weakref=False):
-    """The receipt of one message. `await` it to know that the message is durable, or ignore it: `flush` raises what failed."""
+class MessageReceipt(msgspec.Struct, eq=False, gc=False):
+    """What the receipts of one message share, in asyncio and out of it."""
 
     _batch: Outgoing
-    _place: int
+    _stamp: int
 
     @property
     def id(self) -> str:
         """The message's id. Publishing again with the same id stores nothing twice."""
-        return self._batch.id_of(self._row)
+        return self._batch.id_of(self._batch.row_of(self._stamp))
 
     @property
     def ids(self) -> list[str]:
         """The ids of all its messages: this one."""
         return [self.id]
 
-    @property
-    def _row(self) -> int:
-        return self._place // self._batch.width
-
     def done(self) -> bool:
         """Whether it is decided what became of the message."""
         return self._batch.outcome is not None
 
-    def result(self, timeout: float | None = None) -> Stored:
-        """Where the message is stored; raises what failed. In asyncio only for receipts that are done: `await` the others."""
-        if self._batch.outcome is None:
-            raise errors.Conflict("this receipt is not done yet.", hint="In asyncio use `await receipt`.")
-        return self._result()
-
-    def __await__(self) -> Generator[Any, None, Stored]:
-        while self._batch.outcome is None:
-            yield from _outcome(self._batch).__await__()
-        return self._result()
+    def moved(self, batch: Outgoing) -> None:
+        """The message is in this batch now."""
+        self._batch = batch
 
     def _result(self) -> Stored:
-        batch, row = self._batch, self._row
-        outcome = batch.outcome
+        batch = self._batch
+        row, outcome = batch.row_of(self._stamp), batch.outcome
         if not isinstance(outcome, Placed):
             batch.seen.add(row)
             raise raisable(outcome)
@@ -127,6 +119,21 @@ class Receipt(msgspec.Struct, eq=False, gc=False, weakref=False):
         raise TypeError("A receipt belongs to its producer and cannot be pickled. Keep its id.")
 
 
+class Receipt(MessageReceipt, eq=False, gc=False):
+    """The receipt of one message. `await` it to know that the message is durable, or ignore it: `flush` raises what failed."""
+
+    def result(self, timeout: Span | None = None) -> Stored:
+        """Where the message is stored; raises what failed. Only for receipts that are done: `await` the others."""
+        if self._batch.outcome is None:
+            raise _not_done()
+        return self._result()
+
+    def __await__(self) -> Generator[Any, None, Stored]:
+        while self._batch.outcome is None:
+            yield from _outcome(self._batch).__await__()
+        return self._result()
+
+
 class Part(NamedTuple):
     """Rows of a `send_batch` that travel together."""
 
@@ -135,8 +142,8 @@ class Part(NamedTuple):
     """Which rows of the whole these are, in their order."""
 
 
-class BatchReceipt:
-    """The receipt of a `send_batch`. It turns into `Answers`, one per row."""
+class RowsReceipt:
+    """What the receipts of a `send_batch` share, in asyncio and out of it."""
 
     __slots__ = ("_placeholder", "_rows", "_topic", "parts")
 
@@ -159,7 +166,7 @@ class BatchReceipt:
         found = [""] * self._rows
         for batch, rows in self._known():
             if batch.given_ids is not None:
-                given = batch.given_ids.to_pylist() if isinstance(batch.given_ids, pa.Array) else batch.given_ids
+                given = pa.array(batch.given_ids, pa.utf8()).to_pylist()
             else:
                 given = ids.column(batch.producer, batch.number, batch.partition, 0, batch.rows).to_pylist()
             for row, text in zip(rows, given, strict=True):
@@ -169,17 +176,6 @@ class BatchReceipt:
     def done(self) -> bool:
         """Whether it is decided what became of every row."""
         return self._undecided() is None
-
-    def result(self, timeout: float | None = None) -> Answers:
-        """One answer per row. In asyncio only for receipts that are done: `await` the others."""
-        if not self.done():
-            raise errors.Conflict("this receipt is not done yet.", hint="In asyncio use `await receipt`.")
-        return self._result()
-
-    def __await__(self) -> Generator[Any, None, Answers]:
-        while (batch := self._undecided()) is not None:
-            yield from _outcome(batch).__await__()
-        return self._result()
 
     def _known(self) -> list[Part]:
         if not self.parts:
@@ -207,6 +203,23 @@ class BatchReceipt:
 
     def __reduce__(self) -> Any:
         raise TypeError("A receipt belongs to its producer and cannot be pickled. Keep its ids.")
+
+
+class BatchReceipt(RowsReceipt):
+    """The receipt of a `send_batch`. `await` it to get `Answers`, one per row."""
+
+    __slots__ = ()
+
+    def result(self, timeout: Span | None = None) -> Answers:
+        """One answer per row. Only for receipts that are done: `await` the others."""
+        if not self.done():
+            raise _not_done()
+        return self._result()
+
+    def __await__(self) -> Generator[Any, None, Answers]:
+        while (batch := self._undecided()) is not None:
+            yield from _outcome(batch).__await__()
+        return self._result()
 
 
 def answers(topic: str, rows: int, parts: Iterable[Part]) -> Answers:
@@ -245,6 +258,10 @@ def raisable(outcome: Placed | errors.Error | None) -> errors.Error:
     error = type(outcome)(outcome.message, hint=outcome.hint, details=outcome.details)
     error.__cause__ = outcome.__cause__
     return error
+
+
+def _not_done() -> errors.Conflict:
+    return errors.Conflict("this receipt is not done yet.", hint="In asyncio use `await receipt`.")
 
 
 async def _outcome(batch: Outgoing) -> None:

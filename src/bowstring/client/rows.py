@@ -1,4 +1,4 @@
-"""Rows as `send` gathers them: (value, created, key, attributes, due, expires, id), or the first two or three of these."""
+"""Rows as `send` gathers them: (value, stamp, key, attributes, due, expires, id), or the first two or three of these."""
 
 from __future__ import annotations
 
@@ -35,13 +35,3 @@ def row_bytes(row: Row) -> int:
 
 def _utf8_bytes(text: str) -> int:
     return len(text) if text.isascii() else 4 * len(text)
-
-
-def place_of(items: list[Any], place: int, stamp: object, width: int) -> int:
-    """Where the row with this very time stamp is; it may have been pushed back by rows of other threads. -1 if it is not there."""
-    if place + 1 < len(items) and items[place + 1] is stamp:
-        return place
-    for at, other in enumerate(items[1::width]):
-        if other is stamp:
-            return at * width
-    return -1

@@ -7,7 +7,7 @@ loop, by `publishing`. Keyless rows go to the current partition, which changes w
 one step under the interpreter's lock, so rows of several threads stand one behind the other, never mixed. And whoever seals says so
 *before* counting the rows, while whoever appends looks *after* appending: a row behind the count is one whose thread has seen, or is about
 to see, that the batch is sealed. That thread then puts its row into the next batch itself, before `send` returns. So the rows of one thread
-keep their order, and a receipt's place is final when its caller gets it. The place is verified by the row's own time stamp, a fresh object.
+keep their order, and a receipt's batch is final when its caller gets it. Which row of it is told by the stamp, a fresh object in each row.
 Sizes are counted without a lock too; an update may get lost between two threads, which makes a batch a little larger than planned.
 
 What happens once per batch, and rows of an unusual kind, go through the lock: see `gathering`. The batch's `limit` sends a row there: it is
@@ -29,8 +29,8 @@ from bowstring.client import arguments
 from bowstring.client.frames import Frame
 from bowstring.client.gathering import Gathering
 from bowstring.client.outgoing import FULL, Outgoing
-from bowstring.client.receipts import BatchReceipt, Part, Receipt
-from bowstring.client.rows import ROW_BYTES, Row, place_of, row_bytes
+from bowstring.client.receipts import BatchReceipt, MessageReceipt, Part, Receipt, RowsReceipt
+from bowstring.client.rows import ROW_BYTES, Row, row_bytes
 from bowstring.client.waiting import WaitingBatch, WaitingMessage
 from bowstring.messages import hashing
 
@@ -44,24 +44,23 @@ SpanOrMoment = timedelta | datetime | float
 class Sending(Gathering):
     """The half of a producer that programs call, from whatever thread."""
 
-    _receipt: type[Receipt] = Receipt
-    _batch_receipt: type[BatchReceipt] = BatchReceipt
+    _receipt: type[MessageReceipt] = Receipt
+    _batch_receipt: type[RowsReceipt] = BatchReceipt
     _blocks = False
     """Whether `_make_room` waits instead of raising."""
 
-    def send(self, value: bytes | str | None = None, **options: Any) -> Receipt:
+    def send(self, value: bytes | str | None = None, **options: Any) -> MessageReceipt:
         """Sends one message, and returns at once. The receipt has its id, and turns into `Stored` once it is durable."""
         batch = self._open
         if options or type(value) is not bytes or (size := batch.size + len(value) + ROW_BYTES) > batch.limit:
             return self._send(value, **options)
         batch.size = size
         items = batch.items
-        place = len(items)
         stamp = self._stamp()
         items += (value, stamp)
-        if items[place + 1] is not stamp or batch.sealed:
-            return self._settle(batch, items, (value, stamp, None, None, None, None, None))
-        return self._receipt(batch, place)
+        if batch.sealed:
+            return self._settle(batch, (value, stamp, None, None, None, None, None))
+        return self._receipt(batch, stamp)
 
     def _send(
         self,
@@ -76,7 +75,7 @@ class Sending(Gathering):
         expires: SpanOrMoment | None = None,
         timeout: SpanOrMoment | None = None,
         transaction: None = None,
-    ) -> Receipt:
+    ) -> MessageReceipt:
         """Sends one message, and returns at once. The receipt has its id, and turns into `Stored` once it is durable."""
         if type(value) is not bytes:
             value = arguments.value(value, json)
@@ -97,7 +96,7 @@ class Sending(Gathering):
         row = (value, stamp, key, arguments.attributes(attributes), due, expiry, None if id is None else arguments.message_id(id))
         return self._route(row, self._timeout if timeout is None else arguments.timeout(timeout, now))
 
-    def _send_keyed(self, value: bytes, key: bytes, stamp: int) -> Receipt:
+    def _send_keyed(self, value: bytes, key: bytes, stamp: int) -> MessageReceipt:
         """The usual way for rows with a key, as `send` is for those without."""
         batch = self.gatherings[hashing.partition_of(key, self.partitions)]
         size = batch.size + len(value) + len(key) + ROW_BYTES
@@ -106,13 +105,12 @@ class Sending(Gathering):
             return self._route(row, self._timeout)
         batch.size = size
         items = batch.items
-        place = len(items)
         items += (value, stamp, key)
-        if items[place + 1] is not stamp or batch.sealed:
-            return self._settle(batch, items, row)
-        return self._receipt(batch, place)
+        if batch.sealed:
+            return self._settle(batch, row)
+        return self._receipt(batch, stamp)
 
-    def _route(self, row: Row, timeout: float) -> Receipt:
+    def _route(self, row: Row, timeout: float) -> MessageReceipt:
         """Appends a row of any kind, under the lock; makes room first if there is none."""
         size = row_bytes(row)
         if size - ROW_BYTES > self._batch_bytes_max:
@@ -120,34 +118,33 @@ class Sending(Gathering):
         while True:
             with self._lock:
                 self._check_open()
-                if not self.partitions and (row[2] is not None or row[6] is not None):
-                    place = self._wait_for_partitions(row, timeout, size)
-                    if place is not None:
-                        return place
+                if not self.partitions and (row[2] is not None or row[6] is not None or self._waiting):
+                    receipt = self._wait_for_partitions(row, timeout, size)
+                    if receipt is not None:
+                        return receipt
                 else:
-                    place = self._append(row, timeout, size)
-                    if place is not None:
-                        return self._receipt(*place)
+                    batch = self._append(row, timeout, size)
+                    if batch is not None:
+                        return self._receipt(batch, row[1])
             self._make_room()
 
-    def _settle(self, batch: Outgoing, items: list[Any], row: Row) -> Receipt:
-        """A row was appended while another thread appended or sealed: finds it, or sends it again if it came too late."""
+    def _settle(self, batch: Outgoing, row: Row) -> MessageReceipt:
+        """A row was appended while somebody sealed the batch: it is in it, or, if it came too late, is sent again."""
         with self._lock:
-            place = place_of(items, 0, row[1], batch.width)
-            if not batch.sealed or 0 <= place < batch.rows * batch.width:
-                return self._receipt(batch, place)
+            if batch.holds(row[1]):
+                return self._receipt(batch, row[1])
         return self._route(row, self._timeout)
 
-    def send_batch(self, data: object, *, transaction: None = None, timeout: SpanOrMoment | None = None) -> BatchReceipt:
+    def send_batch(self, data: object, *, transaction: None = None, timeout: SpanOrMoment | None = None) -> RowsReceipt:
         """Sends many messages: a list of values, or anything with `__arrow_c_stream__` that has a column `value` (binary or text) and any
         of key, attributes, id, due, expires, created. The receipt turns into `Answers`, one per row."""
         if transaction is not None:
             raise errors.NotSupported("transactions are not in this version.", hint="Leave transaction= away.")
         seconds = self._timeout if timeout is None else arguments.timeout(timeout, self._broker_time.now())
-        frame = Frame.of(data, self._stamp(), self._compression)
+        frame = Frame.of(data, self._clock.now(), self._compression)
         if not self.has_room():
             self._make_room()
-        if frame.routed and not self.partitions:
+        if (frame.routed or self._waiting) and not self.partitions:
             with self._lock:
                 self._check_open()
                 if not self.partitions:
@@ -175,17 +172,18 @@ class Sending(Gathering):
             parts.append(Part(batch, rows))
         return parts
 
-    def _wait_for_partitions(self, row: Row, timeout: float, size: int) -> Receipt | None:
+    def _wait_for_partitions(self, row: Row, timeout: float, size: int) -> MessageReceipt | None:
         """Keeps the row until the topic is described; None if there is no room."""
         if row[6] is None:
             row = (*row[:6], self._randomness.unique().hex())
         placeholder = Outgoing(self.topic, self.producer, 0)
         placeholder.width, placeholder.has_ids, placeholder.given_ids, placeholder.rows = FULL, True, [row[6]], 1
-        receipt = self._receipt(placeholder, 0)
+        placeholder.stamps = [row[1]]
+        receipt = self._receipt(placeholder, row[1])
         kept = self._keep(size, lambda started: WaitingMessage(started, timeout, size, placeholder, receipt, row))
         return receipt if kept else None
 
-    def _keep_batch(self, frame: Frame, timeout: float) -> BatchReceipt:
+    def _keep_batch(self, frame: Frame, timeout: float) -> RowsReceipt:
         placeholder = Outgoing(self.topic, self.producer, 0)
         placeholder.rows = frame.rows
         receipt = self._batch_receipt(self.topic, frame.rows, [], placeholder)

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bowstring.client.outgoing import Outgoing
-from bowstring.client.receipts import BatchReceipt, Part, Receipt
+from bowstring.client.receipts import MessageReceipt, Part, RowsReceipt
 
 if TYPE_CHECKING:
-    from bowstring.client.sending import Sending
+    from bowstring.client.gathering import Gathering
 
 
 class WaitingMessage(NamedTuple):
@@ -23,12 +23,12 @@ class WaitingMessage(NamedTuple):
     timeout: float
     size: int
     placeholder: Outgoing
-    receipt: Receipt
+    receipt: MessageReceipt
     row: tuple[Any, ...]
 
-    def route(self, sending: Sending) -> None:
-        """Under the lock of `sending`."""
-        sending.forward(self.receipt, self.row, self.timeout, self.size)
+    def route(self, gathering: Gathering) -> None:
+        """Under the lock of `gathering`."""
+        gathering.forward(self.receipt, self.row, self.timeout, self.size)
 
 
 class WaitingBatch(NamedTuple):
@@ -38,11 +38,11 @@ class WaitingBatch(NamedTuple):
     timeout: float
     size: int
     placeholder: Outgoing
-    receipt: BatchReceipt
+    receipt: RowsReceipt
     divide: Callable[[], list[Part]]
 
-    def route(self, sending: Sending) -> None:
-        """Under the lock of `sending`."""
+    def route(self, gathering: Gathering) -> None:
+        """Under the lock of `gathering`."""
         self.receipt.parts[:] = self.divide()
 
 

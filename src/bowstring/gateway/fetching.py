@@ -11,7 +11,8 @@ what it had.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError
 
@@ -21,6 +22,8 @@ from bowstring.broker.fetching import Fetched, Fetcher
 from bowstring.ports.transport import Inbound
 from bowstring.wire.codec import join
 from bowstring.wire.generated import bowstring_pb2 as pb
+
+T = TypeVar("T")
 
 ROUND_BYTES_MAX: Final = 2 * 1024 * 1024
 """About what is taken from the broker at once for one reader."""
@@ -39,57 +42,68 @@ class FetchStream:
         self._no_more_credit = False
         self._granted = asyncio.Event()
         self._ending: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Holds the error that ends the stream from outside, or from reading, while something else is waited for."""
 
     async def run(self) -> None:
         """Serves the stream to its end; raises what it ends with, if it does not end well."""
+        try:
+            fetcher = await self._unless_ending(self._open())
+            if fetcher is not None:
+                await self._serve(fetcher)
+        finally:
+            if not self._ending.cancel():
+                self._ending.exception()
+
+    def end(self, error: BaseException) -> None:
+        """Ends the stream with this error."""
+        if not self._ending.done():
+            self._ending.set_exception(error)
+
+    async def _open(self) -> Fetcher | None:
+        """The first request opens the stream. None if the caller has left without a word."""
         message = await self._inbound.read()
         if message is None:
-            return
+            return None
         request = _parsed(message)
         if not request.HasField("open"):
             raise errors.InvalidArgument("the first request of a fetch stream has to open it.", hint="Send `open` in it.")
         self._credit = min(request.credit, CREDIT_MAX)
         froms = [(wanted.partition, wanted.offset, wanted.end) for wanted in request.open.partitions]
-        fetcher = self._broker.fetcher(request.open.topic, froms)
-        try:
-            await self._serve(fetcher)
-        finally:
-            fetcher.close()
-
-    def end(self, error: errors.Error) -> None:
-        """Ends the stream with this error."""
-        if not self._ending.done():
-            self._ending.set_exception(error)
+        return self._broker.fetcher(request.open.topic, froms)
 
     async def _serve(self, fetcher: Fetcher) -> None:
         """Sends until there is an end, or until reading fails."""
         reading = asyncio.create_task(self._read())
-        sending = asyncio.create_task(self._send(fetcher))
-        tasks = (reading, sending)
         try:
-            await asyncio.wait((*tasks, self._ending), return_when=asyncio.FIRST_COMPLETED)
-            if self._ending.done():
-                self._ending.result()
-            if not sending.done():
-                reading.result()
-                await asyncio.wait((sending, self._ending), return_when=asyncio.FIRST_COMPLETED)
-            if self._ending.done():
-                self._ending.result()
-            sending.result()
+            await self._unless_ending(self._send(fetcher))
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            self._ending.cancel()
+            fetcher.close()
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    async def _unless_ending(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Waits for it, unless the stream is ended before."""
+        task = asyncio.create_task(coroutine)
+        try:
+            await asyncio.wait((task, self._ending), return_when=asyncio.FIRST_COMPLETED)
+            if self._ending.done():
+                self._ending.result()
+            return task.result()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def _read(self) -> None:
         """Adds credit as it is granted."""
-        while (message := await self._inbound.read()) is not None:
-            request = _parsed(message)
-            if request.HasField("open"):
-                raise errors.InvalidArgument("this fetch stream is open already.", hint="A stream is opened by its first request only.")
-            self._credit = min(self._credit + request.credit, CREDIT_MAX)
-            self._granted.set()
+        try:
+            while (message := await self._inbound.read()) is not None:
+                request = _parsed(message)
+                if request.HasField("open"):
+                    raise errors.InvalidArgument("this fetch stream is open already.", hint="A stream is opened by its first request only.")
+                self._credit = min(self._credit + request.credit, CREDIT_MAX)
+                self._granted.set()
+        except Exception as error:
+            self.end(error)
         self._no_more_credit = True
         self._granted.set()
 

@@ -50,6 +50,7 @@ class PublishStream:
         self._under_way = 0
         self._bytes_under_way = 0
         self._reading: asyncio.Task[None] | None = None
+        self._publisher: Publisher | None = None
         self._failure: BaseException | None = None
         """Ends the stream as soon as the answers in line are written."""
         self._ending: errors.Error | None = None
@@ -59,19 +60,15 @@ class PublishStream:
 
     async def run(self) -> None:
         """Serves the stream to its end; raises what it ends with, if it does not end well."""
-        publisher = await self._open()
-        if publisher is None:
-            return
-        self._reading = asyncio.create_task(self._read(publisher))
-        fenced = asyncio.create_task(self._watch(publisher))
+        self._reading = asyncio.create_task(self._read())
         self._reading.add_done_callback(lambda _: self._changed.set())
         try:
             await self._write()
         finally:
-            publisher.close()
             self._reading.cancel()
-            fenced.cancel()
-            await asyncio.gather(self._reading, fenced, return_exceptions=True)
+            await asyncio.gather(self._reading, return_exceptions=True)
+            if self._publisher is not None:
+                self._publisher.close()
 
     def end(self, error: errors.Error) -> None:
         """Takes nothing more, answers what is under way, then ends with this error."""
@@ -80,31 +77,40 @@ class PublishStream:
             self._reading.cancel()
         self._changed.set()
 
-    async def _open(self) -> Publisher | None:
-        """The first request opens the stream and has nothing else. None if the caller has left without a word."""
+    # Reading
+
+    async def _read(self) -> None:
         message = await self._inbound.read()
         if message is None:
-            return None
+            return
+        publisher = self._publisher = await self._open(message)
+        fenced = asyncio.create_task(self._watch(publisher))
+        try:
+            while (message := await self._inbound.read()) is not None:
+                await self._take(publisher, message)
+        finally:
+            fenced.cancel()
+
+    async def _open(self, message: bytes) -> Publisher:
+        """The first request opens the stream and has nothing else."""
         request, batch = _parsed(message)
         if not request.HasField("open") or batch is not None:
             raise errors.InvalidArgument("the first request of a publish stream has to open it.", hint="Send `open` alone, then batches.")
         opened = request.open
         return await self._broker.publisher(opened.topic, opened.producer, opened.stream, opened.group)
 
-    # Reading
-
-    async def _read(self, publisher: Publisher) -> None:
-        while (message := await self._inbound.read()) is not None:
-            batch = published_batch(message)
-            await publisher.admit(len(batch.data))
-            cost = len(message) + BATCH_COST
-            self._under_way += 1
-            self._bytes_under_way += cost
-            publisher.publish(batch).add_done_callback(partial(self._answered, batch.partition, batch.number, cost))
-            del message, batch
-            while self._bytes_under_way >= self._window or len(self._answers) >= ANSWERS_MAX:
-                self._room.clear()
-                await self._room.wait()
+    async def _take(self, publisher: Publisher, message: bytes) -> None:
+        """A batch into the broker, and then a wait until there is room for the next one."""
+        batch = published_batch(message)
+        await publisher.admit(len(batch.data))
+        cost = len(message) + BATCH_COST
+        self._under_way += 1
+        self._bytes_under_way += cost
+        publisher.publish(batch).add_done_callback(partial(self._answered, batch.partition, batch.number, cost))
+        del message, batch
+        while self._bytes_under_way >= self._window or len(self._answers) >= ANSWERS_MAX:
+            self._room.clear()
+            await self._room.wait()
 
     async def _watch(self, publisher: Publisher) -> None:
         await publisher.fenced.wait()

@@ -43,7 +43,7 @@ class HostFile:
         if self._is_closed:
             raise OSError(errno.EBADF, "the file is closed", self.name)
         for start in range(0, len(buffers), BUFFERS_AT_ONCE):
-            position = write_all(self._descriptor, position, buffers[start : start + BUFFERS_AT_ONCE])
+            position = _write_all(self._descriptor, position, buffers[start : start + BUFFERS_AT_ONCE])
 
     async def sync(self) -> None:
         """See `File.sync`."""
@@ -101,7 +101,7 @@ class HostFile:
                     os.close(self._descriptor)
 
 
-def write_all(descriptor: int, position: int, buffers: Sequence[Buffer]) -> int:
+def _write_all(descriptor: int, position: int, buffers: Sequence[Buffer]) -> int:
     """Writes the buffers, of which there are not too many for one call, and gives the position behind them. The system may write
     less than it was given (a signal, 2 GiB at once, a disk that has just become full): then the rest is written."""
     end = position + sum([buffer.nbytes if isinstance(buffer, memoryview) else len(buffer) for buffer in buffers])

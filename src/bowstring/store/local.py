@@ -29,7 +29,7 @@ from bowstring.store.segments import BLOCK_BYTES, MIB, Growth, in_blocks
 from bowstring.store.spans import Span, spans
 from bowstring.store.supply import Segment, Supply, is_full
 
-# The next segment is prepared when this part of the current one is written: an idle broker has one segment, a busy one two.
+# The next segment is prepared when this part of a first segment is written: an idle broker has one segment, a busy one always two.
 _PREPARE_AT = 1 / 8
 _SPANS_AT_ONCE = 8
 _ZEROS = memoryview(bytes(BLOCK_BYTES))
@@ -49,6 +49,7 @@ class LocalStore:
     ) -> None:
         self._handles = Handles(disk, handles_max)
         self._supply = Supply(disk, self._handles, Growth(segment_bytes_first, segment_bytes_max), free_files_max)
+        self._prepare_at = int(segment_bytes_first * _PREPARE_AT)
         self._epoch = 0
         self._current: Segment | None = None
         self._unsynced: dict[int, Segment] = {}
@@ -169,7 +170,7 @@ class LocalStore:
         return segment
 
     def _foresee(self) -> None:
-        if self._current is not None and self._current.end >= self._current.size * _PREPARE_AT:
+        if self._current is not None and self._current.end >= self._prepare_at:
             self._supply.prepare()
 
     def _is_written(self, segment: int) -> bool:

@@ -31,6 +31,9 @@ SERVICE: Final = pb.DESCRIPTOR.services_by_name["Broker"].full_name
 CHANGING: Final = frozenset({"CreateTopic", "DeleteTopic"})
 """Calls that change something: when their answer is lost, the outcome is unknown. All others can be repeated without harm."""
 
+_SECONDS_MIN: Final = 0.001
+"""A timeout of 0 would be none at all to grpcio."""
+
 _OPTIONS: Final[list[tuple[str, int]]] = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -42,6 +45,7 @@ _OPTIONS: Final[list[tuple[str, int]]] = [
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),  # without it a ping is waited for a minute, whatever the line above says
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
 ]
@@ -68,10 +72,14 @@ class GrpcChannel:
         if call is None:
             call = self._unary[method] = self._channel.unary_unary(f"/{SERVICE}/{method}")
         try:
-            return await call(request, timeout=max(0.0, seconds))
+            return await call(request, timeout=max(_SECONDS_MIN, seconds))
         except aio.AioRpcError as error:
             raise _translated(error.code(), error.details(), error.trailing_metadata(), method not in CHANGING) from None
         except aio.UsageError:
+            raise _closed(self.address) from None
+        except asyncio.CancelledError:
+            if _is_cancelled_task():
+                raise
             raise _closed(self.address) from None
 
     def stream(self, method: str) -> Stream:
@@ -91,13 +99,12 @@ class _GrpcStream:
     status that is just arriving, and nobody would ever learn that there is no such topic.
     """
 
-    __slots__ = ("_call", "_cancelled_here", "_connected", "_ended_here")
+    __slots__ = ("_call", "_connected", "_ended_here")
 
     def __init__(self, call: Any) -> None:
         self._call = call
         self._connected = False
         self._ended_here = False
-        self._cancelled_here = False
 
     async def write(self, message: Buffer) -> None:
         if self._ended_here:
@@ -112,9 +119,10 @@ class _GrpcStream:
         except aio.BaseError:
             await self._raise_end()
         except asyncio.CancelledError:
-            self._raise_if_cancelled_here()
             self._call.cancel()
-            raise
+            if _is_cancelled_task():
+                raise
+            raise _cancelled() from None
 
     async def read(self) -> bytes | None:
         try:
@@ -122,8 +130,9 @@ class _GrpcStream:
         except aio.AioRpcError as error:
             raise _translated(error.code(), error.details(), error.trailing_metadata()) from None
         except asyncio.CancelledError:
-            self._raise_if_cancelled_here()
-            raise
+            if _is_cancelled_task():
+                raise
+            raise _cancelled() from None
         return None if message is aio.EOF else message
 
     async def end(self) -> None:
@@ -134,7 +143,6 @@ class _GrpcStream:
             await self._raise_end()
 
     def cancel(self) -> None:
-        self._cancelled_here = True
         self._call.cancel()
 
     async def _raise_end(self) -> NoReturn:
@@ -144,11 +152,11 @@ class _GrpcStream:
             raise errors.Unavailable("the broker has ended this stream.", hint="Open another.") from None
         raise _translated(code, await self._call.details(), await self._call.trailing_metadata()) from None
 
-    def _raise_if_cancelled_here(self) -> None:
-        """Tells a stream that was cancelled from a task that was: only the latter may see CancelledError."""
-        task = asyncio.current_task()
-        if self._cancelled_here and not (task and task.cancelling()):
-            raise errors.Unavailable("this stream was cancelled here.") from None
+
+def _is_cancelled_task() -> bool:
+    """Tells a task that was cancelled from a call that was: grpcio raises CancelledError for both, and only the former may see it."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _translated(code: grpc.StatusCode, text: str | None, metadata: Any, repeatable: bool = True) -> errors.Error:
@@ -158,3 +166,7 @@ def _translated(code: grpc.StatusCode, text: str | None, metadata: Any, repeatab
 
 def _closed(address: str) -> errors.Unavailable:
     return errors.Unavailable(f"the channel to {address} is closed.")
+
+
+def _cancelled() -> errors.Unavailable:
+    return errors.Unavailable("this stream was cancelled here.")

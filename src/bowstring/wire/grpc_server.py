@@ -175,6 +175,7 @@ def _options(message_bytes_max: int) -> list[tuple[str, int]]:
         # A client that is gone without a word is noticed; clients that look whether we are there are welcome to.
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.http2.ping_timeout_ms", 20_000),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_ping_strikes", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", 1_000),

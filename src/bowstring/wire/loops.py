@@ -33,6 +33,7 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self.loop = new_event_loop()
+        self.loop.set_exception_handler(_tell)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -65,3 +66,10 @@ class LoopThread:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.loop.shutdown_asyncgens()
+
+
+def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Logs what nobody caught. That a program ends while its loop still has work, and no thread takes it any more, is no news."""
+    error = context.get("exception")
+    if not (isinstance(error, RuntimeError) and "interpreter shutdown" in str(error)):
+        loop.default_exception_handler(context)

@@ -1,0 +1,137 @@
+"""Bowstring: a message broker whose messages are Arrow batches.
+
+```python
+import bowstring
+with bowstring.connect() as client:
+    client.create_topic("orders", exists_ok=True)
+    with client.producer("orders") as producer:
+        producer.send(b"one", key="customer-42")
+    for message in client.reader("orders", end="latest"):
+        print(message.offset, message.key, message.text())
+```
+
+This is the public face. What is not in `__all__` here or in `bowstring.aio` is private. Importing it loads neither broker, pyarrow nor
+grpc: each name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from bowstring.errors import (
+    AlreadyExists,
+    Conflict,
+    Corrupt,
+    DeadlinePassed,
+    Error,
+    Full,
+    InvalidArgument,
+    Leased,
+    LeaseLost,
+    LeaseTaken,
+    LoginRequired,
+    Merged,
+    MessageNotFound,
+    NameInUse,
+    NotAuthorised,
+    NotFound,
+    NotSupported,
+    OutcomeUnknown,
+    OutOfRange,
+    PartlyRefused,
+    QuotaExceeded,
+    Rejected,
+    SubscriptionExists,
+    SubscriptionNotFound,
+    TooLarge,
+    TopicExists,
+    TopicNotFound,
+    TransactionEnded,
+    TransactionNotFound,
+    Unavailable,
+)
+
+if TYPE_CHECKING:
+    from bowstring import aio
+    from bowstring.client.batch import Batch
+    from bowstring.client.message import Message
+    from bowstring.client.receipts import Answers, Stored
+    from bowstring.client.sync import BatchReceipt, Client, Producer, Reader, Receipt, connect
+    from bowstring.client.topics import Topic
+    from bowstring.embedded import Broker
+
+__all__ = [
+    "AlreadyExists",
+    "Answers",
+    "Batch",
+    "BatchReceipt",
+    "Broker",
+    "Client",
+    "Conflict",
+    "Corrupt",
+    "DeadlinePassed",
+    "Error",
+    "Full",
+    "InvalidArgument",
+    "LeaseLost",
+    "LeaseTaken",
+    "Leased",
+    "LoginRequired",
+    "Merged",
+    "Message",
+    "MessageNotFound",
+    "NameInUse",
+    "NotAuthorised",
+    "NotFound",
+    "NotSupported",
+    "OutOfRange",
+    "OutcomeUnknown",
+    "PartlyRefused",
+    "Producer",
+    "QuotaExceeded",
+    "Reader",
+    "Receipt",
+    "Rejected",
+    "Stored",
+    "SubscriptionExists",
+    "SubscriptionNotFound",
+    "TooLarge",
+    "Topic",
+    "TopicExists",
+    "TopicNotFound",
+    "TransactionEnded",
+    "TransactionNotFound",
+    "Unavailable",
+    "aio",
+    "connect",
+]
+
+_PLACES = {
+    "Answers": "client.receipts",
+    "Batch": "client.batch",
+    "BatchReceipt": "client.sync",
+    "Broker": "embedded",
+    "Client": "client.sync",
+    "Message": "client.message",
+    "Producer": "client.sync",
+    "Reader": "client.sync",
+    "Receipt": "client.sync",
+    "Stored": "client.receipts",
+    "Topic": "client.topics",
+    "connect": "client.sync",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "aio":
+        return import_module("bowstring.aio")
+    if name not in _PLACES:
+        raise AttributeError(f"module 'bowstring' has no attribute {name!r}")
+    found = getattr(import_module(f"bowstring.{_PLACES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

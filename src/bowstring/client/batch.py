@@ -1,0 +1,111 @@
+"""Messages as Arrow columns, and as objects when touched.
+
+A batch is rows of one or several pages. Columns are made when they are asked for and at most once; where the rows are one page's,
+columns that the producer sent are views into the bytes that came from the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import chain, repeat
+from typing import Any, overload
+
+import pyarrow as pa
+
+from bowstring import errors
+from bowstring.client.message import Message
+from bowstring.client.pages import COLUMNS, Chunk
+
+HTML_ROWS = 10
+HTML_CHARACTERS = 60
+
+
+class Batch(Sequence[Message]):
+    """Messages in the order in which they were read; those of one partition by offset."""
+
+    __slots__ = ("_chunks", "_columns", "_names", "_rows")
+
+    def __init__(self, chunks: Sequence[Chunk], names: tuple[str, ...] | None = None) -> None:
+        self._chunks = chunks
+        self._names = names or tuple(COLUMNS.names)
+        self._rows = sum(chunk.rows for chunk in chunks)
+        self._columns: dict[str, pa.Array] = {}
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __iter__(self) -> Iterator[Message]:
+        return chain.from_iterable(map(messages, self._chunks))
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        """The message of a row, or a list of them."""
+        if isinstance(index, slice):
+            return [self[row] for row in range(*index.indices(self._rows))]
+        row = index + self._rows if index < 0 else index
+        if 0 <= row < self._rows:
+            for chunk in self._chunks:
+                if row < chunk.rows:
+                    at = chunk.first + row
+                    return Message(chunk.page.column("value")[at].as_py(), chunk.page, at)
+                row -= chunk.rows
+        raise IndexError(f"this batch has {self._rows} rows, {index} was asked for")
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns."""
+        return pa.schema([COLUMNS.field(name) for name in self._names])
+
+    def column(self, name: str) -> pa.Array:
+        """One column over all rows."""
+        if name not in self._names:
+            raise errors.InvalidArgument(f"this batch has no column {name!r}.", hint=f"Its columns are {', '.join(self._names)}.")
+        found = self._columns.get(name)
+        if found is None:
+            found = self._columns[name] = self._made(name)
+        return found
+
+    def _made(self, name: str) -> pa.Array:
+        if len(self._chunks) == 1:
+            return self._chunks[0].column(name)
+        kind = COLUMNS.field(name).type
+        whole = pa.chunked_array([chunk.column(name) for chunk in self._chunks], kind)
+        if pa.types.is_dictionary(kind):
+            whole = whole.unify_dictionaries()
+        return pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], kind)
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """All columns."""
+        return pa.RecordBatch.from_arrays([self.column(name) for name in self._names], schema=self.schema)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Hands the columns to whoever speaks Arrow: `pl.DataFrame(batch)`, `duckdb.sql("from batch")`, `pa.table(batch)`."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        places = ", ".join(f"{chunk.page.topic}/{chunk.page.partition}" for chunk in self._chunks[:3])
+        return f"Batch({self._rows} rows{' of ' + places if places else ''}{', …' if len(self._chunks) > 3 else ''})"
+
+    def _repr_html_(self) -> str:
+        """The first rows as a table, for notebooks."""
+        head = "".join(f"<th>{escape(name)}</th>" for name in self._names)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{_shown(getattr(message, name))}</td>" for name in self._names) + "</tr>" for message in self[:HTML_ROWS]
+        )
+        more = f"<caption>{self._rows} rows, the first {HTML_ROWS} of them</caption>" if self._rows > HTML_ROWS else ""
+        return f"<table>{more}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def messages(chunk: Chunk) -> Iterator[Message]:
+    """The messages of consecutive rows, as an iterator whose remaining length `operator.length_hint` tells."""
+    values = chunk.column("value").to_pylist()
+    return iter(list(map(Message, values, repeat(chunk.page), range(chunk.first, chunk.first + chunk.rows))))
+
+
+def _shown(value: Any) -> str:
+    text = "" if value is None else value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+    return escape(text if len(text) <= HTML_CHARACTERS else text[: HTML_CHARACTERS - 1] + "…")

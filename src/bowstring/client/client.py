@@ -1,0 +1,342 @@
+"""The client for asyncio: connects, manages topics, makes producers and readers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from types import TracebackType
+from typing import Any
+
+from bowstring import errors, times
+from bowstring.client import addresses, arguments, topics
+from bowstring.client.broker_time import BrokerTime
+from bowstring.client.connection import Connection, Greeting, Pauses, World, software
+from bowstring.client.producer import Producer, ProducerSettings
+from bowstring.client.ranges import End, Start
+from bowstring.client.reader import Reader, ReaderSettings
+from bowstring.client.sending import SpanOrMoment
+from bowstring.client.statistics import ClientStatistics
+from bowstring.client.topics import Topic
+from bowstring.host.clock import SystemClock
+from bowstring.host.randomness import SystemRandomness
+from bowstring.ports.clock import Clock
+from bowstring.ports.randomness import Randomness
+from bowstring.ports.transport import Dialer
+from bowstring.wire.generated import bowstring_pb2 as pb
+from bowstring.wire.grpc_client import GrpcDialer
+
+PAGE_TOPICS = 1000
+WEEK = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """A broker as it introduced itself."""
+
+    address: str
+    software: str
+    protocol: int
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """What a client knows of the other side."""
+
+    brokers: tuple[BrokerInfo, ...]
+    cluster: str
+    """Names the data, the same after a restart."""
+    software: str
+    """This kit's own name and version."""
+    drift: float
+    """Seconds by which this machine's clock is ahead of the brokers'."""
+
+
+class Client:
+    """A connection to Bowstring for asyncio. Made by `bowstring.aio.connect`."""
+
+    def __init__(
+        self,
+        seeds: Sequence[str],
+        *,
+        dialer: Dialer,
+        clock: Clock,
+        randomness: Randomness,
+        name: str | None = None,
+        timeout: float = 10.0,
+        drift_limit: float = 0.5,
+        on_drift: Callable[[float], object] | None = None,
+    ) -> None:
+        self.name = name or ""
+        self._timeout = timeout
+        self._drift_limit = drift_limit
+        self._on_drift = on_drift
+        self._broker_time = BrokerTime(clock)
+        self._greeting: Greeting | None = None
+        self._connection = Connection(seeds, World(dialer, clock, randomness), self._broker_time, self.name, self._greeted)
+        self._partitions: dict[str, int] = {}
+        self._producers: dict[Producer, None] = {}
+        self._readers: dict[Reader, None] = {}
+
+    async def open(self) -> Client:
+        """Connects to the first seed that answers. Raises `Unavailable` if none does in time."""
+        try:
+            await self._connection.connect(self._timeout)
+        except BaseException:
+            await self._connection.close()
+            raise
+        return self
+
+    def _greeted(self, greeting: Greeting) -> None:
+        self._greeting = greeting
+        drift = self._broker_time.drift()
+        if self._on_drift is not None and abs(drift) > self._drift_limit:
+            self._on_drift(drift)
+
+    @property
+    def info(self) -> Info:
+        """Brokers, versions, and how far this machine's clock is from theirs."""
+        told = self._told()
+        broker = BrokerInfo(told.address, told.software, told.protocol, told.incarnation)
+        return Info((broker,), told.cluster.hex(), software(), self._broker_time.drift())
+
+    def statistics(self) -> ClientStatistics:
+        """What this client has open."""
+        return ClientStatistics(len(self._producers), len(self._readers), self._broker_time.drift())
+
+    # ---- topics
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        retention: timedelta | float = WEEK,
+        retention_bytes: int | None = None,
+        table_retention: timedelta | float | None = None,
+        deduplication: timedelta | float = 600,
+        payload: str = "inline",
+        audited: bool = False,
+        exists_ok: bool = False,
+    ) -> Topic:
+        """Makes a topic. One that is there already is a `TopicExists`, unless `exists_ok`."""
+        request = topics.creation(
+            name,
+            partitions=partitions,
+            retention=retention,
+            retention_bytes=retention_bytes,
+            table_retention=table_retention,
+            deduplication=deduplication,
+            payload=payload,
+            audited=audited,
+            exists_ok=exists_ok,
+        )
+        return self._known(topics.from_wire(pb.Topic.FromString(await self._change("CreateTopic", request, errors.TopicExists))))
+
+    async def topic(self, name: str) -> Topic:
+        """A topic with its counts."""
+        return self._known(topics.from_wire(await self._describe(arguments.topic_name(name))))
+
+    async def topics(self, pattern: str | None = None) -> AsyncIterator[Topic]:
+        """All topics by name, or those whose names match a glob such as `orders.*`; page by page."""
+        after: str | None = ""
+        while after is not None:
+            page, after = await self._topic_page(pattern, after)
+            for topic in page:
+                yield topic
+
+    async def _topic_page(self, pattern: str | None, after: str) -> tuple[list[Topic], str | None]:
+        """The topics behind a name, and the name to go on after; None if these were the last."""
+        request = pb.ListTopicsRequest(pattern=pattern or "", after=after, limit=PAGE_TOPICS).SerializeToString()
+        answer = pb.ListTopicsAnswer.FromString(await self._connection.call("ListTopics", request, self._timeout))
+        page = [topics.from_wire(message) for message in answer.topics]
+        return page, page[-1].name if answer.more and page else None
+
+    async def delete_topic(self, name: str, missing_ok: bool = False) -> None:
+        """Deletes a topic and its messages."""
+        self._partitions.pop(name, None)
+        request = pb.DeleteTopicRequest(name=arguments.topic_name(name), missing_ok=missing_ok)
+        await self._change("DeleteTopic", request, errors.TopicNotFound)
+
+    async def _change(self, method: str, request: Any, done: type[errors.Error]) -> bytes:
+        """A call that changes something. When an answer was lost and the next attempt finds it done already, it was this one's work."""
+        clock, pauses = self._connection.world.clock, Pauses(self._connection.world)
+        deadline = clock.monotonic() + self._timeout
+        lost = False
+        while True:
+            try:
+                return await self._connection.channel.call(method, request.SerializeToString(), max(0.01, deadline - clock.monotonic()))
+            except (errors.Unavailable, errors.OutcomeUnknown) as error:
+                lost = True
+                if clock.monotonic() >= deadline - 0.1:
+                    raise error
+            except done:
+                if not lost:
+                    raise
+                return await self._done(request)
+            await pauses.wait()
+            await self._connection.elsewhere()
+
+    async def _done(self, request: Any) -> bytes:
+        if not isinstance(request, pb.CreateTopicRequest):
+            return b""
+        found = await self._describe(request.name)
+        if not topics.fits(topics.from_wire(found), request):
+            raise errors.TopicExists(f"'{request.name}' exists, with {found.partitions} partitions.", hint="Use exists_ok=True.")
+        return found.SerializeToString()
+
+    async def _describe(self, name: str) -> pb.Topic:
+        request = pb.DescribeTopicRequest(name=name).SerializeToString()
+        return pb.Topic.FromString(await self._connection.call("DescribeTopic", request, self._timeout))
+
+    def _known(self, topic: Topic) -> Topic:
+        self._partitions[topic.name] = topic.partitions
+        return topic
+
+    # ---- producers and readers
+
+    def producer(
+        self,
+        topic: str,
+        *,
+        group: str = "default",
+        timeout: SpanOrMoment = 30,
+        compression: str | None = None,
+        max_bytes: int = 64 * 2**20,
+    ) -> Producer:
+        """A producer for one topic. `group` owns the messages. Each has a connection of its own."""
+        settings = ProducerSettings.checked(topic, group, timeout, compression, max_bytes, self._broker_time.now())
+        return self._make_producer(settings)
+
+    def _make_producer(self, settings: ProducerSettings, **further: Any) -> Producer:
+        producer = Producer(
+            self._connection,
+            settings,
+            batch_bytes_max=self._told().batch_bytes_max,
+            partitions=self._partitions.get(settings.topic, 0),
+            call_seconds=self._timeout,
+            closed=lambda producer: self._producers.pop(producer, None),
+            **further,
+        )
+        self._producers[producer] = None
+        return producer
+
+    def reader(
+        self,
+        topic: str | Sequence[str],
+        *,
+        start: Start = None,
+        end: End = None,
+        name: str | None = None,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        partitions: Sequence[int] | None = None,
+        uncommitted: bool = False,
+        window: int | None = None,
+        window_share: float = 0.5,
+    ) -> Reader:
+        """A reader of the log of a topic: from `start` on, up to `end` (not included), or for ever."""
+        later = (("name", name, None), ("where", where, None), ("uncommitted", uncommitted, False), ("window", window, None))
+        for argument, given, wanted in later:
+            if given != wanted:
+                raise errors.NotSupported(f"{argument}={given!r} is not in this version.", hint=f"Leave {argument}= away.")
+        settings = ReaderSettings.checked(topic, start, end, columns, partitions)
+        reader = Reader(self._connection, settings, call_seconds=self._timeout, closed=lambda reader: self._readers.pop(reader, None))
+        self._readers[reader] = None
+        return reader
+
+    # ---- the end
+
+    async def close(self) -> None:
+        """Closes producers (waiting until what they sent is decided), readers and the connection."""
+        failure: Exception | None = None
+        for part in (*self._producers, *self._readers):
+            try:
+                await part.close()
+            except errors.Error as error:
+                failure = failure or error
+        await self._connection.close()
+        if failure is not None:
+            raise failure
+
+    async def _abandon(self) -> None:
+        """Closes without waiting for anything."""
+        for producer in tuple(self._producers):
+            await producer._end(flush=False)  # pyright: ignore[reportPrivateUsage]
+        for reader in tuple(self._readers):
+            await reader.close()
+        await self._connection.close()
+
+    def _told(self) -> Greeting:
+        if self._greeting is None:
+            raise errors.Conflict("this client is not connected.", hint="Use `async with bowstring.aio.connect(…)`, or await it.")
+        return self._greeting
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if error is None:
+            await self.close()
+        elif isinstance(error, Exception):
+            try:
+                await self.close()
+            except errors.Error as failure:
+                error.add_note(f"Closing the client also raised {type(failure).__name__}: {failure}")
+        else:
+            await self._abandon()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {', '.join(self._connection.seeds)}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("A client cannot be pickled. Connect in the other process: bowstring.connect(…).")
+
+
+class Connecting:
+    """What `bowstring.aio.connect` gives: `async with` it, or `await` it."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def __await__(self) -> Generator[Any, None, Client]:
+        return self.client.open().__await__()
+
+    async def __aenter__(self) -> Client:
+        return await self.client.open()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        await self.client.__aexit__(kind, error, traceback)
+
+
+def connect(
+    server: str | Sequence[str] | None = None,
+    *,
+    context: str | None = None,
+    token: str | Callable[[], str] | None = None,
+    user: str | None = None,
+    password: str | None = None,
+    name: str | None = None,
+    timeout: timedelta | float = 10,
+    drift_limit: timedelta | float = 0.5,
+    on_drift: Callable[[float], object] | None = None,
+) -> Connecting:
+    """Connects to the first of the seeds that answers: `async with connect() as client`, or `client = await connect()`. Without `server`
+    it is BOWSTRING_SERVER, else bowstring://localhost:27769. Raises `Unavailable` if no seed answers within `timeout`. `on_drift(seconds)`
+    is called when this machine's clock is further from the brokers' than `drift_limit`."""
+    for argument, given in (("context", context), ("token", token), ("user", user), ("password", password)):
+        if given is not None:
+            raise errors.NotSupported(f"{argument}= is not in this version, which has no login.", hint=f"Leave {argument}= away.")
+    client = Client(
+        addresses.seeds(server, os.environ),
+        dialer=GrpcDialer(),
+        clock=SystemClock(),
+        randomness=SystemRandomness(),
+        name=name,
+        timeout=times.span(timeout, "timeout"),
+        drift_limit=times.span(drift_limit, "drift_limit"),
+        on_drift=on_drift,
+    )
+    return Connecting(client)

@@ -1,0 +1,157 @@
+"""Rows as they arrived from the broker, and the columns that are made of them when somebody asks.
+
+A page is one answer of a fetch: the batch's own bytes and, beside them, what the broker knows about its rows (offsets as runs, producers
+as origins, the time of arrival). The columns that the batch has are views into the answer's bytes; the others are made with vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bowstring.messages import encoding, ids, schema
+from bowstring.wire.generated import bowstring_pb2 as pb
+
+_MOMENT = pa.timestamp("us", "UTC")
+_NAME = pa.dictionary(pa.int32(), pa.utf8())
+
+COLUMNS: Final = pa.schema(
+    [
+        pa.field("topic", _NAME, nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64()),
+        pa.field("id", pa.utf8(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("attributes", pa.map_(pa.utf8(), pa.utf8())),
+        pa.field("created", _MOMENT, nullable=False),
+        pa.field("arrived", _MOMENT, nullable=False),
+        pa.field("due", _MOMENT),
+        pa.field("expires", _MOMENT),
+        pa.field("producer_group", _NAME, nullable=False),
+    ]
+)
+"""The columns of a reader's batch (API.md 3)."""
+
+
+class Page:
+    """The rows of one answer."""
+
+    def __init__(self, topic: str, header: pb.FetchAnswer, data: memoryview) -> None:
+        self.topic = topic
+        self.header = header
+        self.partition = header.partition
+        self.rows = header.rows
+        self._data = data
+        self._columns: dict[str, pa.Array] = {}
+        self._lists: dict[str, list[Any]] = {}
+
+    @cached_property
+    def batch(self) -> pa.RecordBatch:
+        """What the producer sent, over the bytes of the answer."""
+        return encoding.decode(self.header.columns, self._data)
+
+    @cached_property
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """The rows' offsets."""
+        runs = [np.arange(run.offset, run.offset + run.rows, dtype=np.int64) for run in self.header.runs]
+        return runs[0] if len(runs) == 1 else np.concatenate(runs)
+
+    def column(self, name: str) -> pa.Array:
+        """A column over all rows of the page."""
+        found = self._columns.get(name)
+        if found is None:
+            make = _MADE.get(name)
+            if make is not None:
+                found = make(self)
+            elif name in self.batch.schema.names:
+                found = self.batch.column(name)
+            else:
+                found = pa.nulls(self.rows, COLUMNS.field(name).type)
+            self._columns[name] = found
+        return found
+
+    def entries(self, name: str) -> list[Any]:
+        """A column as a list of Python's own objects, made once; times as microseconds."""
+        found = self._lists.get(name)
+        if found is None:
+            column = self.column(name)
+            if pa.types.is_timestamp(column.type):
+                column = column.cast(pa.int64())
+            elif pa.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
+            found = self._lists[name] = column.to_pylist()
+        return found
+
+
+class Chunk(NamedTuple):
+    """Consecutive rows of a page."""
+
+    page: Page
+    first: int
+    rows: int
+
+    def column(self, name: str) -> pa.Array:
+        """A column over these rows, without copying."""
+        column = self.page.column(name)
+        return column if self.rows == self.page.rows else column.slice(self.first, self.rows)
+
+    @property
+    def next_offset(self) -> int:
+        """Where to go on behind these rows."""
+        end = self.first + self.rows
+        return self.page.header.next_offset if end == self.page.rows else int(self.page.offsets[end])
+
+
+def _topic(page: Page) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(page.rows, np.int32)), pa.array([page.topic]))
+
+
+def _partition(page: Page) -> pa.Array:
+    return pa.array(np.full(page.rows, page.partition, np.int32))
+
+
+def _id(page: Page) -> pa.Array:
+    has_ids = bool(page.header.columns & schema.ID)
+    given = page.batch.column("id") if has_ids else None
+    if given is not None and not given.null_count:
+        return given
+    made = [ids.column(origin.producer, origin.number, page.partition, origin.first_row, origin.rows) for origin in page.header.origins]
+    generated = made[0] if len(made) == 1 else pa.concat_arrays(made)
+    return generated if given is None else pc.coalesce(given, generated)
+
+
+def _created(page: Page) -> pa.Array:
+    """A producer that is not of ours may leave it out; then the arrival is the best that is known."""
+    if not page.header.columns & schema.CREATED:
+        return page.column("arrived")
+    given = page.batch.column("created")
+    return pc.coalesce(given, page.column("arrived")) if given.null_count else given
+
+
+def _arrived(page: Page) -> pa.Array:
+    return pa.array(np.full(page.rows, page.header.arrived, np.int64)).view(_MOMENT)
+
+
+def _producer_group(page: Page) -> pa.Array:
+    names = list(dict.fromkeys(origin.group for origin in page.header.origins))
+    numbers = np.array([names.index(origin.group) for origin in page.header.origins], np.int32)
+    counts = [origin.rows for origin in page.header.origins]
+    return pa.DictionaryArray.from_arrays(pa.array(np.repeat(numbers, counts)), pa.array(names, pa.utf8()))
+
+
+_MADE: Final[dict[str, Callable[[Page], pa.Array]]] = {
+    "topic": _topic,
+    "partition": _partition,
+    "offset": lambda page: pa.array(page.offsets),
+    "id": _id,
+    "created": _created,
+    "arrived": _arrived,
+    "producer_group": _producer_group,
+}

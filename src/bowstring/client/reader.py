@@ -1,0 +1,225 @@
+"""A reader of the log, for asyncio. It removes nothing, and its position advances by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from operator import length_hint
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from bowstring import errors, times
+from bowstring.client import arguments, ranges
+from bowstring.client.batch import Batch, messages
+from bowstring.client.connection import Connection
+from bowstring.client.fetching import Fetching
+from bowstring.client.message import Message
+from bowstring.client.pages import COLUMNS, Chunk
+from bowstring.client.ranges import Start
+from bowstring.client.sending import Span
+from bowstring.client.statistics import ReaderStatistics
+
+ROWS_MAX = 2**31 - 1
+
+
+class ReaderSettings(NamedTuple):
+    """What a reader is made with, checked."""
+
+    topic: str
+    start: Any
+    end: Any
+    columns: tuple[str, ...] | None
+    partitions: tuple[int, ...] | None
+
+    @classmethod
+    def checked(cls, topic: object, start: Any, end: Any, columns: Any, partitions: Any) -> ReaderSettings:
+        """Refuses what makes no sense."""
+        if not isinstance(topic, str) and isinstance(topic, Sequence):
+            if len(topic) != 1:
+                raise errors.NotSupported("reading several topics at once is not in this version.", hint="Make a reader for each.")
+            topic = topic[0]
+        return cls(
+            arguments.topic_name(topic),
+            ranges.check(start, "start"),
+            ranges.check(end, "end"),
+            _columns(columns),
+            ranges.check_partitions(partitions),
+        )
+
+
+class Reader:
+    """Reads a topic from a place on. `async for message in reader`, or `batches()`, or `poll()`."""
+
+    def __init__(
+        self, connection: Connection, settings: ReaderSettings, *, call_seconds: float = 10.0, closed: Callable[[Reader], object] = id
+    ) -> None:
+        self.topic = settings.topic
+        self._connection = connection
+        self._settings = settings
+        self._call_seconds = call_seconds
+        self._closed = closed
+        self._open = True
+        self._fetching = self._begin(settings.start)
+        self._chunk: Chunk | None = None
+        """The rows that `async for` is in."""
+        self._messages: Iterator[Message] = iter(())
+
+    def _begin(self, start: Any) -> Fetching:
+        settings = self._settings
+        return Fetching(self._connection.another(), settings.topic, start, settings.end, settings.partitions)
+
+    # ---- reading
+
+    def __aiter__(self) -> Reader:
+        return self
+
+    async def __anext__(self) -> Message:
+        while True:
+            message = next(self._messages, None)
+            if message is not None:
+                return message
+            if not await self._next_messages():
+                raise StopAsyncIteration
+
+    async def _next_messages(self) -> bool:
+        """Goes on to the next rows; False at the end."""
+        self._check_open()
+        if not await self._fetching.available():
+            return False
+        self._chunk = self._fetching.take(None)
+        assert self._chunk is not None
+        self._messages = messages(self._chunk)
+        return True
+
+    async def batches(self, max_rows: int = 65536, max_wait: Span = 0.05) -> AsyncIterator[Batch]:
+        """Batches of up to `max_rows`; one that is not full waits `max_wait` for more rows."""
+        while (batch := await self._next_batch(max_rows, max_wait)) is not None:
+            yield batch
+
+    async def _next_batch(self, max_rows: int = 65536, max_wait: Span = 0.05) -> Batch | None:
+        """What `batches` gives next; None at the end."""
+        limit, seconds = _rows(max_rows), times.span(max_wait, "max_wait")
+        self._check_open()
+        left = self._left_over(limit)
+        if not left and not await self._fetching.available():
+            return None
+        return Batch(await self._gather(left, limit, seconds), self._settings.columns)
+
+    async def poll(self, timeout: Span = 0, max_rows: int | None = None) -> Batch:
+        """What is there now, after waiting up to `timeout` for something; an empty batch if nothing came."""
+        limit, seconds = ROWS_MAX if max_rows is None else _rows(max_rows), times.span(timeout, "timeout")
+        self._check_open()
+        left = self._left_over(limit)
+        if not left:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._fetching.available()
+            except TimeoutError:
+                pass
+        return Batch(await self._gather(left, limit, 0), self._settings.columns)
+
+    async def _gather(self, chunks: list[Chunk], limit: int, seconds: float) -> list[Chunk]:
+        rows = sum(chunk.rows for chunk in chunks)
+        try:
+            async with asyncio.timeout(seconds):
+                while rows < limit:
+                    chunk = self._fetching.take(limit - rows)
+                    if chunk is not None:
+                        chunks.append(chunk)
+                        rows += chunk.rows
+                    elif not seconds or not await self._fetching.available():
+                        break
+        except TimeoutError:
+            pass
+        except errors.Error:
+            if not chunks:
+                raise
+        return chunks
+
+    def _left_over(self, limit: int) -> list[Chunk]:
+        """What `async for` has begun and not handed out."""
+        chunk, remaining = self._chunk, length_hint(self._messages)
+        self._chunk, self._messages = None, iter(())
+        if chunk is None or not remaining:
+            return []
+        first = chunk.first + chunk.rows - remaining
+        if remaining > limit:
+            self._chunk = Chunk(chunk.page, first + limit, remaining - limit)
+            self._messages = messages(self._chunk)
+            remaining = limit
+        return [Chunk(chunk.page, first, remaining)]
+
+    # ---- places
+
+    @property
+    def position(self) -> dict[int, int]:
+        """The next offset of each partition; empty until the reader knows where it begins."""
+        position = dict(self._fetching.position)
+        remaining = length_hint(self._messages)
+        if self._chunk is not None and remaining:
+            chunk = self._chunk
+            position[chunk.page.partition] = int(chunk.page.offsets[chunk.first + chunk.rows - remaining])
+        return position
+
+    async def seek(self, start: Start) -> None:
+        """Goes on from another place."""
+        self._check_open()
+        old = self._fetching
+        self._fetching = self._begin(ranges.check(start, "start"))
+        self._chunk, self._messages = None, iter(())
+        await old.close()
+        await self._fetching.placed()
+
+    async def lag(self) -> dict[int, int]:
+        """How many offsets are behind the position, for each partition."""
+        self._check_open()
+        async with asyncio.timeout(self._call_seconds):
+            await self._fetching.placed()
+            topic = await self._fetching.describe()
+        return {number: max(0, topic.ranges[number].next - offset) for number, offset in self.position.items()}
+
+    # ---- the rest
+
+    def statistics(self) -> ReaderStatistics:
+        """How much was read."""
+        told = self._fetching
+        ahead = told.bytes_ahead
+        return ReaderStatistics(told.messages - length_hint(self._messages), told.bytes, told.batches, ahead, told.connections)
+
+    async def close(self) -> None:
+        """Ends the reader."""
+        if self._open:
+            self._open = False
+            await self._fetching.close()
+            self._closed(self)
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise errors.Conflict("this reader is closed.", hint="Make another with client.reader().")
+
+    async def __aenter__(self) -> Reader:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.topic!r}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("A reader cannot be pickled. Connect in the other process: bowstring.connect(…).reader(…).")
+
+
+def _rows(max_rows: object) -> int:
+    if isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 1:
+        raise errors.InvalidArgument(f"max_rows={max_rows!r} is not taken.", hint="Use a whole number above 0.")
+    return max_rows
+
+
+def _columns(given: Any) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    known = COLUMNS.names
+    if isinstance(given, str) or not given or not all(name in known for name in given):
+        raise errors.InvalidArgument(f"columns={given!r} are not all columns of a batch.", hint=f"Those are {', '.join(known)}.")
+    return tuple(name for name in known if name in given)

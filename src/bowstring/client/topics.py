@@ -1,0 +1,84 @@
+"""Topics as values, and the requests that make them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from bowstring import errors, times
+from bowstring.client import arguments
+from bowstring.wire.generated import bowstring_pb2 as pb
+
+PARTITIONS_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it was when it was asked for."""
+
+    name: str
+    partitions: int
+    messages: int
+    """How many can be read."""
+    bytes: int
+    created: datetime
+    retention: timedelta
+    retention_bytes: int | None
+    deduplication: timedelta
+    id: int
+    """Its number: a topic that is deleted and made again is another one."""
+    ranges: tuple[range, ...]
+    """The offsets that can be read, by partition."""
+
+
+def from_wire(message: pb.Topic) -> Topic:
+    """A topic as the broker tells it."""
+    return Topic(
+        name=message.name,
+        partitions=message.partitions,
+        messages=message.messages,
+        bytes=message.bytes,
+        created=times.to_datetime(message.created),
+        retention=timedelta(microseconds=message.retention),
+        retention_bytes=message.retention_bytes or None,
+        deduplication=timedelta(microseconds=message.deduplication),
+        id=message.id,
+        ranges=tuple(range(entry.first, entry.next) for entry in message.ranges),
+    )
+
+
+def creation(
+    name: str,
+    *,
+    partitions: int,
+    retention: timedelta | float,
+    retention_bytes: int | None,
+    table_retention: timedelta | float | None,
+    deduplication: timedelta | float,
+    payload: str,
+    audited: bool,
+    exists_ok: bool,
+) -> pb.CreateTopicRequest:
+    """The request that makes a topic; refuses what makes no sense, and what this version cannot do."""
+    for given, wanted, what in ((payload, "inline", "payload"), (audited, False, "audited"), (table_retention, None, "table_retention")):
+        if given != wanted:
+            raise errors.NotSupported(f"{what}={given!r} is not in this version.", hint=f"Leave {what}= away.")
+    return pb.CreateTopicRequest(
+        name=arguments.topic_name(name),
+        partitions=_whole("partitions", partitions, PARTITIONS_MAX),
+        retention=max(1, times.microseconds(times.span(retention, "retention"))),
+        retention_bytes=0 if retention_bytes is None else _whole("retention_bytes", retention_bytes, 2**62),
+        deduplication=max(1, times.microseconds(times.span(deduplication, "deduplication"))),
+        exists_ok=exists_ok,
+    )
+
+
+def fits(topic: Topic, request: pb.CreateTopicRequest) -> bool:
+    """Whether a topic is what the request would have made."""
+    return topic.partitions == request.partitions
+
+
+def _whole(name: str, value: object, highest: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= highest:
+        raise errors.InvalidArgument(f"{name}={value!r} is not taken.", hint=f"Use a whole number from 1 to {highest}.")
+    return value

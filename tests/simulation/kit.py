@@ -1,0 +1,162 @@
+"""The two kits as the workload sees them: one face over the product's own and over the plain one, in the words of a history."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from bowstring import errors
+from bowstring.client.batch import Batch
+from bowstring.client.client import Client
+from bowstring.client.producer import Producer
+from bowstring.client.receipts import BatchReceipt
+from tests.history.events import Row, fingerprint, label_in
+from tests.simulation.plain_kit import Place, PlainKit
+from tests.simulation.server import ADDRESS
+
+if TYPE_CHECKING:
+    from tests.simulation.node import Incarnation
+
+
+class Reading(Protocol):
+    """A reader: rows as they come, until the end if there is one."""
+
+    def batches(self) -> AsyncIterator[list[Row]]: ...
+
+    async def close(self) -> None: ...
+
+
+class Sender(Protocol):
+    """A producer of one topic."""
+
+    def send(self, rows: list[Row], values: list[bytes], timeout: float | None) -> Any:
+        """One row or many. Raises `Full`; then `ready` says when to try again."""
+        ...
+
+    async def outcome(self, sent: Any, rows: list[Row]) -> list[Row]:
+        """The rows with what became of each."""
+        ...
+
+    async def find(self, message_id: str) -> Place | None: ...
+
+    async def ready(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Kit(Protocol):
+    """What a client of the workload holds."""
+
+    async def create_topic(self, name: str, partitions: int) -> None: ...
+
+    async def delete_topic(self, name: str) -> None: ...
+
+    def producer(self, topic: str, partitions: int, *, timeout: float, compression: str | None) -> Sender: ...
+
+    def reader(self, topic: str, starts: dict[int, int], *, latest: bool = False) -> Reading: ...
+
+    async def close(self) -> None: ...
+
+
+async def connected(life: Incarnation, *, plain: bool) -> Kit:
+    """A kit with a connection. Raises Unavailable."""
+    if plain:
+        kit = PlainKit(life, ADDRESS)
+        await kit.hello()
+        return kit
+    client = Client([ADDRESS], dialer=life.dialer, clock=life.clock, randomness=life.randomness, name=life.name)
+    return RealKit(await client.open())
+
+
+class RealKit:
+    """The product's own kit."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def create_topic(self, name: str, partitions: int) -> None:
+        await self._client.create_topic(name, partitions=partitions)
+
+    async def delete_topic(self, name: str) -> None:
+        await self._client.delete_topic(name)
+
+    def producer(self, topic: str, partitions: int, *, timeout: float, compression: str | None) -> Sender:
+        return RealSender(self._client.producer(topic, timeout=timeout, compression=compression, max_bytes=256 * 1024))
+
+    def reader(self, topic: str, starts: dict[int, int], *, latest: bool = False) -> Reading:
+        return RealReading(self._client.reader(topic, start=starts, partitions=sorted(starts), end="latest" if latest else None))
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+class RealSender:
+    """`bowstring.aio.Producer`."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self.find, self.ready = producer.find, producer.ready
+
+    def send(self, rows: list[Row], values: list[bytes], timeout: float | None) -> Any:
+        if len(rows) == 1:
+            row = rows[0]
+            return self._producer.send(values[0], key=row.key or None, id=row.id if row.natural else None, timeout=timeout)
+        columns: dict[str, pa.Array] = {"value": pa.array(values, pa.binary())}
+        if any(row.key for row in rows):
+            columns["key"] = pa.array([row.key.encode() or None for row in rows], pa.binary())
+        if rows[0].natural:
+            columns["id"] = pa.array([row.id for row in rows], pa.utf8())
+        return self._producer.send_batch(pa.table(columns), timeout=timeout)
+
+    async def outcome(self, sent: Any, rows: list[Row]) -> list[Row]:
+        if isinstance(sent, BatchReceipt):
+            return await self._answers(sent, rows)
+        try:
+            stored = await sent
+        except errors.Error as error:
+            return [rows[0]._replace(id=sent.id, error=error.kind)]
+        return [rows[0]._replace(id=stored.id, partition=stored.partition, offset=stored.offset, duplicate=stored.duplicate)]
+
+    async def _answers(self, sent: BatchReceipt, rows: list[Row]) -> list[Row]:
+        """Row by row. Answers do not say which rows were there already, so every row with an id of its own may have been."""
+        answers = await sent
+        with suppress(errors.Conflict):
+            rows = [row._replace(id=message_id) for row, message_id in zip(rows, sent.ids, strict=True)]
+        places = zip(rows, answers.partitions.to_pylist(), answers.offsets.to_pylist(), strict=True)
+        return [
+            row._replace(error=answers.refused[at].kind)
+            if at in answers.refused
+            else row._replace(partition=partition, offset=offset, duplicate=row.natural)
+            for at, (row, partition, offset) in enumerate(places)
+        ]
+
+    async def close(self) -> None:
+        with suppress(errors.Error):  # what failed was written down row by row
+            await self._producer.close()
+
+
+class RealReading:
+    """`bowstring.aio.Reader`."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    async def batches(self) -> AsyncIterator[list[Row]]:
+        async for batch in self._reader.batches(max_wait=0.001):
+            yield _rows(batch)
+
+    async def close(self) -> None:
+        await self._reader.close()
+
+
+def _rows(batch: Batch) -> list[Row]:
+    names = ("value", "key", "id", "partition", "offset")
+    columns = [batch.column(name).to_pylist() for name in names]
+    arrived = batch.column("arrived").cast(pa.int64()).to_pylist()
+    return [
+        Row(label_in(value), message_id, (key or b"").decode(), fingerprint(value), partition, offset, moment)
+        for value, key, message_id, partition, offset, moment in zip(*columns, arrived, strict=True)
+    ]

@@ -1,0 +1,316 @@
+"""A second client, written from the protocol (`proto/bowstring/v1`) and nothing else: what a kit in another language would be.
+
+It is as simple as can be: a stream per producer, every unanswered batch sent again after a break, one fetch stream per reader. It runs
+beside the real kit in the simulation, because a broker that is right only for one client's habits is not right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bowstring import errors
+from bowstring.messages import encoding, ids
+from bowstring.messages.hashing import partition_of
+from bowstring.wire.codec import join, split
+from bowstring.wire.generated import bowstring_pb2 as pb
+from tests.history.events import Row, fingerprint, label_in
+
+if TYPE_CHECKING:
+    from tests.simulation.node import Incarnation
+
+CALL_SECONDS = 5.0
+GRACE_SECONDS = 1.0
+PAUSE_SECONDS = 0.1
+CREDIT_BYTES = 64 * 1024
+
+
+class Place(NamedTuple):
+    partition: int
+    offset: int
+
+
+class PlainKit:
+    """A connection and what can be done over it."""
+
+    def __init__(self, life: Incarnation, address: str) -> None:
+        self.life = life
+        self.channel = life.dialer.dial(address)
+        self.ahead = 0
+
+    async def call(self, method: str, request: Any, answer: Any) -> Any:
+        return answer.FromString(await self.channel.call(method, request.SerializeToString(), CALL_SECONDS))
+
+    async def hello(self) -> None:
+        """Measures the broker's clock."""
+        asked = self.life.clock.monotonic()
+        answer = await self.call("Hello", pb.HelloRequest(software="plain", protocol=1, protocol_min=1), pb.HelloAnswer)
+        self.ahead = answer.broker_time - round((asked + self.life.clock.monotonic()) / 2 * 1e6)
+
+    def broker_now(self) -> int:
+        return round(self.life.clock.monotonic() * 1e6) + self.ahead
+
+    async def create_topic(self, name: str, partitions: int) -> None:
+        await self.call("CreateTopic", pb.CreateTopicRequest(name=name, partitions=partitions), pb.Topic)
+
+    async def delete_topic(self, name: str) -> None:
+        await self.call("DeleteTopic", pb.DeleteTopicRequest(name=name), pb.DeleteTopicAnswer)
+
+    def producer(self, topic: str, partitions: int, *, timeout: float, compression: str | None) -> PlainProducer:
+        return PlainProducer(self, topic, partitions, timeout, compression)
+
+    def reader(self, topic: str, starts: dict[int, int], *, latest: bool = False) -> PlainReader:
+        return PlainReader(self, topic, starts, latest)
+
+    async def close(self) -> None:
+        await self.channel.close()
+
+
+class Batch:
+    """Rows of one partition on their way."""
+
+    def __init__(self, number: int, partition: int, rows: list[Row], data: encoding.Encoded, sent: int, timeout: float) -> None:
+        self.number = number
+        self.partition = partition
+        self.rows = rows
+        self.data = data
+        self.sent = sent
+        self.timeout = timeout
+        self.written = False
+        self.answer: asyncio.Future[list[Row]] = asyncio.get_running_loop().create_future()
+
+
+class PlainProducer:
+    """One producer: numbers, a stream, and what is not answered yet by partition."""
+
+    def __init__(self, kit: PlainKit, topic: str, partitions: int, timeout: float, compression: str | None) -> None:
+        self._kit = kit
+        self._topic = topic
+        self._partitions = partitions
+        self._timeout = timeout
+        self._compression = compression
+        self._id = kit.life.randomness.unique()
+        self._number = 0
+        self._streams = 0
+        self._turn = 0
+        self._open: dict[int, list[Batch]] = {}
+        self._taken: dict[int, list[int]] = {}
+        """The batches of a partition that are stored, or may be."""
+        self._to_write: list[Batch] = []
+        self._wake = asyncio.Event()
+        self._task = asyncio.create_task(self._run())
+
+    def send(self, rows: list[Row], values: list[bytes], timeout: float | None) -> list[tuple[list[int], Batch]]:
+        """Takes rows, which are divided by partition."""
+        self._turn += 1
+        homes: dict[int, list[int]] = {}
+        for at, row in enumerate(rows):
+            homes.setdefault(self._home(row), []).append(at)
+        parts: list[tuple[list[int], Batch]] = []
+        for partition, places in homes.items():
+            self._number += 1
+            mine = [rows[at] for at in places]
+            keys = [row.key.encode() or None for row in mine]
+            data = encoding.encode_columns(
+                len(mine),
+                values=[values[at] for at in places],
+                keys=keys if any(keys) else None,
+                ids=[row.id for row in mine] if mine[0].natural else None,
+                compression=self._compression,
+            )
+            batch = Batch(self._number, partition, mine, data, self._kit.broker_now(), timeout or self._timeout)
+            self._open.setdefault(partition, []).append(batch)
+            self._to_write.append(batch)
+            asyncio.get_running_loop().call_later(batch.timeout + GRACE_SECONDS, self._give_up, batch)
+            parts.append((places, batch))
+        self._wake.set()
+        return parts
+
+    def _home(self, row: Row) -> int:
+        if row.key:
+            return partition_of(row.key.encode(), self._partitions)
+        given = ids.parse(row.id) if row.natural else None
+        if given is not None and given.partition < self._partitions:
+            return given.partition
+        return partition_of(row.id.encode(), self._partitions) if row.natural else self._turn % self._partitions
+
+    def _give_up(self, batch: Batch) -> None:
+        if not batch.answer.done():
+            self._settle(batch, batch.rows, "outcome-unknown" if batch.written else "deadline-passed")
+
+    def _settle(self, batch: Batch, rows: list[Row], error: str) -> None:
+        if batch in self._open[batch.partition]:
+            self._open[batch.partition].remove(batch)
+        if not error or error == "outcome-unknown":
+            self._taken.setdefault(batch.partition, []).append(batch.number)
+        if not batch.answer.done():
+            generated = [ids.generated(self._id, batch.number, batch.partition, at) for at in range(len(rows))]
+            batch.answer.set_result([row._replace(error=error, id=row.id or given) for row, given in zip(rows, generated, strict=True)])
+
+    # ---- the stream ------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._kit.hello()
+                await self._stream()
+            except errors.NotFound as error:
+                self._to_write = []
+                for batch in [batch for lane in self._open.values() for batch in lane]:
+                    self._settle(batch, batch.rows, "outcome-unknown" if batch.written else error.kind)
+            except errors.Unavailable:
+                pass
+            await asyncio.sleep(PAUSE_SECONDS * self._kit.life.randomness.unit())
+
+    async def _stream(self) -> None:
+        self._streams += 1
+        stream = self._kit.channel.stream("Publish")
+        opened = pb.PublishOpen(topic=self._topic, producer=self._id, stream=self._streams, group="plain")
+        await stream.write(pb.PublishRequest(open=opened).SerializeToString())
+        self._to_write = sorted((batch for lane in self._open.values() for batch in lane), key=lambda batch: batch.number)
+        writing = asyncio.create_task(self._write(stream))
+        try:
+            while (message := await stream.read()) is not None:
+                self._answered(pb.PublishAnswer.FromString(message))
+        finally:
+            writing.cancel()
+            await asyncio.wait([writing])
+            if not writing.cancelled():
+                writing.exception()
+            stream.cancel()
+
+    async def _write(self, stream: Any) -> None:
+        while True:
+            self._wake.clear()
+            while self._to_write:
+                batch = self._to_write.pop(0)
+                if not batch.answer.done():
+                    batch.written = True
+                    await stream.write(self._request(batch))
+            await self._wake.wait()
+
+    def _request(self, batch: Batch) -> bytes:
+        open_ones = [other.number for other in self._open[batch.partition]]
+        before = [number for number in (*open_ones, *self._taken.get(batch.partition, ())) if number < batch.number]
+        header = pb.PublishRequest(
+            partition=batch.partition,
+            number=batch.number,
+            previous=max(before, default=0),
+            sent=batch.sent,
+            timeout=round(batch.timeout * 1e6),
+            schema=1,
+            columns=batch.data.mask,
+            rows=len(batch.rows),
+        )
+        return join(header.SerializeToString(), batch.data.data)
+
+    def _answered(self, answer: pb.PublishAnswer) -> None:
+        batch = next((each for each in self._open.get(answer.partition, ()) if each.number == answer.number), None)
+        if answer.WhichOneof("outcome") == "resend_after":
+            self._taken[answer.partition] = [answer.resend_after]
+            again = [each for each in self._open.get(answer.partition, ()) if each.number > answer.resend_after]
+            self._to_write += [each for each in again if each not in self._to_write]
+            self._wake.set()
+        elif batch is not None and answer.WhichOneof("outcome") == "refused":
+            self._settle(batch, batch.rows, answer.refused.kind)
+        elif batch is not None:
+            self._settle(batch, _placed(batch, answer.stored), "")
+
+    async def outcome(self, sent: list[tuple[list[int], Batch]], rows: list[Row]) -> list[Row]:
+        """The rows with what became of each."""
+        answers = list(rows)
+        for places, batch in sent:
+            for at, row in zip(places, await batch.answer, strict=True):
+                answers[at] = row
+        return answers
+
+    async def find(self, message_id: str) -> Place | None:
+        answer = await self._kit.call("Find", pb.FindRequest(topic=self._topic, id=message_id), pb.FindAnswer)
+        return Place(answer.partition, answer.offset) if answer.found else None
+
+    async def ready(self) -> None:
+        """There is always room."""
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+
+def _placed(batch: Batch, stored: pb.Stored) -> list[Row]:
+    """The rows with their offsets."""
+    repeated = {repeat.row + at: repeat.offset + at for repeat in stored.repeats for at in range(repeat.rows)}
+    placed: list[Row] = []
+    offset = stored.first_offset
+    for at, row in enumerate(batch.rows):
+        mine = repeated.get(at, offset)
+        offset += at not in repeated
+        placed.append(row._replace(partition=batch.partition, offset=mine, duplicate=at in repeated))
+    return placed
+
+
+class PlainReader:
+    """Reads partitions from their starts on; `latest` ends where the topic ended when it began."""
+
+    def __init__(self, kit: PlainKit, topic: str, starts: dict[int, int], latest: bool) -> None:
+        self._kit = kit
+        self._topic = topic
+        self._next = dict(starts)
+        self._latest = latest
+        self._ends: dict[int, int] = {}
+
+    async def batches(self) -> AsyncIterator[list[Row]]:
+        while True:
+            try:
+                if self._latest and not self._ends:
+                    facts = await self._kit.call("DescribeTopic", pb.DescribeTopicRequest(name=self._topic), pb.Topic)
+                    self._ends = {partition: facts.ranges[partition].next for partition in self._next}
+                if self._ends and all(self._next[partition] >= end for partition, end in self._ends.items()):
+                    return
+                async for rows in self._stream():
+                    yield rows
+            except errors.DeadlinePassed:
+                raise
+            except errors.Unavailable:
+                await asyncio.sleep(PAUSE_SECONDS * self._kit.life.randomness.unit())
+
+    async def _stream(self) -> AsyncIterator[list[Row]]:
+        stream = self._kit.channel.stream("Fetch")
+        wanted = [
+            pb.FetchFrom(partition=partition, offset=offset, end=self._ends.get(partition, 0))
+            for partition, offset in self._next.items()
+            if offset < self._ends.get(partition, 1 << 60)
+        ]
+        opened = pb.FetchOpen(topic=self._topic, partitions=wanted)
+        try:
+            await stream.write(pb.FetchRequest(open=opened, credit=CREDIT_BYTES).SerializeToString())
+            while (message := await stream.read()) is not None:
+                header, data = split(message)
+                answer = pb.FetchAnswer.FromString(header)
+                await stream.write(pb.FetchRequest(credit=answer.stored_bytes).SerializeToString())
+                rows = _rows(answer, data)
+                self._next[answer.partition] = answer.next_offset
+                yield rows
+        finally:
+            stream.cancel()
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _rows(answer: pb.FetchAnswer, data: memoryview | None) -> list[Row]:
+    if data is None:
+        return []
+    columns = encoding.decode(answer.columns, data).to_pydict()
+    offsets = [run.offset + at for run in answer.runs for at in range(run.rows)]
+    origins = [
+        ids.generated(origin.producer, origin.number, answer.partition, origin.first_row + at)
+        for origin in answer.origins
+        for at in range(origin.rows)
+    ]
+    nothing = [None] * len(offsets)
+    found = zip(columns["value"], columns.get("key", nothing), columns.get("id", origins), offsets, strict=True)
+    return [
+        Row(label_in(value), message_id, (key or b"").decode(), fingerprint(value), answer.partition, offset, answer.arrived)
+        for value, key, message_id, offset in found
+    ]
