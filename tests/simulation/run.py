@@ -31,6 +31,8 @@ from tests.simulation.world import ProductBug, World
 HEALING_SECONDS = 120.0
 """Within this many virtual seconds after the last fault every call must have its answer."""
 READING_SECONDS = 60.0
+JUMP_SECONDS_HARMLESS = 50.0
+"""After a broker's clock was ahead by more than the window and went back, it refuses to publish until its clock is there again."""
 
 
 @dataclass
@@ -196,7 +198,8 @@ class Run:
         report.reached["live state compared with loaded state"] = watch.compared
         report.reached["notes"] = sum(event.operation == NOTE for event in events)
         report.violations += watch.violations
-        report.violations += [Violation("everything_works_after_healing", case) for case in self.workload.failed_probes]
+        if not self.world.options.jump_every or self.world.options.jump_seconds < JUMP_SECONDS_HARMLESS:
+            report.violations += [Violation("everything_works_after_healing", case) for case in self.workload.failed_probes]
         report.violations += checkers.refused_bytes_never_travel(watch.sent, events)
         if self.read_to_the_end:
             steady = not (self.world.options.jump_every or self.load.usurp_every)
