@@ -59,7 +59,7 @@ def _run(folder: Path, options: argparse.Namespace, tool: str, side: str) -> Non
             _work(broker, READ_SOURCE, options)
         if side == "broker" and tool == "pyinstrument":
             broker.stop()
-            broker.run_as([sys.executable, "-m", "pyinstrument", "-r", "text", "-o", str(report), "--show-all"])
+            broker.run_as([sys.executable, "-m", "pyinstrument", "-r", "text", "-o", str(report), "--interval", str(SAMPLE_SECONDS)])
             broker.start()
             _work(broker, name, options)
             broker.stop()
@@ -109,7 +109,7 @@ def _python() -> Generator[None]:
     yield
     profiler.stop()
     sampler.stop()
-    print(profiler.output_text(show_all=True, color=False))
+    print(profiler.output_text(color=False))
     print(sampler.told(), flush=True)
 
 

@@ -23,6 +23,8 @@ class Load:
     topics: int = 3
     mortal_topics: int = 1
     """Further topics that are deleted and made anew all the time."""
+    mortal_seconds: float = 4.0
+    """The mean time between two deletions."""
     partitions_max: int = 3
     producers: int = 4
     """Client processes that send; each has several producers of the kit, one after the other."""
@@ -93,6 +95,7 @@ def drawn_load(seed: int) -> Load:
         seconds=source.choice((10.0, 20.0, 40.0)),
         topics=source.randint(1, 4),
         mortal_topics=0 if usurped else source.choice((0, 1, 1, 2)),
+        mortal_seconds=source.choice((0.5, 2.0, 5.0)),
         partitions_max=source.randint(1, 4),
         producers=source.randint(1, 5),
         readers=source.randint(1, 3),

@@ -1,6 +1,7 @@
 """A second client, written from the protocol (`proto/bowstring/v1`) and nothing else: what a kit in another language would be.
 
-It is as simple as can be: a stream per producer, every unanswered batch sent again after a break, one fetch stream per reader. It runs
+It is as simple as can be: a stream per producer, one fetch stream per reader; after a break every unanswered batch is sent again, in any
+order, because each names the one that it follows on, and the broker says from where on to repeat. It runs
 beside the real kit in the simulation, because a broker that is right only for one client's habits is not right.
 """
 
@@ -168,7 +169,8 @@ class PlainProducer:
         stream = self._kit.channel.stream("Publish")
         opened = pb.PublishOpen(topic=self._topic, producer=self._id, stream=self._streams, group="plain")
         await stream.write(pb.PublishRequest(open=opened).SerializeToString())
-        self._to_write = sorted((batch for lane in self._open.values() for batch in lane), key=lambda batch: batch.number)
+        again = [batch for lane in self._open.values() for batch in lane]
+        self._to_write = sorted(again, key=lambda _: self._kit.life.randomness.unit())
         writing = asyncio.create_task(self._write(stream))
         try:
             while (message := await stream.read()) is not None:

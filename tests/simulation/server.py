@@ -301,6 +301,7 @@ def _compare(who: str, live: Partition, loaded: Partition, missing: list[Change]
     expected, found = live.state(), loaded.state()
     blind = live.blind_until or loaded.blind_until  # a page could not be read at load: no ids are taken, so none need be known
     for state in (expected, found):
-        state["ids"] = [] if blind else [pair for pair in state["ids"] if pair[0] < live.committed_offset]  # type: ignore[attr-defined, index]
+        ids: Any = state["ids"]
+        state["ids"] = [] if blind else [pair for pair in ids if pair[0] < live.committed_offset]
     expected["pages"], found["pages"] = live.pages.state(), loaded.pages.state()[: len(live.pages)]
     return checkers.live_equals_loaded(who, expected, found)

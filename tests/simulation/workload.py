@@ -87,12 +87,12 @@ class Workload:
             await self._until_done(life, CREATE, name, lambda n=name, p=partitions: kit.create_topic(n, p), errors.TopicExists)
         self.made.set()
         while self.topics.mortal and not self.over:
-            await asyncio.sleep(source.expovariate(1.0 / 4.0))
+            await asyncio.sleep(source.expovariate(1.0 / self.load.mortal_seconds))
             name = source.choice(sorted(self.topics.mortal))
             if self.over:
                 break
             await self._until_done(life, DELETE, name, lambda n=name: kit.delete_topic(n), errors.TopicNotFound)
-            await asyncio.sleep(source.random())
+            await asyncio.sleep(source.random() * self.load.mortal_seconds / 4)
             partitions = self.topics.mortal[name]
             for key in [key for key in self.ends if key[0] == name]:
                 del self.ends[key]

@@ -1,4 +1,4 @@
-"""A broker of a hundred lines behind an in-memory transport, and a loop whose time is virtual.
+"""A small broker behind an in-memory transport.
 
 It speaks the protocol of proto/bowstring/v1 as far as a kit needs it and keeps its promises in the simplest way that can be read: lists and
 dicts. What a test wants to go wrong it does on request: streams are cut, answers get lost, batches are refused or held back, calls
@@ -8,65 +8,17 @@ fail, nobody answers at all.
 from __future__ import annotations
 
 import asyncio
-import selectors
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from bowstring import errors
+from bowstring.client.client import Client
 from bowstring.messages import encoding, ids
 from bowstring.wire import codec, status
 from bowstring.wire.generated import bowstring_pb2 as pb
-
-START = 1_800_000_000_000_000
-
-
-class _JumpingSelector(selectors.DefaultSelector):
-    """Instead of waiting it moves the time on."""
-
-    loop: VirtualLoop
-
-    def select(self, timeout: float | None = None) -> Any:
-        events = super().select(0)
-        if not events:
-            assert timeout is not None, "nothing can happen any more"
-            self.loop.now += max(0.0, timeout)
-        return events
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop that never waits: when nothing is ready it is the time of the next timer."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        selector = _JumpingSelector()
-        super().__init__(selector)
-        selector.loop = self
-
-    def time(self) -> float:
-        return self.now
-
-
-def run(story: Coroutine[Any, Any, Any]) -> Any:
-    """Runs a test's story on virtual time, for at most ten virtual minutes."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(asyncio.wait_for(story, 600))
-
-
-class FakeClock:
-    """Both clocks on the loop's time; the wall clock may be set wrongly."""
-
-    def __init__(self, ahead: float = 0.0) -> None:
-        self.ahead = ahead
-
-    def now(self) -> int:
-        return START + int((asyncio.get_running_loop().time() + self.ahead) * 1e6)
-
-    def monotonic(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+from tests.unit.virtual_time import FakeClock
 
 
 class FakeRandomness:
@@ -394,3 +346,11 @@ class FakeDialer:
         silent = FakeBroker()
         silent.down = True
         return FakeChannel(self._brokers.get(address, silent))
+
+
+@asynccontextmanager
+async def connected(broker: FakeBroker) -> AsyncIterator[Client]:
+    """A client of a fake broker."""
+    client = await Client(["a:1"], dialer=FakeDialer({"a:1": broker}), clock=FakeClock(), randomness=FakeRandomness()).open()
+    async with client:
+        yield client

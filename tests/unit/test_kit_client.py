@@ -17,7 +17,8 @@ from bowstring import errors
 from bowstring.client import addresses, sync
 from bowstring.client.broker_time import BrokerTime
 from bowstring.client.client import Client
-from tests.unit.fake_broker import FakeBroker, FakeClock, FakeDialer, FakeRandomness, run
+from tests.unit.fake_broker import FakeBroker, FakeDialer, FakeRandomness
+from tests.unit.virtual_time import FakeClock, run
 
 
 def client_of(brokers: dict[str, FakeBroker], *seeds: str, timeout: float = 10.0) -> tuple[Client, FakeDialer]:
@@ -56,6 +57,19 @@ def test_a_broker_that_starts_late_is_waited_for():
         asyncio.get_running_loop().call_later(2, setattr, broker, "down", False)
         async with await client.open():
             assert client.info.brokers
+
+    run(story())
+
+
+def test_a_closed_client_says_so():
+    async def story():
+        client, _ = client_of({"a:1": FakeBroker()})
+        async with await client.open():
+            pass
+        await client.close()
+        for call in (client.topic("t"), client.create_topic("t"), client.delete_topic("t")):
+            with pytest.raises(errors.Conflict, match="closed"):
+                await call
 
     run(story())
 

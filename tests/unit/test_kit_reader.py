@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -13,14 +11,8 @@ import pytest
 
 from bowstring import errors
 from bowstring.client.client import Client
-from tests.unit.fake_broker import FakeBroker, FakeClock, FakeDialer, FakeRandomness, run
-
-
-@asynccontextmanager
-async def connected(broker: FakeBroker) -> AsyncIterator[Client]:
-    client = await Client(["a:1"], dialer=FakeDialer({"a:1": broker}), clock=FakeClock(), randomness=FakeRandomness()).open()
-    async with client:
-        yield client
+from tests.unit.fake_broker import FakeBroker, connected
+from tests.unit.virtual_time import run
 
 
 async def filled(client: Client, topic: str, rows: int, per_batch: int = 3, first: int = 0) -> None:

@@ -122,7 +122,7 @@ class Broker:
     @property
     def _now(self) -> Incarnation:
         if self._incarnation is None:
-            raise self._unavailable
+            raise self._unavailable.with_traceback(None)
         return self._incarnation
 
     @property
@@ -256,12 +256,12 @@ class Broker:
     async def _commit_of(self, actor: PartitionActor) -> None:
         """Waits for the next commit in a partition."""
         if actor.closed is not None:
-            raise actor.closed
+            raise actor.closed.with_traceback(None)
         event = asyncio.Event()
         actor.wake_when_committed(event)
         await event.wait()
         if actor.closed is not None:
-            raise actor.closed
+            raise actor.closed.with_traceback(None)
 
 
 def _why(failure: Exception) -> errors.Error:

@@ -91,7 +91,7 @@ class Fetcher:
                 cursor = self._cursors[self._turn % len(self._cursors)]
                 self._turn += 1
                 if cursor.actor.closed is not None:
-                    raise cursor.actor.closed
+                    raise cursor.actor.closed.with_traceback(None)
                 entries = [] if cursor.done else cursor.entries(min(bytes_max, ANSWER_BYTES))
                 if entries:
                     return await self._fetch(cursor, entries)
@@ -118,7 +118,7 @@ class Fetcher:
                 return await self._fetch(cursor, entries[:1])
             raise errors.Corrupt(f"{self._topic}/{partition.number}: {error}", hint="bowstring inspect tells more.") from error
         if cursor.actor.closed is not None:
-            raise cursor.actor.closed
+            raise cursor.actor.closed.with_traceback(None)
         return [self._cut(cursor, entry, page) for entry, page in zip(entries, pages, strict=True)]
 
     def _cut(self, cursor: _Cursor, entry: PageEntry, page: Page) -> Fetched:

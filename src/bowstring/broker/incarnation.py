@@ -150,7 +150,7 @@ class Incarnation:
     async def reserve(self, size: int) -> None:
         """Waits for credit. Raises Unavailable when the incarnation ends meanwhile."""
         if self.ended is not None:
-            raise self.ended
+            raise self.ended.with_traceback(None)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._credit.reserve(size, turn):
             return

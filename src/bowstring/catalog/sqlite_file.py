@@ -137,9 +137,12 @@ def _migrate(connection: apsw.Connection) -> None:
 
 
 def _fold_in(connection: apsw.Connection) -> None:
-    """Checkpoints what an incarnation before has left in the WAL, so that crashes one after the other do not make it grow."""
-    with suppress(apsw.FullError):  # then the WAL stays as it is, and is read from there
-        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+    """Checkpoints what an incarnation before has left in the WAL, so that crashes one after the other do not make it grow.
+
+    It is needed for safety too: after a failed sync Linux keeps the WAL's pages in its cache, marked clean, and never writes them. They
+    look fine to the next process, and only writing them anew, into the database, makes them durable. So a disk with no room for that
+    does not open."""
+    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
 
 def _sync_directory_of(path: str) -> None:

@@ -8,7 +8,8 @@ code. `bowstring.aio` is its face; `sync` is the thin face over one loop thread 
     arguments    what people may give to send      frames       what they may give to send_batch
     outgoing     a batch on its way, from its first row to its answer
     sending      send(): gathers rows into batches, from any thread, without a lock
-    publishing   carries batches to the broker: pipelined, in order, resent after a break; lanes: the order per partition
+    gathering    the open batches                  waiting      what was sent before the partitions were known
+    publishing   carries batches to the broker: pipelined (window), in order (lanes), resent after a break
     producer     both together                     receipts     what became of a message
     reader       follows the log                   fetching     its stream
     batch        rows as Arrow columns             message      one of them

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ class Client:
         self._greeting = greeting
         drift = self._broker_time.drift()
         if self._on_drift is not None and abs(drift) > self._drift_limit:
-            self._on_drift(drift)
+            asyncio.get_running_loop().call_soon(self._on_drift, drift)
 
     @property
     def info(self) -> Info:

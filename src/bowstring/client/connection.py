@@ -109,17 +109,21 @@ class Connection:
         return greeting
 
     async def _dialled(self, seed: str) -> Channel:
-        if self._closed:
-            raise errors.Conflict("this connection is closed.", hint="Connect again.")
+        self._check_open()
         if self._channel is None or self._address != seed:
             old, self._channel, self._address = self._channel, self.world.dialer.dial(seed), seed
             if old is not None:
                 await old.close()
         return self._channel
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise errors.Conflict("this connection is closed.", hint="Connect again.")
+
     @property
     def channel(self) -> Channel:
         """The channel that the last handshake went over."""
+        self._check_open()
         if self._channel is None:
             raise errors.Unavailable("there is no connection.", hint="Wait and repeat.")
         return self._channel

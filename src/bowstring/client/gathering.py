@@ -30,7 +30,7 @@ from bowstring.messages.encoding import Encoded
 from bowstring.ports.clock import Clock
 from bowstring.ports.randomness import Randomness
 
-GATHER_BYTES: Final = 1024 * 1024
+GATHER_BYTES: Final = 2 * 1024 * 1024
 """What a batch is gathered up to: large enough that its own cost vanishes, small enough to be pipelined."""
 GATHER_BYTES_MIN: Final = 16 * 1024
 
@@ -116,7 +116,7 @@ class Gathering:
         self._start_time(batch, timeout)
         if timeout == self._timeout and not has_ids:
             batch.limit = self._gather_bytes if batch.width == PLAIN else -1
-            batch.keyed_limit = self._gather_bytes if batch.width == KEYED else -1
+            batch.keyed_limit = self._gather_bytes if batch.width == KEYED and self.partitions else -1
         self._hand_over(batch)
         return True
 
@@ -140,7 +140,6 @@ class Gathering:
 
     def _add_batch(self, partition: int | None, encoded: Encoded, given_ids: Sequence[Any] | None, timeout: float) -> Outgoing:
         """Takes a batch as a whole, after what was gathered for its partition."""
-        self._check_open()
         place = self._current if partition is None else partition % len(self.gatherings)
         if self.gatherings[place].number:
             self._seal(self.gatherings[place])
@@ -174,6 +173,7 @@ class Gathering:
         self._gather_bytes = max(1, min(GATHER_BYTES, fair, self.max_bytes // 2, self._batch_bytes_max * 3 // 4))
 
     def _keep(self, size: int, entry: Callable[[float], Waiting], *, forced: bool = False) -> bool:
+        """Lets something wait, and all that comes behind it: what is open is sealed, so that the next row comes this way too."""
         if not forced and self.bytes_under_way and self.bytes_under_way + size > self.max_bytes:
             return False
         self.bytes_under_way += size
@@ -199,9 +199,10 @@ class Gathering:
             if self.partitions:
                 self._know(self.partitions)
 
-    def know_partitions(self, partitions: int) -> None:
+    def know_partitions(self, partitions: int) -> list[Outgoing]:
         """The topic was described: what waited for it is put into batches, whose time began with the first of it. Only then may
-        others be sent past `_waiting`."""
+        others be sent past `_waiting`. Gives the placeholders of what turned out to be wrong."""
+        failed: list[tuple[Outgoing, errors.Error]] = []
         with self._lock:
             self.seal_open()
             self._know(partitions)
@@ -210,17 +211,24 @@ class Gathering:
             self._since = min((entry.started for entry in waiting), default=None)
             for entry in waiting:
                 self.bytes_under_way -= entry.size
-                entry.route(self)
+                try:
+                    entry.route(self)
+                except errors.Error as error:
+                    failed.append((entry.placeholder, error))
             if waiting:
                 self._since = None
                 self.seal_open()
             self.partitions = partitions
+        for placeholder, error in failed:
+            placeholder.resolve(error)
         for entry in waiting:
             entry.placeholder.moved()
+        return [placeholder for placeholder, _ in failed]
 
     def forget_partitions(self) -> None:
         """The topic is not there: how many partitions it will have is open again."""
         with self._lock:
+            self.seal_open()
             self.partitions = 0
 
     def forward(self, receipt: MessageReceipt, row: Row, timeout: float, size: int) -> None:

@@ -72,6 +72,7 @@ class Outgoing:
         "callbacks",
         "cost",
         "deadline",
+        "empty",
         "encoded",
         "first_stream",
         "given_ids",
@@ -153,6 +154,8 @@ class Outgoing:
 
         self.outcome: Placed | errors.Error | None = None
         self.callbacks: list[Callable[[], object]] = []
+        self.empty = False
+        """Its rows were moved to other batches."""
         self.seen: set[int] = set()
         """Rows whose error was raised to somebody."""
 
@@ -231,18 +234,22 @@ class Outgoing:
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-        self.moved()
+        self._call_back()
 
     def moved(self) -> None:
         """Its rows are in other batches now: those who wait look there."""
+        self.empty = True
+        self._call_back()
+
+    def _call_back(self) -> None:
         callbacks, self.callbacks = self.callbacks, []
         for callback in callbacks:
             callback()
 
     def when_done(self, callback: Callable[[], object]) -> None:
-        """Calls it when there is an outcome, perhaps at once, perhaps twice."""
+        """Calls it when there is an outcome, or the rows were moved; perhaps at once, perhaps twice."""
         self.callbacks.append(callback)
-        if self.outcome is not None:
+        if self.outcome is not None or self.empty:
             callback()
 
 

@@ -16,24 +16,22 @@ answer can be had for a grace time the outcome is unknown, and the error says so
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final
 
 from bowstring import errors
+from bowstring.client import window
 from bowstring.client.connection import Connection, Pauses
 from bowstring.client.gathering import Gathering
 from bowstring.client.lanes import Lane
 from bowstring.client.outgoing import Outgoing, Placed
 from bowstring.client.statistics import ProducerCounts
+from bowstring.client.window import Window
 from bowstring.messages import schema
 from bowstring.ports.transport import Stream
 from bowstring.wire import codec, status
 from bowstring.wire.generated import bowstring_pb2 as pb
 
-WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
-"""What is under way on a stream at most, whatever the broker would take: enough for it to work on some batches while others travel."""
-WINDOW_BATCHES_MAX: Final = 512
 AGE_SHARE: Final = 0.05
 """An open batch is sealed at this share of its timeout even when it cannot be written, so that its rows are about equally old."""
 GRACE: Final = (1.0, 5.0)
@@ -58,13 +56,7 @@ class Publisher:
         self._lanes: dict[int, Lane] = {}
         self._gathered: dict[int, Outgoing] = {}
         """Open batches that have rows, by number."""
-        self._queue: deque[Outgoing] = deque()
-        """Sealed, and to be written on the stream that is, or will be, open."""
-        self._written: dict[int, Outgoing] = {}
-        """Written on this stream and not answered, by number, the oldest first."""
-        self._window = WINDOW_BYTES_MAX
-        self._window_used = 0
-        self._serial = 0
+        self._window = Window()
         self._stream_number = 0
         self._answers = 0
         """Answers on this stream."""
@@ -90,15 +82,14 @@ class Publisher:
                 self._adopt(batch)
             elif batch.number not in self._gathered:
                 self._gathered[batch.number] = batch
-                batch.barrier = self._serial
+                batch.barrier = self._window.serial
                 batch.timer = self._loop.call_later(batch.timeout * AGE_SHARE, self._gathering.seal, batch)
         self._changed.set()
 
     def _adopt(self, batch: Outgoing) -> None:
         self._gathered.pop(batch.number, None)
         self._lane(batch.partition).add(batch)
-        self._queue.append(batch)
-        batch.queued = True
+        self._window.add(batch)
         if batch.timer is not None:
             batch.timer.cancel()
         batch.timer = self._loop.call_later(max(0.0, batch.deadline - self._clock.monotonic()), self._late, batch)
@@ -108,6 +99,9 @@ class Publisher:
         if lane is None:
             lane = self._lanes[partition] = Lane()
         return lane
+
+    def _unanswered(self) -> list[Outgoing]:
+        return [batch for lane in self._lanes.values() for batch in lane.unanswered.values()]
 
     # ---- time
 
@@ -136,7 +130,7 @@ class Publisher:
 
     def _give_up(self, batch: Outgoing, error: errors.Error) -> None:
         self._lane(batch.partition).dropped(batch)
-        self._forget_writes(batch)
+        self._window.answered(batch)
         self._resolve(batch, error)
 
     # ---- the stream
@@ -170,7 +164,7 @@ class Publisher:
         self._answers = 0
         self._stream_number += 1
         greeting = await self._connection.hello()
-        self._window = min(greeting.publish_window or WINDOW_BYTES_MAX, WINDOW_BYTES_MAX)
+        self._window.bytes_max = min(greeting.publish_window or window.BYTES_MAX, window.BYTES_MAX)
         self._gathering.limits(greeting.batch_bytes_max)
         await self._describe()
         self._stream = stream = self._connection.channel.stream("Publish")
@@ -201,7 +195,7 @@ class Publisher:
         if known and partitions != known:
             self._refuse_all(_remade(self._gathering.topic, known, partitions))
         if partitions != known:
-            self._gathering.know_partitions(partitions)
+            self._failed += self._gathering.know_partitions(partitions)
         if identity != self._topic_id:
             self._topic_id = identity
             for lane in self._lanes.values():
@@ -210,13 +204,7 @@ class Publisher:
 
     def _broken(self) -> None:
         """Everything unanswered is to be written again, in order."""
-        self._written.clear()
-        self._window_used = 0
-        unanswered = [batch for lane in self._lanes.values() for batch in lane.unanswered.values()]
-        for batch in unanswered:
-            batch.writes = 0
-            batch.queued = True
-        self._queue = deque(sorted(unanswered, key=lambda batch: batch.number))
+        self._window.restart(self._unanswered())
 
     def _refuse_all(self, error: errors.Error, stream: int = 0) -> None:
         """Nothing under way can be sent any more. What was written before this stream may have been stored, unless the topic is gone."""
@@ -226,7 +214,7 @@ class Publisher:
         unknown = errors.OutcomeUnknown(
             f"the answer was lost, and then: {error.message}", hint="Ask producer.find(id), or repeat with the same id."
         )
-        for batch in [batch for lane in self._lanes.values() for batch in lane.unanswered.values()]:
+        for batch in self._unanswered():
             certain = batch.first_stream in (0, stream) or isinstance(error, errors.NotFound)
             self._give_up(batch, error if certain else unknown)
 
@@ -246,22 +234,12 @@ class Publisher:
 
     def _next(self) -> Outgoing | None:
         """What to write now; None while there is nothing, or no room for it."""
-        if self._gathered and not self._queue:
+        if self._gathered and not self._window.queue:
             self._seal_due()
-        while self._queue:
-            batch = self._queue[0]
-            if batch.outcome is None:
-                full = self._window_used + batch.size > self._window or len(self._written) >= WINDOW_BATCHES_MAX
-                if full and self._written:
-                    return None
-                self._queue.popleft()
-                batch.queued = False
-                return batch
-            self._queue.popleft()
-        return None
+        return self._window.next()
 
     def _seal_due(self) -> None:
-        oldest = next(iter(self._written.values())).serial if self._written else self._serial + 1
+        oldest = self._window.oldest
         for batch in [batch for batch in self._gathered.values() if batch.barrier < oldest]:
             self._gathering.seal(batch)
         self.work()
@@ -273,19 +251,11 @@ class Publisher:
         except errors.Error as error:
             self._give_up(batch, error)
             return None
-        if not batch.first_stream:
-            self._serial += 1
-            batch.serial = self._serial
-            batch.first_stream = self._stream_number
-        else:
-            self.counts.resent += 1
-        if not batch.writes:
-            batch.cost = len(encoded.data)
-            self._window_used += batch.cost
-        batch.writes += 1
+        self.counts.resent += bool(batch.first_stream)
+        batch.first_stream = batch.first_stream or self._stream_number
         batch.stream = self._stream_number
         batch.written_at = self._clock.monotonic()
-        self._written[batch.number] = batch
+        self._window.wrote(batch, len(encoded.data))
         header = pb.PublishRequest(
             partition=batch.partition,
             number=batch.number,
@@ -317,7 +287,7 @@ class Publisher:
         if kind == "stored":
             self._pauses.reset()
             lane.stored(batch)
-            self._forget_writes(batch)
+            self._window.answered(batch)
             repeats = tuple((repeat.row, repeat.rows, repeat.offset) for repeat in answer.stored.repeats)
             self._resolve(batch, Placed(answer.stored.first_offset, repeats))
         elif kind == "refused":
@@ -325,19 +295,12 @@ class Publisher:
             if error.retryable and not isinstance(error, errors.DeadlinePassed):
                 raise error
             self._give_up(batch, error)
+            if isinstance(error, errors.NotFound):
+                raise errors.Unavailable("the topic of this stream is gone; there may be another of its name.")
         elif not batch.writes:
-            self._forget_writes(batch)
-            self._resend(lane.rewind(answer.resend_after))
+            self._window.answered(batch)
+            self._window.again(lane.rewind(answer.resend_after))
         self._changed.set()
-
-    def _resend(self, batches: Iterable[Outgoing]) -> None:
-        for batch in reversed(list(batches)):
-            batch.queued = True
-            self._queue.appendleft(batch)
-
-    def _forget_writes(self, batch: Outgoing) -> None:
-        if self._written.pop(batch.number, None) is not None:
-            self._window_used -= batch.cost
 
     def _resolve(self, batch: Outgoing, outcome: Placed | errors.Error) -> None:
         self._gathering.release(batch)
@@ -365,7 +328,7 @@ class Publisher:
             await _decided(placeholder)
         self._gathering.seal_all()
         self.work()
-        for batch in [batch for lane in self._lanes.values() for batch in lane.unanswered.values()]:
+        for batch in self._unanswered():
             await _decided(batch)
 
     def failures(self) -> list[Outgoing]:

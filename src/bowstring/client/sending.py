@@ -32,7 +32,7 @@ from bowstring.client.outgoing import FULL, Outgoing
 from bowstring.client.receipts import BatchReceipt, MessageReceipt, Part, Receipt, RowsReceipt
 from bowstring.client.rows import ROW_BYTES, Row, row_bytes
 from bowstring.client.waiting import WaitingBatch, WaitingMessage
-from bowstring.messages import hashing
+from bowstring.messages.hashing import hash_key
 
 BATCH_BYTES: Final = 2 * 1024 * 1024
 """What the rows of a `send_batch` are divided into."""
@@ -44,23 +44,40 @@ SpanOrMoment = timedelta | datetime | float
 class Sending(Gathering):
     """The half of a producer that programs call, from whatever thread."""
 
-    _receipt: type[MessageReceipt] = Receipt
+    _receipts: type[MessageReceipt] = Receipt
     _batch_receipt: type[RowsReceipt] = BatchReceipt
     _blocks = False
     """Whether `_make_room` waits instead of raising."""
 
-    def send(self, value: bytes | str | None = None, **options: Any) -> MessageReceipt:
+    def __init__(self, topic: str, producer: bytes, **further: Any) -> None:
+        super().__init__(topic, producer, **further)
+        self._receipt = self._receipts
+
+    def send(self, value: bytes | str | None = None, *, key: bytes | str | None = None, **options: Any) -> MessageReceipt:
         """Sends one message, and returns at once. The receipt has its id, and turns into `Stored` once it is durable."""
-        batch = self._open
-        if options or type(value) is not bytes or (size := batch.size + len(value) + ROW_BYTES) > batch.limit:
-            return self._send(value, **options)
-        batch.size = size
-        items = batch.items
-        stamp = self._stamp()
-        items += (value, stamp)
+        # Whatever is called through a local is so because the interpreter is slow at calling as a method what is none.
+        if options or type(value) is not bytes:
+            return self._send(value, key=key, **options)
+        now, make = self._stamp, self._receipt
+        if key is None:
+            batch = self._open
+            if (size := batch.size + len(value) + ROW_BYTES) > batch.limit:
+                return self._send(value)
+            batch.size = size
+            items, stamp = batch.items, now()
+            items += (value, stamp)
+        else:
+            if type(key) is not bytes:
+                key = key.encode() if type(key) is str and key.isascii() else arguments.binary(key, "key")
+            batch = self.gatherings[hash_key(key) % len(self.gatherings)]
+            if (size := batch.size + len(value) + len(key) + ROW_BYTES) > batch.keyed_limit:
+                return self._send(value, key=key)
+            batch.size = size
+            items, stamp = batch.items, now()
+            items += (value, stamp, key)
         if batch.sealed:
-            return self._settle(batch, (value, stamp, None, None, None, None, None))
-        return self._receipt(batch, stamp)
+            return self._settle(batch, (value, stamp, key, None, None, None, None))
+        return make(batch, stamp)
 
     def _send(
         self,
@@ -85,8 +102,6 @@ class Sending(Gathering):
             key = arguments.binary(key, "key")
         stamp = self._stamp()
         if attributes is delay is at is expires is id is timeout is transaction is None:
-            if key is not None and value is not None and self.partitions:
-                return self._send_keyed(value, key, stamp)  # pyright: ignore[reportArgumentType]
             return self._route((value, stamp, key, None, None, None, None), self._timeout)
         if transaction is not None:
             raise errors.NotSupported("transactions are not in this version.", hint="Leave transaction= away.")
@@ -95,20 +110,6 @@ class Sending(Gathering):
         expiry = arguments.expiry(expires, now)
         row = (value, stamp, key, arguments.attributes(attributes), due, expiry, None if id is None else arguments.message_id(id))
         return self._route(row, self._timeout if timeout is None else arguments.timeout(timeout, now))
-
-    def _send_keyed(self, value: bytes, key: bytes, stamp: int) -> MessageReceipt:
-        """The usual way for rows with a key, as `send` is for those without."""
-        batch = self.gatherings[hashing.partition_of(key, self.partitions)]
-        size = batch.size + len(value) + len(key) + ROW_BYTES
-        row = (value, stamp, key, None, None, None, None)
-        if size > batch.keyed_limit:
-            return self._route(row, self._timeout)
-        batch.size = size
-        items = batch.items
-        items += (value, stamp, key)
-        if batch.sealed:
-            return self._settle(batch, row)
-        return self._receipt(batch, stamp)
 
     def _route(self, row: Row, timeout: float) -> MessageReceipt:
         """Appends a row of any kind, under the lock; makes room first if there is none."""
@@ -141,6 +142,7 @@ class Sending(Gathering):
         if transaction is not None:
             raise errors.NotSupported("transactions are not in this version.", hint="Leave transaction= away.")
         seconds = self._timeout if timeout is None else arguments.timeout(timeout, self._broker_time.now())
+        self._check_open()
         frame = Frame.of(data, self._clock.now(), self._compression)
         if not self.has_room():
             self._make_room()

@@ -1,8 +1,8 @@
 """The sync face of the kit: the same names, parameters and defaults as in `bowstring.aio`, without await.
 
-One thread runs a loop for all clients of the process, and everything happens there, in the very code that asyncio programs use. So it works
-in scripts, in notebooks, under a running loop and from several threads at once. The calls here hand over and wait; there is no logic in them.
-The thread is never stopped: grpc.aio stumbles over events of loops that are closed.
+One thread runs a loop for all clients of the process, and everything happens there, in the very code that asyncio programs use. So it
+works in scripts, in notebooks, under a running loop and from several threads at once. The calls here hand over and wait; there is no logic
+in them. The thread is never stopped: grpc.aio stumbles over events of loops that are closed.
 
 Two things do not go through the loop. `send` gathers in the calling thread (see `sending`), and the messages of a page that has arrived are
 iterated over there.
@@ -115,7 +115,7 @@ def _wait(batch: Outgoing, timeout: Span | None) -> None:
 class _Sending(Sending):
     """Gathers from any thread, and waits where asyncio programs get `Full`."""
 
-    _receipt = Receipt
+    _receipts = Receipt
     _batch_receipt = BatchReceipt
     _blocks = True
     wait_for_room: Callable[[], object]

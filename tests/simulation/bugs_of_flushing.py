@@ -1,0 +1,253 @@
+"""Planted bugs of the way into the log: durability, fencing, answers that come too early."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from bowstring.broker import actor, flusher
+from bowstring.broker.actor import PartitionActor
+from bowstring.broker.caches import TailKey
+from bowstring.broker.flusher import Flush, Flusher
+from bowstring.broker.incarnation import Incarnation
+from bowstring.catalog import sqlite_file
+from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.core.changes import Append
+from bowstring.core.partition import Answered, Partition
+from bowstring.core.producers import Absent
+from bowstring.ports.failures import DiskFull
+from bowstring.store import local
+from bowstring.store.local import LocalStore
+from bowstring.store.supply import Segment, Supply, segment_id, segment_name
+from tests.simulation.load import Load
+from tests.simulation.planting import FULL, HURRY, IDS, JOURNAL, POWER, SEGMENTS, SLOW, bug
+
+# ---- durability --------------------------------------------------------------------------------------------------------
+
+
+@bug(POWER, JOURNAL)
+def acknowledged_before_the_commit() -> Generator[None]:
+    """Answers go out when the flush is handed to the catalog, not when it is committed."""
+    original = Flusher._commit_flush
+
+    async def commit(self: Flusher, flush: Flush) -> None:
+        told, flush.answers = flush.answers, []
+        epoch = owner(self)
+        epoch.committed(flush)
+        for callback in told:
+            callback()
+        with patch.object(epoch, "committed", lambda _: None):
+            await original(self, flush)
+
+    with patch.object(Flusher, "_commit_flush", commit):
+        yield
+
+
+@bug(POWER, SEGMENTS)
+def commit_before_the_sync_of_the_segment() -> Generator[None]:
+    """The journal refers to pages that may not be on the disk."""
+
+    async def sync(self: LocalStore) -> None:
+        self._unsynced.clear()
+
+    with patch.object(LocalStore, "sync", sync):
+        yield
+
+
+@bug(POWER, SEGMENTS)
+def no_sync_of_the_directory() -> Generator[None]:
+    """A segment is written to before its name is durable."""
+
+    async def make(self: Supply, wanted: int, at_least: int) -> Segment:
+        self._number += 1
+        segment = segment_id(self._epoch, self._number)
+        file, size = await self._file(segment_name(segment), wanted, at_least)
+        return Segment(segment, file, size)
+
+    with patch.object(Supply, "_make", make):
+        yield
+
+
+@bug(POWER, JOURNAL)
+def sqlite_does_not_sync_commits() -> Generator[None]:
+    """WAL with synchronous=NORMAL."""
+    original = sqlite_file._settle
+
+    def settle(connection: Any, *arguments: Any) -> None:
+        original(connection, *arguments)
+        connection.pragma("synchronous", "NORMAL")
+
+    with patch.object(sqlite_file, "_settle", settle):
+        yield
+
+
+@bug(POWER.only(sync_error_rate=0.02), SEGMENTS.only(overlap_bytes=0))
+def failed_sync_is_tried_again() -> Generator[None]:
+    """The second sync of the same file succeeds, as it does in Linux, and nothing was written."""
+    original = LocalStore.sync
+
+    async def sync(self: LocalStore) -> None:
+        try:
+            await original(self)
+        except local.StorageFailed:
+            self._failure = None
+            await sync(self)
+
+    with patch.object(LocalStore, "sync", sync):
+        yield
+
+
+@bug(FULL, Load(seconds=20.0, mortal_topics=0, tight=0.0))
+def failed_flush_is_followed_by_another() -> Generator[None]:
+    """After a full disk the same incarnation goes on with what came after."""
+    original = Flusher._commit_flush
+
+    async def commit(self: Flusher, flush: Flush) -> None:
+        flush.sequence = self._sequence = self._sequence - self._dropped  # type: ignore[attr-defined]
+        self._dropped = 0  # type: ignore[attr-defined]
+        try:
+            await original(self, flush)
+        except DiskFull:
+            self._under_way.remove(flush)
+            self._dropped = 1  # type: ignore[attr-defined]
+
+    def apply(self: Partition, change: Append) -> None:
+        self.next_offset = change.first_offset if change.rows else self.next_offset
+        applied(self, change)
+
+    def committed(self: Partition, change: Append, sequence: int) -> None:
+        self.committed_offset = change.first_offset if change.rows else self.committed_offset
+        known(self, change, sequence)
+
+    applied, known = Partition._apply_append, Partition.committed
+    with (
+        patch.object(Flusher, "_dropped", 0, create=True),
+        patch.object(flusher, "OVERLAP_BYTES", 1 << 30),
+        patch.object(Flusher, "_commit_flush", commit),
+        patch.object(Partition, "_apply_append", apply),
+        patch.object(Partition, "committed", committed),
+        patch.object(Partition, "check", lambda _: None),
+    ):
+        yield
+
+
+# ---- who may commit ----------------------------------------------------------------------------------------------------
+
+
+@bug(SLOW, JOURNAL.only(usurp_every=2.0))
+def epoch_is_not_checked() -> Generator[None]:
+    """A commit counts whatever epoch it comes from, as long as its row is the next one."""
+    with _commit_with("", "AND coalesce((SELECT max(sequence) FROM journal), 0) = :sequence - 1"):
+        yield
+
+
+@bug(SLOW, JOURNAL.only(usurp_every=2.0))
+def write_of_an_old_incarnation_is_accepted() -> Generator[None]:
+    """Neither the epoch nor the sequence is checked: the row of an old incarnation takes the place of a newer one."""
+    with _commit_with("OR REPLACE", ""), patch.object(SqliteCatalog, "_check_epoch", lambda *_: None):
+        yield
+
+
+@contextmanager
+def _commit_with(how: str, condition: str) -> Generator[None]:
+    original = SqliteCatalog.__init__
+
+    def made(self: SqliteCatalog, *arguments: Any, **named: Any) -> None:
+        original(self, *arguments, **named)
+        columns = "(sequence, epoch, crc, changes, pages) SELECT :sequence, :epoch, :crc, :changes, :pages"
+        self._sql = {**self._sql, "commit": f"INSERT {how} INTO journal {columns} WHERE :broker > 0 {condition}"}
+
+    with patch.object(SqliteCatalog, "__init__", made):
+        yield
+
+
+# ---- answers that come too early ---------------------------------------------------------------------------------------
+
+
+@bug(POWER.only(slow_rate=0.02, slow_seconds=0.5), IDS)
+def duplicate_is_answered_before_its_flush() -> Generator[None]:
+    """A repeat is answered from what was decided, whether or not it is committed."""
+
+    def publish_ids(self: Partition, batch: Any, ids: Any, now: int, confirmed: Any) -> Any:
+        hits = self.ids.find(ids.hashes)
+        if len(hits.offsets) and int(hits.offsets.max()) >= self.committed_offset:
+            offsets = np.zeros(batch.rows, np.int64)
+            offsets[hits.rows] = hits.offsets
+            return self._accept_new(batch, ids, now, offsets)
+        return original(self, batch, ids, now, confirmed)
+
+    original = Partition._publish_ids
+    with patch.object(Partition, "_publish_ids", publish_ids), _answers_at_once():
+        yield
+
+
+@bug(POWER.only(cut_rate=0.01, cut_every=1.0, slow_rate=0.05, slow_seconds=0.5), JOURNAL)
+def resend_is_answered_from_uncommitted_state() -> Generator[None]:
+    """A batch that comes again is acknowledged although its first flush is still on its way."""
+    original = Partition._repeated
+
+    def repeated(self: Partition, batch: Any, known: Any) -> Any:
+        found = known.find(batch.number)
+        return original(self, batch, known) if isinstance(found, Absent) else Answered(found.stored)
+
+    with patch.object(Partition, "_repeated", repeated), _answers_at_once():
+        yield
+
+
+@contextmanager
+def _answers_at_once() -> Generator[None]:
+    def answer(self: PartitionActor, request: Any, outcome: Any) -> None:
+        actor._settle(request.answer, outcome)
+
+    with patch.object(PartitionActor, "_answer", answer):
+        yield
+
+
+@bug(POWER.only(slow_rate=0.02, slow_seconds=0.3), JOURNAL.only(readers=4))
+def read_ahead_of_the_commit() -> Generator[None]:
+    """Readers see a flush as soon as it is on its way."""
+    original, known = Flusher._commit_flush, Partition.committed
+
+    async def commit(self: Flusher, flush: Flush) -> None:
+        epoch: Incarnation = owner(self)
+        for change, page in flush.pages:
+            epoch._tail.put(TailKey(change.topic, change.partition, change.first_offset), page)
+        for change in flush.changes:
+            if isinstance(change, Append) and (change.topic, change.partition) in epoch._actors:
+                reader = epoch._actors[change.topic, change.partition]
+                reader.partition.committed(change, flush.sequence)
+                reader.wake()
+        await original(self, flush)
+
+    def committed(self: Partition, change: Append, sequence: int) -> None:
+        if change.first_offset >= self.committed_offset:
+            known(self, change, sequence)
+
+    with patch.object(Flusher, "_commit_flush", commit), patch.object(Partition, "committed", committed):
+        yield
+
+
+def owner(of: Flusher) -> Incarnation:
+    watcher = of._watcher
+    assert isinstance(watcher, Incarnation)
+    return watcher
+
+
+@bug(SLOW, HURRY)
+def deadline_is_not_checked_at_the_commit() -> Generator[None]:
+    """What was committed too late is acknowledged all the same."""
+    original = PartitionActor.committed
+
+    def committed(self: PartitionActor, change: Append, sequence: int) -> None:
+        request = self._unanswered.get(change.first_offset)
+        if request is not None:
+            patient = request._replace(publish=request.publish._replace(timeout=1 << 60))
+            self._unanswered[change.first_offset] = patient
+        original(self, change, sequence)
+
+    with patch.object(PartitionActor, "committed", committed):
+        yield

@@ -1,0 +1,210 @@
+"""Planted bugs of what is known and what is kept: loading, deduplication, order, bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from bowstring.broker import incarnation, loader, publishing, reading
+from bowstring.broker.actor import PartitionActor
+from bowstring.broker.caches import TailKey
+from bowstring.broker.flusher import Flush, Flusher
+from bowstring.broker.incarnation import Incarnation
+from bowstring.core import changes as journal
+from bowstring.core.changes import Delete
+from bowstring.core.partition import Partition
+from bowstring.core.producers import Absent
+from bowstring.ports.disk import Buffer
+from bowstring.ports.failures import Damaged
+from bowstring.ports.store import Page, Reference
+from bowstring.store import frames, local
+from tests.simulation.bugs_of_flushing import owner
+from tests.simulation.load import KIB, Load
+from tests.simulation.options import Options
+from tests.simulation.planting import CALM, CRASHES, CUTS, FULL, HURRY, IDS, JOURNAL, SEGMENTS, SLOW, bug
+
+# ---- loading -----------------------------------------------------------------------------------------------------------
+
+
+@bug(CRASHES, IDS)
+def deduplication_is_not_restored() -> Generator[None]:
+    """Ids that were published before a restart are not known after it."""
+
+    async def nothing(*_: Any) -> None:
+        pass
+
+    with patch.object(incarnation, "restore_ids", nothing):
+        yield
+
+
+@bug(CRASHES, JOURNAL)
+def journal_is_replayed_one_row_short() -> Generator[None]:
+    """The last flush is forgotten at load."""
+    original = loader._replay
+
+    async def replay(catalog: Any, broker: int, last: int, *arguments: Any, **named: Any) -> None:
+        await original(_Short(catalog, last), broker, max(0, last - 1), *arguments, **named)
+
+    class _Short:
+        def __init__(self, catalog: Any, last: int) -> None:
+            self._catalog = catalog
+            self._last = last
+
+        async def journal(self, broker: int, after: int, rows_max: int) -> Any:
+            return [row for row in await self._catalog.journal(broker, after, rows_max) if row.sequence < self._last]
+
+    with patch.object(loader, "_replay", replay):
+        yield
+
+
+@bug(CRASHES.only(slow_rate=0.05, slow_seconds=0.5), HURRY)
+def deletions_are_forgotten_at_load() -> Generator[None]:
+    """What was taken back before a restart is there after it."""
+    decode = journal.decode
+
+    def without(data: bytes) -> Any:
+        return [change for change in decode(data) if not isinstance(change, Delete)]
+
+    with patch.object(journal, "decode", without):
+        yield
+
+
+# ---- deduplication and order -------------------------------------------------------------------------------------------
+
+
+@bug(CUTS, JOURNAL.only(plain=1.0, under_way_max=60, pause_seconds=0.01, batches=0.0, topics=1, partitions_max=1))
+def resend_is_stored_out_of_order() -> Generator[None]:
+    """A batch is taken whatever batch of its producer came before, and however late."""
+    original = Partition.publish
+
+    def publish(self: Partition, batch: Any, now: int, confirmed: Any = None) -> Any:
+        known = self.producers.get(batch.producer)
+        if known is not None and batch.number < known.last and known.find(batch.number) is Absent.PASSED_OVER:
+            known.last = batch.number - 1
+        return original(self, batch._replace(previous=known.last if known is not None else 0), now, confirmed)
+
+    with patch.object(Partition, "publish", publish):
+        yield
+
+
+@bug(SLOW, HURRY.only(natural=1.0, ids=15, repeats=1.0))
+def ids_of_a_late_batch_are_not_freed() -> Generator[None]:
+    """A message that was taken back keeps its id: the next one is called a duplicate of nothing."""
+    original = Partition.delete
+
+    def delete(self: Partition, first: int, rows: int, *, freed: bool) -> Delete:
+        return original(self, first, rows, freed=False)
+
+    with patch.object(Partition, "delete", delete):
+        yield
+
+
+@bug(CALM, IDS.only(batches=1.0, batch_rows_max=10))
+def an_id_twice_in_one_batch_is_stored_twice() -> Generator[None]:
+    """Rows are compared with what is stored, and not with each other."""
+    original = publishing._ids
+
+    def ids(column: Any, partition: int) -> Any:
+        return original(column, partition)._replace(firsts=None)
+
+    with patch.object(publishing, "_ids", ids):
+        yield
+
+
+@bug(CALM, IDS)
+def same_hash_is_taken_for_the_same_id() -> Generator[None]:
+    """A hit is not compared with the stored id; hashes have three bits here, so that they meet."""
+    original = publishing.id_hashes
+
+    async def look_up(self: PartitionActor, request: Any, hits: Any) -> None:
+        self._lookup = None
+        if self.closed is None:
+            self._handle(hits)
+
+    few = lambda column: original(column) & np.uint64(7)  # noqa: E731
+    with (
+        patch.object(PartitionActor, "_look_up", look_up),
+        patch.object(publishing, "id_hashes", few),
+        patch.object(loader, "id_hashes", few),
+    ):
+        yield
+
+
+# ---- bytes -------------------------------------------------------------------------------------------------------------
+
+
+@bug(Options(bit_flip_rate=0.05), SEGMENTS)
+def checksum_is_not_verified() -> Generator[None]:
+    """Pages are served as they were read."""
+
+    def extend(checksum: int, buffer: Buffer) -> int:
+        return 0
+
+    with patch.object(frames, "_extend", extend):
+        yield
+
+
+@bug(FULL.only(full_every=2.0), Load(seconds=20.0, mortal_topics=0, tail_bytes=1024 * KIB, readers=4, tight=0.0))
+def tail_cache_is_stale() -> Generator[None]:
+    """Pages go into the tail when they are written, and the tail outlives the incarnation: it has pages of flushes that failed."""
+    tails: list[Any] = []
+    original, take = Incarnation.__init__, Flusher._take
+
+    def made(self: Incarnation, *arguments: Any, **named: Any) -> None:
+        original(self, *arguments, **named)
+        tails.append(self._tail)
+        self._tail = tails[0]
+        self.reader._caches = self.reader._caches._replace(tail=tails[0])
+
+    def taken(self: Flusher) -> Flush:
+        flush = take(self)
+        for change, page in flush.pages:
+            owner(self)._tail.put(TailKey(change.topic, change.partition, change.first_offset), page)
+        return flush
+
+    with patch.object(Incarnation, "__init__", made), patch.object(Flusher, "_take", taken):
+        yield
+
+
+@bug(CALM, SEGMENTS.only(seconds=30.0, topics=2, mortal_topics=2, partitions_max=2))
+def segment_is_reused_while_a_page_lives_in_it() -> Generator[None]:
+    """When a topic is deleted all its segments are reused, also those that others have pages in."""
+    with _released_too_early():
+        yield
+
+
+@bug(CALM, SEGMENTS.only(seconds=30.0, topics=2, mortal_topics=2, partitions_max=2, large=0.0, value_bytes=30, batches=0.0))
+def old_bytes_of_a_recycled_segment_are_served() -> Generator[None]:
+    """Whatever good frame is found at a place is taken for the page that was meant."""
+    original = frames.verify
+
+    def verify(data: Buffer, reference: Reference) -> Page:
+        _, _, segment, _, sequence, body, header = frames._FIELDS.unpack_from(data)
+        length = frames.FRAME_HEADER_BYTES + header + body
+        if length > len(data):
+            raise Damaged("there is no frame")
+        return original(data, Reference(segment, reference.position, length, sequence))
+
+    with (
+        _released_too_early(),
+        patch.object(local, "verify", verify),
+        patch.object(reading.PageReader, "_check", lambda *_: None),
+    ):
+        yield
+
+
+@contextmanager
+def _released_too_early() -> Generator[None]:
+    original = Incarnation._release
+
+    async def release(self: Incarnation, topic: Any) -> None:
+        segments = {segment for each in topic.actors for segment in each.partition.pages.segments()}
+        await original(self, topic)
+        await self._store.release(sorted(segments))
+
+    with patch.object(Incarnation, "_release", release):
+        yield

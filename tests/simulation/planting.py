@@ -1,0 +1,49 @@
+"""What a planted bug is, and the worlds to look for it in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from tests.simulation.load import KIB, Load
+from tests.simulation.options import Options
+
+Switch = Callable[[], Generator[None]]
+
+CALM = Options()
+POWER = Options(power_cut_every=3.0, power_cut_inside=0.8, inside_operations=60, down_seconds=0.3, half_open_seconds=0.5)
+CRASHES = Options(crash_every=3.0, crash_inside=0.8, inside_operations=60, down_seconds=0.3)
+CUTS = Options(cut_rate=0.01, cut_every=2.0, half_open=0.3, half_open_seconds=3.0)
+FULL = Options(full_every=3.0, full_seconds=1.0)
+SLOW = Options(slow_rate=0.05, slow_seconds=1.0)
+SEGMENTS = Load(seconds=15.0, mortal_topics=0, inline_bytes=0, tail_bytes=0, pages_bytes=0, tight=0.0)
+JOURNAL = Load(seconds=15.0, mortal_topics=0, inline_bytes=16 * KIB, large=0.0, tight=0.0)
+IDS = JOURNAL.only(natural=1.0, ids=20)
+HURRY = Load(seconds=15.0, mortal_topics=0, tight=0.9, tight_seconds=0.2, natural=0.7, ids=30)
+
+
+class Bug(NamedTuple):
+    """A planted bug, and the world to look for it in."""
+
+    switch: Switch
+    options: Options
+    load: Load
+
+    @property
+    def name(self) -> str:
+        return self.switch.__name__
+
+    def planted(self) -> Any:
+        return contextmanager(self.switch)()
+
+
+BUGS: list[Bug] = []
+
+
+def bug(options: Options, load: Load) -> Callable[[Switch], Switch]:
+    def planted(switch: Switch) -> Switch:
+        BUGS.append(Bug(switch, options, load))
+        return switch
+
+    return planted
