@@ -132,6 +132,13 @@ def test_a_batch_after_its_timeout_is_refused() -> None:
     assert isinstance(decision.error, errors.DeadlinePassed)
 
 
+def test_a_refusal_is_final_even_if_the_clock_falls() -> None:
+    log = Log()
+    assert isinstance(log.publish(batch(1, 0), now=NOW + 31 * SECOND), Refused)
+    assert isinstance(log.publish(batch(1, 0), now=NOW), Refused)
+    assert isinstance(log.publish(batch(2, 0), now=NOW), Accept)
+
+
 def test_a_batch_first_sent_before_the_memory_begins_has_an_unknown_outcome() -> None:
     log = Log()
     late = Publish(ADA, 1, 0, NOW, 86_400 * SECOND, 1, 2, None)

@@ -40,6 +40,8 @@ Rows = NDArray[np.int64]
 MINUTE = 60_000_000
 """Batches are recognised by their number for at least this long, whatever the window for ids."""
 
+REFUSALS_MAX = 10_000
+
 
 class GivenBack(NamedTuple):
     """A row whose id is one that a kit generated: the caller gives it back to repeat a publish."""
@@ -112,6 +114,8 @@ class Partition:
         """When the last batch arrived. Never falls."""
         self.blind_until = 0
         """A page whose ids could not be read at load may hold any id that arrived up to a window before this moment."""
+        self._refused: dict[tuple[bytes, int], None] = {}
+        """Batches that came too late, the oldest first. Not durable: no copy of a batch outlives the incarnation it was sent to."""
         self.producers = Producers()
         self.ids = NaturalIds(window)
         self.deletions = Deletions()
@@ -124,7 +128,7 @@ class Partition:
         known = self.producers.get(batch.producer)
         if known is not None and batch.number <= known.last:
             return self._repeated(batch, known)
-        refusal = self._too_late(batch, now)
+        refusal = self._refused_before(batch) or self._too_late(batch, now)
         if refusal is not None:
             return refusal
         last = known.last if known is not None else 0
@@ -144,6 +148,17 @@ class Partition:
             return Wait()
         return Answered(found.stored)
 
+    def _refused_before(self, batch: Publish) -> Refused | None:
+        """A refusal is final. Another copy of the batch may be on its way, and the clock may fall: then it would seem to be in time."""
+        if (batch.producer, batch.number) not in self._refused:
+            return None
+        return Refused(errors.DeadlinePassed(f"batch {batch.number} was refused before; it is not stored."))
+
+    def _remember_refusal(self, batch: Publish) -> None:
+        self._refused[batch.producer, batch.number] = None
+        if len(self._refused) > REFUSALS_MAX:
+            del self._refused[next(iter(self._refused))]
+
     def _too_late(self, batch: Publish, now: int) -> Refused | None:
         memory = max(self.window, MINUTE)
         if batch.sent < max(now, self.arrived) - memory:
@@ -155,6 +170,7 @@ class Partition:
             )
         if now > batch.sent + batch.timeout:
             late = (now - batch.sent - batch.timeout) / 1e6
+            self._remember_refusal(batch)
             return Refused(errors.DeadlinePassed(f"the timeout passed {late:.3f} s before the batch arrived; it is not stored."))
         return None
 
