@@ -129,6 +129,7 @@ class Server:
         if self._disk is not None:
             self._disk.lock(self.address)
             self._locked = True
+            _check_catalog_is_there(self._disk, self.settings.data)
 
     async def _watch(self) -> None:
         """A broker that has failed is told to those who ask for health."""
@@ -149,6 +150,17 @@ def _store(settings: Settings, disk: Disk | None) -> Store:
     if disk is None:
         return MemoryStore()
     return LocalStore(disk, segment_bytes_first=settings.segment_bytes_first, segment_bytes_max=settings.segment_bytes_max)
+
+
+def _check_catalog_is_there(disk: Disk, data: str) -> None:
+    """Segments without their catalog are not garbage: somebody has moved or lost it. A fresh one would take their place for free."""
+    names = disk.names()
+    segments = [name for name in names if name.startswith("segment-")]
+    if segments and CATALOG not in names:
+        raise errors.Corrupt(
+            f"{data} has {len(segments)} segments but no {CATALOG}, without which nobody knows what is in them.",
+            hint=f"Put {CATALOG} back, or move the segments away.",
+        )
 
 
 def _translated(failure: Exception, data: str) -> errors.Error:

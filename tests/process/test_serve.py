@@ -190,6 +190,21 @@ def test_data_of_another_version_and_data_that_is_damaged(tmp_path: Path):
     assert len(damaged.stderr.splitlines()) == 1
 
 
+async def test_segments_without_their_catalog_are_left_alone(tmp_path: Path):
+    with serving("--data", str(tmp_path)) as served:
+        channel = GrpcDialer().dial(served.address)
+        await wire.create(channel, "orders")
+        await wire.publish(await wire.open_publish(channel, "orders"), 1, [b"x" * 100_000])
+        await channel.close()
+        served.end()
+    (tmp_path / "catalog.sqlite").rename(tmp_path / "elsewhere")
+    before = sorted(os.listdir(tmp_path))
+    refused = run("serve", "--data", str(tmp_path), "--listen", "127.0.0.1:0")
+    assert refused.returncode == 5, refused.stderr
+    assert "no catalog.sqlite" in refused.stderr
+    assert sorted(os.listdir(tmp_path)) == before
+
+
 def fail_syncs(pid: int) -> subprocess.Popen[bytes]:
     """From now on every fdatasync of the process fails. It ends with the process."""
     options = ["-f", "-qq", "-o", os.devnull, "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO"]
