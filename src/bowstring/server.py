@@ -67,7 +67,7 @@ class Server:
             catalog=SqliteCatalog(path, self._worker),
             store=_store(self.settings, self._disk),
         )
-        self._gateway = Gateway(self.broker, self.settings, clock, software=f"bowstring/{version()}")
+        self._gateway = Gateway(self.broker, self.settings, self.broker.clock, software=f"bowstring/{version()}")
         self._grpc = GrpcServer(
             self._gateway,
             listen=self.settings.listen,

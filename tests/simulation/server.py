@@ -116,7 +116,7 @@ class WatchedBroker(Broker):
         committed = epoch.committed
 
         def watched(flush: Flush) -> None:
-            self._watch.commits(flush, self._clock.now())
+            self._watch.commits(flush, self.clock.now())
             committed(flush)
             self._watch.committed(epoch)
 
@@ -258,7 +258,7 @@ class Server:
         if opened:
             fencible.open = _nothing  # type: ignore[attr-defined]
         await broker.start()
-        gateway = WatchedGateway(broker, settings, life.clock)
+        gateway = WatchedGateway(broker, settings, broker.clock)
         gateway.watch = self.watch
         return broker, gateway, fencible
 

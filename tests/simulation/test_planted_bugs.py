@@ -62,6 +62,13 @@ def test_every_planted_bug_is_found(bug: Bug):
     assert seed, f"no seed up to 100 has found {bug.name}"
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_nothing_is_found_in_the_same_world_without_the_bug(bug: Bug):
+    simulate = partial(run, options=bug.options, load=bug.load)
+    assert not [str(outcome.value) for outcome in processes.each(range(1, 11), simulate) if not (outcome.value and outcome.value.good)]
+
+
 def test_there_are_enough_planted_bugs():
     assert len(BUGS) >= 15
     assert len({bug.name for bug in BUGS}) == len(BUGS)

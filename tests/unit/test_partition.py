@@ -42,8 +42,7 @@ class Log:
     def commit(self) -> None:
         for change in self.pending:
             self.journal.append(change)
-            if hasattr(change, "first_offset"):
-                self.partition.committed(change, len(self.journal))  # type: ignore[arg-type]
+            self.partition.committed(change, len(self.journal))
         self.pending.clear()
 
     def delete(self, first: int, rows: int, *, freed: bool) -> None:
@@ -53,8 +52,7 @@ class Log:
         partition = Partition(1, 0, self.window)
         for number, change in enumerate(decode(encode(self.journal)), start=1):
             partition.apply(change)
-            if hasattr(change, "first_offset"):
-                partition.committed(change, number)  # type: ignore[arg-type]
+            partition.committed(change, number)
         horizon = partition.arrived - self.window
         for first_offset, (hashes, arrived) in sorted(self.ids.items()):
             if first_offset < partition.next_offset and arrived >= horizon:
@@ -132,13 +130,6 @@ def test_a_batch_after_its_timeout_is_refused() -> None:
     assert isinstance(decision.error, errors.DeadlinePassed)
 
 
-def test_a_refusal_is_final_even_if_the_clock_falls() -> None:
-    log = Log()
-    assert isinstance(log.publish(batch(1, 0), now=NOW + 31 * SECOND), Refused)
-    assert isinstance(log.publish(batch(1, 0), now=NOW), Refused)
-    assert isinstance(log.publish(batch(2, 0), now=NOW), Accept)
-
-
 def test_a_batch_first_sent_before_the_memory_begins_has_an_unknown_outcome() -> None:
     log = Log()
     late = Publish(ADA, 1, 0, NOW, 86_400 * SECOND, 1, 2, None)
@@ -159,6 +150,17 @@ def test_a_batch_taken_back_after_its_deadline_frees_its_number_and_ids() -> Non
     assert isinstance(again, Accept)
     assert again.change.first_offset == 2
     assert log.partition.messages == 0
+
+
+def test_readers_do_not_pass_a_deletion_before_it_is_committed() -> None:
+    log = Log()
+    log.publish(batch(1, 0, rows=3))
+    log.publish(batch(2, 1, rows=2))
+    log.commit()
+    log.delete(4, 2, freed=True)
+    assert (log.partition.committed_offset, log.partition.readable_offset) == (6, 4)
+    log.commit()
+    assert log.partition.readable_offset == 6
 
 
 def test_an_owners_delete_leaves_the_id_taken() -> None:

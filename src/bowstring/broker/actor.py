@@ -17,7 +17,7 @@ import pyarrow as pa
 from bowstring import errors
 from bowstring.broker.flusher import Flusher
 from bowstring.core.answers import Answer, Stored
-from bowstring.core.changes import Append
+from bowstring.core.changes import Append, Change
 from bowstring.core.natural_ids import Hits
 from bowstring.core.pages import Origin, PageHeader, encode_header
 from bowstring.core.partition import Accept, Lookup, Partition, Publish, Refused, Rows, Wait
@@ -124,10 +124,12 @@ class PartitionActor:
 
     # After a commit
 
-    def committed(self, change: Append, sequence: int) -> None:
-        """A flush with this append was committed. What missed its deadline is taken back before anybody sees it."""
+    def committed(self, change: Change, sequence: int) -> None:
+        """A flush with this change was committed. What missed its deadline is taken back before anybody sees it."""
         self.partition.committed(change, sequence)
-        request = self._unanswered.pop(change.first_offset, None) if change.rows else None
+        if not isinstance(change, Append) or not change.rows:
+            return
+        request = self._unanswered.pop(change.first_offset, None)
         if request is None:
             return
         late = self._clock.now() - request.publish.sent - request.publish.timeout

@@ -21,6 +21,7 @@ from bowstring.broker.actor import PartitionActor
 from bowstring.broker.fetching import Fetcher, make_fetcher
 from bowstring.broker.incarnation import Incarnation
 from bowstring.broker.publishing import Publisher
+from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name, check_numbers, encode_settings
 from bowstring.core.partition import GivenBack
 from bowstring.messages import ids
@@ -53,7 +54,8 @@ class Broker:
 
     def __init__(self, *, settings: Settings, clock: Clock, catalog: Catalog, store: Store) -> None:
         self.settings = settings
-        self._clock = clock
+        self.clock = SteadyClock(clock)
+        """The broker's time, which is what kits are told."""
         self.cluster = b""
         """16 bytes that name the data."""
         self._catalog = catalog
@@ -76,9 +78,7 @@ class Broker:
         self._serving = asyncio.create_task(self._serve())
 
     async def _begin(self) -> None:
-        self._incarnation = await Incarnation.begin(
-            settings=self.settings, clock=self._clock, catalog=self._catalog, store=self._store
-        )
+        self._incarnation = await Incarnation.begin(settings=self.settings, clock=self.clock, catalog=self._catalog, store=self._store)
 
     async def _serve(self) -> None:
         """Runs incarnations one after the other until one fails for good."""
@@ -102,7 +102,7 @@ class Broker:
             try:
                 return await self._begin()
             except (DiskFull, Fenced):
-                await self._clock.sleep(RETRY_SECONDS)
+                await self.clock.sleep(RETRY_SECONDS)
 
     def _end(self, error: errors.Error) -> None:
         self._unavailable = error
@@ -165,7 +165,7 @@ class Broker:
                 if exists_ok:
                     return now.topic(name)
                 raise errors.TopicExists(f"there is a topic '{name}' already.", hint="Use exists_ok=True if that is fine.")
-            return await now.create_topic(TopicRow(0, name, partitions, self._clock.now(), encode_settings(settings), None))
+            return await now.create_topic(TopicRow(0, name, partitions, self.clock.now(), encode_settings(settings), None))
 
         return (await self._transaction(create)).facts()
 
@@ -175,7 +175,7 @@ class Broker:
         async def delete(now: Incarnation) -> bool:
             if missing_ok and not now.has_topic(name):
                 return False
-            await now.delete_topic(now.topic(name), self._clock.now())
+            await now.delete_topic(now.topic(name), self.clock.now())
             return True
 
         return await self._transaction(delete)
@@ -203,9 +203,7 @@ class Broker:
     def list_topics(self, pattern: str = "", after: str = "", limit: int = 0) -> tuple[list[TopicFacts], bool]:
         """A page of topics by name, and whether there are more."""
         limit = limit or 1000
-        names = [
-            topic for topic in self._now.topics() if topic.row.name > after and fnmatch.fnmatchcase(topic.row.name, pattern or "*")
-        ]
+        names = [topic for topic in self._now.topics() if topic.row.name > after and fnmatch.fnmatchcase(topic.row.name, pattern or "*")]
         return [topic.facts() for topic in names[:limit]], len(names) > limit
 
     # Messages
@@ -242,7 +240,7 @@ class Broker:
     async def _find_natural(self, now: Incarnation, topic: Topic, message_id: str) -> tuple[int, int] | None:
         hashes = id_hashes(pa.array([message_id], pa.utf8()))
         for actor in topic.actors:
-            while (hits := actor.partition.find_natural(hashes, self._clock.now())) is None:
+            while (hits := actor.partition.find_natural(hashes, self.clock.now())) is None:
                 await self._commit_of(actor)
             try:
                 stored = await now.reader.ids(actor.partition, hits.offsets)

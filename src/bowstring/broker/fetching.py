@@ -60,12 +60,13 @@ class _Cursor:
     def entries(self, bytes_max: int) -> list[PageEntry]:
         """The next pages, about so many bytes; at least one if there is any."""
         pages = self.actor.partition.pages
+        end = min(self.actor.partition.readable_offset, self.end or self.actor.partition.readable_offset)
         found: list[PageEntry] = []
         at = pages.at(self.offset)
         size = 0
         while at < len(pages) and len(found) < PAGES_A_READ and (not found or size < bytes_max):
             entry = pages[at]
-            if self.end and entry.first_offset >= self.end:
+            if entry.first_offset >= end:
                 break
             found.append(entry)
             size += entry.length
@@ -93,8 +94,9 @@ class Fetcher:
                 if cursor.actor.closed is not None:
                     raise cursor.actor.closed.with_traceback(None)
                 entries = [] if cursor.done else cursor.entries(min(bytes_max, ANSWER_BYTES))
-                if entries:
-                    return await self._fetch(cursor, entries)
+                fetched = await self._fetch(cursor, entries) if entries else []
+                if fetched:
+                    return fetched
             await self._wait()
 
     async def _wait(self) -> None:
@@ -119,11 +121,14 @@ class Fetcher:
             raise errors.Corrupt(f"{self._topic}/{partition.number}: {error}", hint="bowstring inspect tells more.") from error
         if cursor.actor.closed is not None:
             raise cursor.actor.closed.with_traceback(None)
-        return [self._cut(cursor, entry, page) for entry, page in zip(entries, pages, strict=True)]
+        return [piece for entry, page in zip(entries, pages, strict=True) if (piece := self._cut(cursor, entry, page)) is not None]
 
-    def _cut(self, cursor: _Cursor, entry: PageEntry, page: Page) -> Fetched:
+    def _cut(self, cursor: _Cursor, entry: PageEntry, page: Page) -> Fetched | None:
+        """What the reader may have of a page: None if there is nothing yet."""
         first = max(entry.first_offset, cursor.offset)
-        end = min(entry.end, cursor.end) if cursor.end else entry.end
+        end = min(entry.end, cursor.end or entry.end, cursor.actor.partition.readable_offset)
+        if end <= first:
+            return None
         cursor.offset = end
         deletions = cursor.actor.partition.deletions
         if (first, end) == (entry.first_offset, entry.end) and not deletions.any(first, end):

@@ -64,9 +64,7 @@ class Flush:
 class Flusher:
     """The one writer of an incarnation."""
 
-    def __init__(
-        self, *, settings: Settings, catalog: Catalog, store: Store, fence: Fence, sequence: int, watcher: Watcher
-    ) -> None:
+    def __init__(self, *, settings: Settings, catalog: Catalog, store: Store, fence: Fence, sequence: int, watcher: Watcher) -> None:
         self._settings = settings
         self._catalog = catalog
         self._store = store
@@ -186,4 +184,3 @@ class Flusher:
                 callback()
         finally:
             self._arrived.set()
-

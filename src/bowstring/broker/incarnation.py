@@ -16,9 +16,9 @@ from bowstring.broker.flusher import Flush, Flusher
 from bowstring.broker.loader import Loaded, load, restore_ids
 from bowstring.broker.publishing import Publisher
 from bowstring.broker.reading import PageReader
+from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.topics import Topic, not_found
 from bowstring.core.answers import Answer
-from bowstring.core.changes import Append
 from bowstring.core.credit import Credit
 from bowstring.core.partition import Partition
 from bowstring.ports.catalog import Catalog, TopicRow
@@ -42,9 +42,7 @@ class Incarnation:
         caches = Caches(PageCache(settings.memory_tail_bytes, touch=False), PageCache(settings.memory_pages_bytes, touch=True))
         self._tail = caches.tail
         self.reader = PageReader(store=store, catalog=catalog, caches=caches)
-        self.flusher = Flusher(
-            settings=settings, catalog=catalog, store=store, fence=loaded.fence, sequence=loaded.sequence, watcher=self
-        )
+        self.flusher = Flusher(settings=settings, catalog=catalog, store=store, fence=loaded.fence, sequence=loaded.sequence, watcher=self)
         self._credit: Credit[asyncio.Future[None]] = Credit(settings.memory_publish_bytes)
         self._actors: dict[tuple[int, int], PartitionActor] = {}
         self._topics: dict[str, Topic] = {}
@@ -59,9 +57,10 @@ class Incarnation:
             self._add_topic(row, [loaded.partitions[row.id, number] for number in range(row.partitions)])
 
     @staticmethod
-    async def begin(*, settings: Settings, clock: Clock, catalog: Catalog, store: Store) -> Incarnation:
+    async def begin(*, settings: Settings, clock: SteadyClock, catalog: Catalog, store: Store) -> Incarnation:
         """Registers a new epoch and loads everything."""
         loaded = await load(catalog, BROKER_NUMBER)
+        clock.not_before(max((partition.arrived for partition in loaded.partitions.values()), default=0))
         await store.open(loaded.fence.epoch, loaded.segments())
         incarnation = Incarnation(loaded, settings=settings, clock=clock, catalog=catalog, store=store)
         await restore_ids(loaded.partitions.values(), incarnation.reader)
@@ -208,8 +207,7 @@ class Incarnation:
             actor = self._actors.get((change.topic, change.partition))
             if actor is not None:
                 touched[actor] = None
-                if isinstance(change, Append):
-                    actor.committed(change, flush.sequence)
+                actor.committed(change, flush.sequence)
         for actor in touched:
             actor.wake()
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from bowstring.broker.reading import PageReader
 from bowstring.broker.topics import decode_settings
 from bowstring.core import changes as journal
-from bowstring.core.changes import Append
 from bowstring.core.pages import PageEntry, decode_header
 from bowstring.core.partition import Partition
 from bowstring.messages import encoding
@@ -81,8 +80,7 @@ def _apply_row(sequence: int, data: bytes, partitions: dict[Key, Partition], del
         if partition is None:
             raise Damaged(f"journal row {sequence} changes partition {change.partition} of topic {change.topic}, which is not there")
         partition.apply(change)
-        if isinstance(change, Append):
-            partition.committed(change, sequence)
+        partition.committed(change, sequence)
 
 
 async def restore_ids(partitions: Iterable[Partition], reader: PageReader) -> None:

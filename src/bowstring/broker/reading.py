@@ -77,5 +77,3 @@ class PageReader:
 
 def reference(entry: PageEntry) -> Reference:
     return Reference(entry.segment, entry.position, entry.length, entry.sequence)
-
-

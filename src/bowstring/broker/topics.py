@@ -68,7 +68,7 @@ class Topic:
             deduplication=self.settings.deduplication,
             messages=sum(partition.messages for partition in partitions),
             bytes=sum(partition.pages.bytes for partition in partitions),
-            ranges=[(1, partition.committed_offset) for partition in partitions],
+            ranges=[(1, partition.readable_offset) for partition in partitions],
         )
 
 

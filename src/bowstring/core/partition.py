@@ -14,10 +14,11 @@
 State changes only in `apply`, which the loader calls with the changes of the journal: so what runs is what loads (invariant 6). Two
 things are not durable and not in `apply`: how far the log is committed, and the page index, which grows in `committed`.
 
-Time. `now` is the broker's wall clock, which may jump. Arrival never falls: it is `now` or the last arrival, whichever is later. What is
-remembered for deduplication is what arrived within the window before the *last arrival*, so that replay forgets just what was
-forgotten; a question also looks at `now`. A batch first sent before what is remembered could have been stored and forgotten: its
-outcome is unknown, and it is not stored.
+Time. `now` is the broker's clock. It may jump ahead, but within an incarnation it never falls (`broker.steady_clock`), so what came too
+late once is too late for ever. Arrival never falls: it is `now` or the last arrival, whichever is later. What is remembered for
+deduplication is what arrived within the window before the *last arrival*, so that replay forgets just what was forgotten; a question
+also looks at `now`. A batch first sent before what is remembered could have been stored and forgotten: its outcome is unknown, and it is
+not stored.
 """
 
 from __future__ import annotations
@@ -39,8 +40,6 @@ Rows = NDArray[np.int64]
 
 MINUTE = 60_000_000
 """Batches are recognised by their number for at least this long, whatever the window for ids."""
-
-REFUSALS_MAX = 10_000
 
 
 class GivenBack(NamedTuple):
@@ -109,13 +108,13 @@ class Partition:
         self.next_offset = 1
         """The offset of the next row, 1 more than the last one given."""
         self.committed_offset = 1
-        """Rows below this are committed; readers see no further."""
+        """Rows below this are committed."""
+        self._deleting: list[int] = []
+        """First offsets of deletions that are not committed yet."""
         self.arrived = 0
         """When the last batch arrived. Never falls."""
         self.blind_until = 0
         """A page whose ids could not be read at load may hold any id that arrived up to a window before this moment."""
-        self._refused: dict[tuple[bytes, int], None] = {}
-        """Batches that came too late, the oldest first. Not durable: no copy of a batch outlives the incarnation it was sent to."""
         self.producers = Producers()
         self.ids = NaturalIds(window)
         self.deletions = Deletions()
@@ -128,7 +127,7 @@ class Partition:
         known = self.producers.get(batch.producer)
         if known is not None and batch.number <= known.last:
             return self._repeated(batch, known)
-        refusal = self._refused_before(batch) or self._too_late(batch, now)
+        refusal = self._too_late(batch, now)
         if refusal is not None:
             return refusal
         last = known.last if known is not None else 0
@@ -148,17 +147,6 @@ class Partition:
             return Wait()
         return Answered(found.stored)
 
-    def _refused_before(self, batch: Publish) -> Refused | None:
-        """A refusal is final. Another copy of the batch may be on its way, and the clock may fall: then it would seem to be in time."""
-        if (batch.producer, batch.number) not in self._refused:
-            return None
-        return Refused(errors.DeadlinePassed(f"batch {batch.number} was refused before; it is not stored."))
-
-    def _remember_refusal(self, batch: Publish) -> None:
-        self._refused[batch.producer, batch.number] = None
-        if len(self._refused) > REFUSALS_MAX:
-            del self._refused[next(iter(self._refused))]
-
     def _too_late(self, batch: Publish, now: int) -> Refused | None:
         memory = max(self.window, MINUTE)
         if batch.sent < max(now, self.arrived) - memory:
@@ -170,7 +158,6 @@ class Partition:
             )
         if now > batch.sent + batch.timeout:
             late = (now - batch.sent - batch.timeout) / 1e6
-            self._remember_refusal(batch)
             return Refused(errors.DeadlinePassed(f"the timeout passed {late:.3f} s before the batch arrived; it is not stored."))
         return None
 
@@ -240,6 +227,7 @@ class Partition:
     def delete(self, first: int, rows: int, *, freed: bool) -> Delete:
         """Deletes rows; with `freed` as if they had never been published."""
         change = Delete(self.topic, self.number, ((first, rows),), freed)
+        self._deleting.append(first)
         self.apply(change)
         return change
 
@@ -268,9 +256,12 @@ class Partition:
                 self.producers.free(offset, offset + rows)
                 self.ids.free(offset, offset + rows)
 
-    def committed(self, change: Append, sequence: int) -> None:
-        """The flush of an append was committed: its rows can be read."""
-        if change.rows:
+    def committed(self, change: Change, sequence: int) -> None:
+        """The flush of a change was committed: appended rows can be read, deleted ones can be passed over."""
+        if isinstance(change, Delete):
+            if change.runs[0][0] in self._deleting:
+                self._deleting.remove(change.runs[0][0])
+        elif change.rows:
             assert change.first_offset == self.committed_offset, "flushes commit in order"
             where = (change.segment, change.position, change.length, sequence)
             self.pages.add(PageEntry(change.first_offset, change.rows, change.arrived, *where, change.columns))
@@ -288,6 +279,12 @@ class Partition:
         self.blind_until = max(self.blind_until, arrived + self.window)
 
     # Looking
+
+    @property
+    def readable_offset(self) -> int:
+        """Readers see no further: neither what is not committed, nor past a deletion that is not. If that got lost with a crash, the
+        rows would be there after all, and a reader that had passed them would never see them."""
+        return min(self._deleting, default=self.committed_offset)
 
     @property
     def messages(self) -> int:

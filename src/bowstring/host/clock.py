@@ -9,6 +9,9 @@ import time
 class SystemClock:
     """A `Clock` as the operating system tells it."""
 
+    nanoseconds = staticmethod(time.time_ns)
+    """The same as a function of the interpreter, for who asks once a message."""
+
     def now(self) -> int:
         """Microseconds since 1970, UTC."""
         return time.time_ns() // 1_000

@@ -92,4 +92,3 @@ class Catalog(Protocol):
 def inlined(sequence: int, position: int, length: int) -> Reference:
     """The reference of a page inside a journal row."""
     return Reference(0, position, length, sequence)
-

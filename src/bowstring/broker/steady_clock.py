@@ -1,0 +1,39 @@
+"""The broker's own time: the wall clock, except that it never falls.
+
+A machine's clock may jump ahead and be set back. Time that falls would make a refusal untrue (a second copy of a batch that was refused as
+too late would be in time again), and time far behind the last arrival would make the broker refuse everything that is sent "now" as
+older than its memory. So decisions are made by this clock, and kits are told this one. Where the wall clock is behind it, it goes on at
+half speed until the wall clock has caught up. It begins no earlier than the last arrival that was ever written down.
+"""
+
+from __future__ import annotations
+
+from bowstring.ports.clock import Clock
+
+SLOW = 0.5
+
+
+class SteadyClock:
+    """A `Clock` whose `now` never falls."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last = 0
+        self._asked = clock.monotonic()
+
+    def now(self) -> int:
+        """Microseconds since 1970, never less than the answer before."""
+        asked = self._clock.monotonic()
+        self._last = max(self._clock.now(), self._last + int((asked - self._asked) * 1e6 * SLOW))
+        self._asked = asked
+        return self._last
+
+    def not_before(self, moment: int) -> None:
+        """From here on it is at least this late."""
+        self._last = max(self._last, moment)
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
