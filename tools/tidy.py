@@ -75,7 +75,8 @@ ADAPTERS: dict[str, set[str]] = {
     "cli/*": {"*"},
     "wire/grpc*.py": {"*"},
     "wire/loops.py": {"*"},
-    "catalog/sqlite*.py": {"*"},
+    "catalog/sqlite*.py": {"apsw"},
+    "catalog/sqlite_file.py": {"*"},
     "embedded.py": {"threading", "concurrent"},
     "client/sync*.py": {"threading", "concurrent"},
 }

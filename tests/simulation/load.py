@@ -116,7 +116,7 @@ def drawn_load(seed: int) -> Load:
         large_bytes=source.choice((5, 20, 60)) * KIB,
         compressed=source.choice((0.0, 0.0, 0.5)),
         stop_every=source.choice((0.0, 0.0, 8.0)),
-        usurp_every=8.0 if usurped else 0.0,
+        usurp_every=source.choice((1.0, 3.0, 8.0)) if usurped else 0.0,
         inline_bytes=source.choice((0, 1, 4, 16)) * KIB,
         overlap_bytes=source.choice((0, 4, 64, 256)) * KIB,
         publish_bytes=source.choice((8, 64, 1024)) * KIB,

@@ -22,6 +22,18 @@ JOURNAL = Load(seconds=15.0, mortal_topics=0, inline_bytes=16 * KIB, large=0.0, 
 IDS = JOURNAL.only(natural=1.0, ids=20)
 HURRY = Load(seconds=15.0, mortal_topics=0, tight=0.9, tight_seconds=0.2, natural=0.7, ids=30)
 
+THEMES = (
+    (CRASHES.only(slow_rate=0.05, slow_seconds=0.5), HURRY),
+    (POWER.only(slow_rate=0.05, slow_seconds=0.5), HURRY),
+    (POWER.only(slow_rate=0.02, slow_seconds=0.3, cut_rate=0.01), IDS),
+    (POWER.only(sync_error_rate=0.02), SEGMENTS),
+    (POWER, SEGMENTS.only(topics=2, mortal_topics=2, mortal_seconds=0.5, partitions_max=2)),
+    (CRASHES.only(full_every=2.0, full_seconds=0.5), SEGMENTS.only(tail_bytes=1024 * KIB)),
+    (SLOW, JOURNAL.only(usurp_every=1.0)),
+    (CUTS, HURRY.only(plain=0.5, under_way_max=60, pause_seconds=0.01, partitions_max=1)),
+)
+"""Faults and work that belong together."""
+
 
 class Bug(NamedTuple):
     """A planted bug, and the world to look for it in."""
