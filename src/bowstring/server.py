@@ -94,9 +94,9 @@ class Server:
         try:
             if self.settings.listen.endswith(":0"):
                 self._grpc.bind()
-                self._lock()
+                self._lock(self.address)
             else:
-                self._lock()
+                self._lock(self.settings.listen)
                 self._grpc.bind()
             self._begun = True
             await self.broker.start()
@@ -125,9 +125,9 @@ class Server:
                 self._disk.unlock()
                 self._locked = False
 
-    def _lock(self) -> None:
+    def _lock(self, address: str) -> None:
         if self._disk is not None:
-            self._disk.lock(self.address)
+            self._disk.lock(address)
             self._locked = True
             _check_catalog_is_there(self._disk, self.settings.data)
 

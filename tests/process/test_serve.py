@@ -78,6 +78,14 @@ def test_a_second_server_on_a_directory_is_told_who_serves_it(tmp_path: Path):
         assert json.loads((tmp_path / "lock").read_text())["address"] == served.address
 
 
+def test_a_server_on_a_fixed_port_is_named_by_it(tmp_path: Path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with serving("--data", str(tmp_path), "--listen", address):
+        assert json.loads((tmp_path / "lock").read_text())["address"] == address
+
+
 def test_a_port_in_use(tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
