@@ -34,9 +34,9 @@ def measure(folder: Path, flushes: int) -> dict[str, float]:
     """Bytes a flush: one partition with a small batch (inlined) and a large one (in a segment), and a hundred partitions."""
     small, large = encode_values([os.urandom(100)]), encode_values([os.urandom(100)] * 10_000)
     return {
-        "1 partition, 1 message": asyncio.run(_measure(folder, 1, small, flushes)),
-        "1 partition, 10,000 messages": asyncio.run(_measure(folder, 1, large, flushes)),
-        "100 partitions, 1 message each": asyncio.run(_measure(folder, 100, small, flushes)),
+        "1 partition, inlined": asyncio.run(_measure(folder, 1, small, flushes)),
+        "1 partition, segment": asyncio.run(_measure(folder, 1, large, flushes)),
+        "100 partitions": asyncio.run(_measure(folder, 100, small, flushes)),
     }
 
 

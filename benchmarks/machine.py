@@ -21,7 +21,7 @@ def facts(folder: Path) -> dict[str, str | int | float]:
         "kernel": f"{platform.system()} {platform.release()}",
         "disk": f"{device}, {kind}",
         "python": platform.python_version(),
-        "load_before": os.getloadavg()[0],
+        "load_before": round(os.getloadavg()[0], 2),
         **{name: _version(name) for name in VERSIONS_TOLD},
     }
 

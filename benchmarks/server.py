@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
@@ -41,8 +42,12 @@ class Server:
         """Returns when the broker takes connections."""
         self.port = processes.free_port()
         program = ["-m", "bowstring.cli.main", "serve", "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}"]
+        # The broker has its defaults, whatever is set here for other purposes.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("BOWSTRING_")}
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen([*self._around, *self._python, *program], stdout=log, stderr=log, start_new_session=True)
+            self._process = subprocess.Popen(
+                [*self._around, *self._python, *program], env=environment, stdout=log, stderr=log, start_new_session=True
+            )
         self.pid = self._process.pid
         until = time.monotonic() + START_SECONDS_MAX
         while not processes.answers_at(self.port):
