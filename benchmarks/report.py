@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -57,7 +58,8 @@ def markdown(date: str, rows: list[Row], results: Results, plan: Plan, machine: 
     counts = ", ".join(f"{count:,} messages of {size} B" for size, count in plan.counts.items())
     lines = [f"# Figures of {date}", "", f"{plan.rounds} rounds, {counts}; `{date}.json` has every single run.", ""]
     lines += [f"- {note}" for note in _notes(results)]
-    lines += ["- " + ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in machine.items()), ""]
+    facts = "- " + ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in machine.items())
+    lines += [*textwrap.wrap(facts, width=136, subsequent_indent="  "), ""]
     lines += ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
     for row in rows:
         indent = "\u2003" if row.work.startswith("  ") else ""

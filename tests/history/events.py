@@ -71,9 +71,11 @@ def label(*parts: object) -> str:
 
 
 def value_of(label: str, size: int) -> bytes:
-    """A value of at least the label's length, all of it made from the label: a row's bytes anywhere tell whose they are."""
+    """A value of at least the label's length, all of it made from the label: a row's bytes anywhere tell whose they are. No label in it is
+    cut off, so that what follows the value in a batch cannot make another one of it."""
     text = label.encode()
-    return text if size <= len(text) else (text * (size // len(text) + 1))[: max(size, len(text))]
+    times = max(1, size // len(text))
+    return text * times + b"." * max(0, size - times * len(text))
 
 
 def label_in(value: bytes | None) -> str:
