@@ -249,6 +249,8 @@ class Broker:
             for offset, text in zip(hits.offsets.tolist(), stored, strict=True):
                 if text == message_id and not actor.partition.deletions.is_gone(offset):
                     return actor.partition.number, offset
+        if any(actor.partition.is_blind(self.clock.now()) for actor in topic.actors):
+            raise errors.Corrupt(f"stored ids of '{topic.row.name}' could not be read, so nobody can tell whether this one is stored.")
         return None
 
     async def _commit_of(self, actor: PartitionActor) -> None:

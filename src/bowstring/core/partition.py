@@ -162,7 +162,7 @@ class Partition:
         return None
 
     def _publish_ids(self, batch: Publish, ids: Ids, now: int, confirmed: Hits | None) -> Decision:
-        if max(now, self.arrived) < self.blind_until:
+        if self.is_blind(now):
             return Refused(errors.Corrupt("stored ids could not be read, so a repeated id could not be recognised; it is not stored."))
         candidates = self._candidates(ids, now)
         if len(candidates.offsets) and int(candidates.offsets.max()) >= self.committed_offset:
@@ -290,6 +290,10 @@ class Partition:
     def messages(self) -> int:
         """How many messages can be read."""
         return self.committed_offset - 1 - len(self.deletions)
+
+    def is_blind(self, now: int) -> bool:
+        """Are there ids within the window that could not be read at load?"""
+        return max(now, self.arrived) < self.blind_until
 
     def find_generated(self, given: GivenBack) -> int | None:
         """The offset of a generated id, 0 if it is not stored, None if that is not decided yet."""
