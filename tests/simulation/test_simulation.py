@@ -35,7 +35,7 @@ def test_every_promise_is_kept_through_all_faults():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("seed", [3, 11, 19])
+@pytest.mark.parametrize("seed", [3, 11, 201])
 def test_the_same_seed_is_the_same_run(seed: int):
     digests = [outcome.value.digest for outcome in processes.each([seed, seed], run, seconds_max=SECONDS_MAX)]
     assert not same_digest(seed, digests)

@@ -184,8 +184,14 @@ class Broker:
         """A rare change of catalog and memory together. It goes through even if its caller goes away: half of it must not stay."""
         task = asyncio.create_task(self._one_by_one(steps))
         self._transactions[task] = None
-        task.add_done_callback(self._transactions.pop)
+        task.add_done_callback(self._transaction_done)
         return await asyncio.shield(task)
+
+    def _transaction_done(self, task: asyncio.Task[Any]) -> None:
+        """Its error is for its caller; where that has gone, nobody needs to hear of it."""
+        del self._transactions[task]
+        if not task.cancelled():
+            task.exception()
 
     async def _one_by_one(self, steps: Callable[[Incarnation], Coroutine[None, None, T]]) -> T:
         """One that fails ends the incarnation as a failed flush does: memory may be ahead of the catalog."""

@@ -51,7 +51,7 @@ class Gateway:
         self._software = software
         self._settings = settings
         self._clock = clock
-        self._streams: set[_Stream] = set()
+        self._streams: dict[_Stream, None] = {}  # a set has no order that a run could repeat
         self._closed: errors.Error | None = None
 
     async def call(self, method: str, request: bytes) -> bytes:
@@ -77,11 +77,11 @@ class Gateway:
             stream = FetchStream(self._broker, inbound)
         else:
             raise _unknown(method)
-        self._streams.add(stream)
+        self._streams[stream] = None
         try:
             await stream.run()
         finally:
-            self._streams.discard(stream)
+            self._streams.pop(stream, None)
 
     def close(self, error: errors.Error) -> None:
         """Every call from now on is refused with this error. Streams take nothing more, answer what is under way, and end with it."""

@@ -5,7 +5,6 @@ Spans travel as microseconds and are seconds inside; 0 on the wire means "not gi
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 from bowstring import errors
@@ -21,7 +20,7 @@ PATTERN_MAX: Final = 1000
 
 async def create(broker: Broker, request: pb.CreateTopicRequest) -> pb.Topic:
     """Makes a topic. Cancelling the call does not stop what has begun: a topic is made wholly or not at all."""
-    made = broker.create_topic(
+    made = await broker.create_topic(
         request.name,
         partitions=request.partitions or 1,
         retention=request.retention / 1e6 if request.retention else None,
@@ -29,7 +28,7 @@ async def create(broker: Broker, request: pb.CreateTopicRequest) -> pb.Topic:
         deduplication=request.deduplication / 1e6 if request.deduplication else None,
         exists_ok=request.exists_ok,
     )
-    return topic_message(await asyncio.shield(asyncio.ensure_future(made)))
+    return topic_message(made)
 
 
 async def describe(broker: Broker, request: pb.DescribeTopicRequest) -> pb.Topic:
@@ -54,8 +53,7 @@ async def list_page(broker: Broker, request: pb.ListTopicsRequest) -> pb.ListTop
 
 async def delete(broker: Broker, request: pb.DeleteTopicRequest) -> pb.DeleteTopicAnswer:
     """Deletes a topic; as with `create`, cancelling the call does not stop what has begun."""
-    deleted = broker.delete_topic(request.name, request.missing_ok)
-    return pb.DeleteTopicAnswer(deleted=await asyncio.shield(asyncio.ensure_future(deleted)))
+    return pb.DeleteTopicAnswer(deleted=await broker.delete_topic(request.name, request.missing_ok))
 
 
 async def find(broker: Broker, request: pb.FindRequest) -> pb.FindAnswer:
