@@ -3,6 +3,9 @@
 The journal has one row per flush, whatever the number of partitions in it. A commit is one statement: it inserts the row if the
 broker's epoch is still the one of the fence and the journal's last row is the one before, so a fenced incarnation commits nothing,
 and the sequence answers "did it land?". Rare things (topics) are short transactions under the same check of the epoch.
+
+The journal is short-lived. What it says moves, in small transactions called edits, into rows that stay: extents (where sealed pages
+are), snapshots (the state of a partition as of a sequence) and chunks of deletions; then its rows are trimmed.
 """
 
 from __future__ import annotations
@@ -21,10 +24,12 @@ class Fence(NamedTuple):
 
 
 class Registered(NamedTuple):
-    """What a new incarnation starts from: its epoch, and the sequence of the journal's last row (0 if there is none)."""
+    """What a new incarnation starts from: its epoch, and the sequence of the journal's last row (0 if there is none). Rows up to
+    `trimmed` are gone: what they said is in extents, snapshots and chunks."""
 
     epoch: int
     sequence: int
+    trimmed: int = 0
 
 
 class Row(NamedTuple):
@@ -44,6 +49,76 @@ class TopicRow(NamedTuple):
     created: int
     settings: bytes
     deleted: int | None
+
+
+class Extent(NamedTuple):
+    """Sealed pages of one partition that follow each other in the log. Which pages, its index section in the store says."""
+
+    topic: int
+    partition: int
+    first_offset: int
+    end_offset: int
+    arrived_first: int
+    """When its first page arrived; `arrived_last` the last one."""
+    arrived_last: int
+    expires: int
+    """The moment after which no row of it is delivered any more, whatever the retention; 0 if there is none."""
+    pages: int
+    bytes: int
+    """Bytes of its pages."""
+    index: Reference
+    """The section that lists the pages."""
+    ids: Reference | None
+    """The section of hashes by which messages are recognised, if there are any."""
+    uses: tuple[tuple[int, int], ...]
+    """The segments that hold bytes of it, with how many: pages and sections."""
+
+
+class ExtentKey(NamedTuple):
+    """What names an extent."""
+
+    topic: int
+    partition: int
+    first_offset: int
+
+
+class Snapshot(NamedTuple):
+    """A partition as it was after the flush `sequence`; `state` is opaque here. The newest replaces the one before."""
+
+    topic: int
+    partition: int
+    sequence: int
+    state: bytes
+
+
+class Chunk(NamedTuple):
+    """The deletions of 2^20 offsets of a partition; `bitmaps` is opaque here, and empty to remove the chunk."""
+
+    topic: int
+    partition: int
+    number: int
+    bitmaps: bytes
+
+
+class Sealed(NamedTuple):
+    """What the extents of a partition amount to."""
+
+    topic: int
+    partition: int
+    end_offset: int
+    bytes: int
+
+
+class Edit(NamedTuple):
+    """Rows that change together, in one short transaction: all of it or nothing."""
+
+    add: Sequence[Extent] = ()
+    drop: Sequence[ExtentKey] = ()
+    """Extents that go; dropped before the others are added, so that a copy can take the place of what it copied."""
+    snapshots: Sequence[Snapshot] = ()
+    chunks: Sequence[Chunk] = ()
+    trim: int = 0
+    """Journal rows up to this sequence go, but never the last one."""
 
 
 class Catalog(Protocol):
@@ -73,8 +148,45 @@ class Catalog(Protocol):
         """Turns it into a tombstone."""
         ...
 
+    async def alter_topic(self, fence: Fence, topic_id: int, settings: bytes) -> None:
+        """Replaces a live topic's settings. Raises errors.TopicNotFound."""
+        ...
+
+    async def forget_topic(self, fence: Fence, topic_id: int, rows_max: int) -> bool:
+        """Removes up to so many extents, snapshots and chunks of a deleted topic. Says whether some are left: call again."""
+        ...
+
+    async def edit(self, fence: Fence, edit: Edit) -> None:
+        """One short transaction. Raises Fenced; Damaged if an extent to be dropped is not there or one to be added overlaps another."""
+        ...
+
+    async def snapshots(self) -> list[Snapshot]:
+        """All of them, each checked. Raises Damaged naming the partition."""
+        ...
+
+    async def chunks(self) -> list[Chunk]:
+        """All of them, each checked."""
+        ...
+
+    async def sealed(self) -> list[Sealed]:
+        """For every partition that has extents what they amount to."""
+        ...
+
+    async def usage(self) -> dict[int, int]:
+        """For every segment that an extent uses the bytes that extents have in it."""
+        ...
+
+    async def extents(self, topic: int, partition: int, offset: int, rows_max: int) -> list[Extent]:
+        """The extents of a partition that end after the offset, in order, each checked. Raises Damaged."""
+        ...
+
+    async def extents_in(self, segment: int, after: ExtentKey | None, rows_max: int) -> list[Extent]:
+        """The extents that use the segment, in the order of their keys, behind `after`."""
+        ...
+
     async def journal(self, broker: int, after: int, rows_max: int) -> list[Row]:
-        """The next rows behind sequence `after`, checked: dense sequences, each CRC. Raises Damaged naming the sequence."""
+        """The next rows behind sequence `after`, checked: dense sequences, each CRC. `after` is not before what
+        `register` said is trimmed. Raises Damaged naming the sequence."""
         ...
 
     async def commit(self, fence: Fence, sequence: int, changes: bytes, pages: Sequence[Page]) -> None:

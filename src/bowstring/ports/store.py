@@ -33,12 +33,27 @@ class Store(Protocol):
     """One stream of segments. Segment ids are `epoch << 24 | n`, so no two incarnations ever write the same one."""
 
     async def open(self, epoch: int, live: Collection[int]) -> None:
-        """Starts an incarnation. `live` are the segments that the catalog refers to; older ones that nothing refers to are reused
-        for new segments, ones of a later epoch than the catalog knows are left alone. Never appends to an old segment."""
+        """Starts an incarnation. `live` are the segments that the catalog refers to. Others of this epoch or an older one: if nothing
+        was written to them in this life they are reused, else they are put aside (`orphans`), never silently removed. Ones of a later
+        epoch than the catalog knows are left alone. Never appends to an old segment."""
         ...
 
     async def append(self, sequence: int, pages: Sequence[Page]) -> list[Reference]:
-        """Writes the pages of one flush. They are durable, names and all, only after `sync`. Raises DiskFull or StorageFailed."""
+        """Writes the pages of one flush, or of one slice of the sealer or cleaner. They are durable, names and all, only after `sync`.
+        Raises DiskFull if there is no room: then nothing was written, and the store goes on. Raises StorageFailed."""
+        ...
+
+    @property
+    def room(self) -> int:
+        """Bytes that can be appended with no more space from the disk: the rest of the current segment, and the next if it is ready."""
+        ...
+
+    async def make_room(self) -> None:
+        """Tries once more to have the next segment ready. A disk that is still full is no error: `room` tells."""
+        ...
+
+    def segments(self) -> dict[int, int]:
+        """The segments that are not written to any more, with the size of their files: what the cleaner may look at."""
         ...
 
     async def sync(self) -> None:
