@@ -164,7 +164,7 @@ class AgainstAModel(RuleBasedStateMachine):
     def register(self) -> None:
         registered = self.runner.run(self.catalog.register(BROKER))
         self.epoch += 1
-        assert registered == (self.epoch, len(self.rows))
+        assert registered == (self.epoch, len(self.rows), 0)
 
     @rule(older=st.integers(0, 2), ahead=st.integers(-1, 2), changes=st.binary(max_size=3_000))
     def commit(self, older: int, ahead: int, changes: bytes) -> None:

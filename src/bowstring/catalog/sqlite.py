@@ -24,8 +24,8 @@ finds the disk full leaves the WAL as it is, which is no harm, and is tried agai
 What SQLite recovers after a process was killed may not be on the disk yet: `register` is a commit to the same WAL, and its sync takes
 all that is before it along. So nothing may be told from the catalog before `register` has returned.
 
-Checksums guard the journal and the inlined pages. The rest of the file (topics, SQLite's own structure) has none, and a flipped bit
-there is outside the fault model.
+Checksums guard the journal, the inlined pages, and what edits store (`sqlite_extents`). The rest of the file (topics, SQLite's own
+structure) has none, and a flipped bit there is outside the fault model.
 """
 
 from __future__ import annotations
@@ -33,18 +33,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import apsw
 
-from bowstring.catalog import rows, sqlite_file
+from bowstring.catalog import rows, sqlite_extents, sqlite_file
 from bowstring.catalog.queries import queries
 from bowstring.errors import Conflict, Error, TopicExists, TopicNotFound
-from bowstring.ports.catalog import Fence, Registered, Row, TopicRow
+from bowstring.ports.catalog import Chunk, Edit, Extent, ExtentKey, Fence, Registered, Row, Sealed, Snapshot, TopicRow
 from bowstring.ports.failures import Damaged, DiskFull, Fenced, StorageFailed
 from bowstring.ports.store import Page, Reference
 from bowstring.ports.worker import Worker
 from bowstring.store import frames
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 WAL_BYTES_MAX = 1 << 20
 _FRAME_HEADER_BYTES = 24  # what SQLite puts before each page in the WAL
@@ -110,6 +113,38 @@ class SqliteCatalog:
     async def delete_topic(self, fence: Fence, topic_id: int, deleted: int) -> None:
         await self._worker.run(lambda: self._delete_topic(fence, topic_id, deleted))
 
+    async def alter_topic(self, fence: Fence, topic_id: int, settings: bytes) -> None:
+        await self._worker.run(lambda: self._alter_topic(fence, topic_id, settings))
+
+    async def forget_topic(self, fence: Fence, topic_id: int, rows_max: int) -> bool:
+        left = await self._worker.run(lambda: self._forget_topic(fence, topic_id, rows_max))
+        self._checkpoint_if_due()
+        return left
+
+    async def edit(self, fence: Fence, edit: Edit) -> None:
+        prepared = sqlite_extents.prepare(edit)
+        await self._worker.run(lambda: self._edit(fence, prepared))
+        self._checkpoint_if_due()
+
+    async def snapshots(self) -> list[Snapshot]:
+        return await self._worker.run(lambda: self._look(sqlite_extents.snapshots))
+
+    async def chunks(self) -> list[Chunk]:
+        return await self._worker.run(lambda: self._look(sqlite_extents.chunks))
+
+    async def sealed(self) -> list[Sealed]:
+        return await self._worker.run(lambda: self._look(sqlite_extents.sealed))
+
+    async def usage(self) -> dict[int, int]:
+        return await self._worker.run(lambda: self._look(sqlite_extents.usage))
+
+    async def extents(self, topic: int, partition: int, offset: int, rows_max: int) -> list[Extent]:
+        return await self._worker.run(lambda: self._look(sqlite_extents.extents, topic, partition, offset, rows_max))
+
+    async def extents_in(self, segment: int, after: ExtentKey | None, rows_max: int) -> list[Extent]:
+        behind = after or ExtentKey(0, 0, 0)  # ids of topics begin at 1
+        return await self._worker.run(lambda: self._look(sqlite_extents.extents_in, segment, behind, rows_max))
+
     async def journal(self, broker: int, after: int, rows_max: int) -> list[Row]:
         return await self._worker.run(lambda: self._journal(after, rows_max))
 
@@ -118,8 +153,7 @@ class SqliteCatalog:
         crc = rows.checksum(sequence, fence.epoch, changes, len(inlined or b""))
         row: _NewRow = {"sequence": sequence, "epoch": fence.epoch, "crc": crc, "changes": changes, "pages": inlined}
         await self._worker.run(lambda: self._commit(fence, row))
-        if self._wal_bytes > self._wal_bytes_due and (self._checkpoint is None or self._checkpoint.done()):
-            self._checkpoint = asyncio.create_task(self.checkpoint())
+        self._checkpoint_if_due()
 
     async def read(self, references: Sequence[Reference]) -> list[Page]:
         return await self._worker.run(lambda: self._read(references))
@@ -142,6 +176,10 @@ class SqliteCatalog:
 
     def statistics(self) -> CatalogStatistics:
         return CatalogStatistics(self._commits, self._checkpoints, self._wal_bytes, self._wal_bytes_written)
+
+    def _checkpoint_if_due(self) -> None:
+        if self._wal_bytes > self._wal_bytes_due and (self._checkpoint is None or self._checkpoint.done()):
+            self._checkpoint = asyncio.create_task(self.checkpoint())
 
     # ---- on the worker -----------------------------------------------------------------------------------------------
 
@@ -167,8 +205,8 @@ class SqliteCatalog:
             if other is not None:
                 raise Conflict(f"{self._path} belongs to broker {other}, not to broker {broker}.")
             epoch = self._ask(connection, "register", broker=broker)
-            sequence = self._ask(connection, "last_sequence")
-        return Registered(epoch, sequence)
+            sequence, trimmed = self._ask(connection, "last_sequence"), self._ask(connection, "trimmed")
+        return Registered(epoch, sequence, trimmed)
 
     def _topics(self) -> list[TopicRow]:
         with self._reading() as connection:
@@ -188,6 +226,28 @@ class SqliteCatalog:
             self._check_epoch(connection, fence)
             if self._ask(connection, "delete_topic", id=topic_id, deleted=deleted) is None:
                 raise TopicNotFound(f"There is no topic with the id {topic_id}, or it was deleted already.")
+
+    def _alter_topic(self, fence: Fence, topic_id: int, settings: bytes) -> None:
+        with self._writing() as connection, sqlite_file.transaction(connection):
+            self._check_epoch(connection, fence)
+            if self._ask(connection, "alter_topic", id=topic_id, settings=settings) is None:
+                raise TopicNotFound(f"There is no topic with the id {topic_id}, or it was deleted already.")
+
+    def _forget_topic(self, fence: Fence, topic_id: int, rows_max: int) -> bool:
+        with self._writing() as connection, sqlite_file.transaction(connection):
+            self._check_epoch(connection, fence)
+            if self._ask(connection, "is_live", id=topic_id) is not None:
+                raise Conflict(f"The topic with the id {topic_id} is not deleted.")
+            return sqlite_extents.forget(connection, topic_id, rows_max)
+
+    def _edit(self, fence: Fence, edit: sqlite_extents.Prepared) -> None:
+        with self._writing() as connection, sqlite_file.transaction(connection):
+            self._check_epoch(connection, fence)
+            sqlite_extents.apply(connection, edit)
+
+    def _look(self, read: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **options: P.kwargs) -> T:
+        with self._reading() as connection:
+            return read(connection, *args, **options)
 
     def _journal(self, after: int, rows_max: int) -> list[Row]:
         with self._reading() as connection:
@@ -275,7 +335,7 @@ class SqliteCatalog:
             raise StorageFailed(self._failure or f"the catalog {self._path} is not open")
         try:
             yield self._connection
-        except (Error, Fenced):
+        except (Error, Fenced, Damaged):
             raise
         except apsw.FullError as error:
             self._roll_back(self._connection)

@@ -58,6 +58,7 @@ class Extent(NamedTuple):
     partition: int
     first_offset: int
     end_offset: int
+    """Where the next one may begin: it is not in this one."""
     arrived_first: int
     """When its first page arrived; `arrived_last` the last one."""
     arrived_last: int
@@ -66,7 +67,7 @@ class Extent(NamedTuple):
     pages: int
     bytes: int
     """Bytes of its pages."""
-    index: Reference
+    index: Reference  # pyright: ignore[reportIncompatibleMethodOverride]  # it hides tuple.index, which nobody needs here
     """The section that lists the pages."""
     ids: Reference | None
     """The section of hashes by which messages are recognised, if there are any."""
@@ -83,7 +84,7 @@ class ExtentKey(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A partition as it was after the flush `sequence`; `state` is opaque here. The newest replaces the one before."""
+    """A partition as it was after the flush `sequence`; `state` is opaque here. It replaces the one before, unless that is newer."""
 
     topic: int
     partition: int
@@ -145,7 +146,7 @@ class Catalog(Protocol):
         ...
 
     async def delete_topic(self, fence: Fence, topic_id: int, deleted: int) -> None:
-        """Turns it into a tombstone."""
+        """Turns it into a tombstone, which goes when no journal row is left that may speak of the topic, and no row of `edit`."""
         ...
 
     async def alter_topic(self, fence: Fence, topic_id: int, settings: bytes) -> None:
@@ -153,11 +154,15 @@ class Catalog(Protocol):
         ...
 
     async def forget_topic(self, fence: Fence, topic_id: int, rows_max: int) -> bool:
-        """Removes up to so many extents, snapshots and chunks of a deleted topic. Says whether some are left: call again."""
+        """Removes up to so many extents, snapshots and chunks of a deleted topic, damaged ones too. Says whether some are left: call
+        again. Raises errors.Conflict for a live topic; one whose tombstone is gone has nothing left."""
         ...
 
     async def edit(self, fence: Fence, edit: Edit) -> None:
-        """One short transaction. Raises Fenced; Damaged if an extent to be dropped is not there or one to be added overlaps another."""
+        """One short transaction; flushes wait behind it, so whoever has much to change or trim does it in several. Raises Fenced;
+        Damaged if an extent to be dropped is not there, one to be added overlaps another or cannot be, or a snapshot is older than the
+        stored one (what the journal said between them may be trimmed already). Then nothing was changed, and the catalog goes on. A
+        snapshot of the same sequence replaces. A damaged extent can be dropped. With a trim, tombstones go that nobody needs any more."""
         ...
 
     async def snapshots(self) -> list[Snapshot]:
@@ -169,11 +174,12 @@ class Catalog(Protocol):
         ...
 
     async def sealed(self) -> list[Sealed]:
-        """For every partition that has extents what they amount to."""
+        """For every partition that has extents what they amount to. Raises Damaged where a number that was added up has changed."""
         ...
 
     async def usage(self) -> dict[int, int]:
-        """For every segment that an extent uses the bytes that extents have in it."""
+        """For every segment that an extent uses the bytes that extents have in it. Raises Damaged, too: to believe that nothing uses a
+        segment would be the end of what is in it."""
         ...
 
     async def extents(self, topic: int, partition: int, offset: int, rows_max: int) -> list[Extent]:
@@ -181,7 +187,7 @@ class Catalog(Protocol):
         ...
 
     async def extents_in(self, segment: int, after: ExtentKey | None, rows_max: int) -> list[Extent]:
-        """The extents that use the segment, in the order of their keys, behind `after`."""
+        """The extents that use the segment, in the order of their keys, behind `after`, each checked. Raises Damaged."""
         ...
 
     async def journal(self, broker: int, after: int, rows_max: int) -> list[Row]:

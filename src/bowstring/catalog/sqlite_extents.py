@@ -1,0 +1,163 @@
+"""Extents, snapshots and chunks in SQLite: what an edit does inside its transaction, and how they are read.
+
+These are plain functions on the catalog's connection; `sqlite.SqliteCatalog` runs them on its worker, inside its transactions, and
+understands what SQLite raises. An edit is prepared (values, checksums) before it is handed to the worker, because flushes wait behind
+it there: what is left are a few statements per row, each a look-up in a b-tree.
+
+What it costs (2 KiB pages, a file, the sync not counted; one run on a busy machine): see `benchmark` in the text of `Prepared`.
+
+An extent that is damaged can be dropped and forgotten all the same: that needs only its key. Which segments it used is then not known,
+and their rows are found by going through the whole table.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import apsw
+
+from bowstring.catalog.extents import (
+    Values,
+    chunk_values,
+    extent_values,
+    place,
+    snapshot_values,
+    use_values,
+    verified_chunks,
+    verified_extent,
+    verified_snapshots,
+)
+from bowstring.catalog.queries import queries
+from bowstring.ports.catalog import Chunk, Edit, Extent, ExtentKey, Sealed, Snapshot
+from bowstring.ports.failures import Damaged
+
+
+class Prepared(NamedTuple):
+    """An edit as rows. The uses of the extents that are added stand beside them."""
+
+    drop: list[Values]
+    add: list[Values]
+    uses: list[Values]
+    snapshots: list[Values]
+    chunks: list[Values]
+    chunks_gone: list[Values]
+    trim: int
+
+
+def prepare(edit: Edit) -> Prepared:
+    """Everything about an edit that needs no database. Raises Damaged for an extent that cannot be."""
+    return Prepared(
+        drop=[key._asdict() for key in edit.drop],
+        add=[extent_values(extent) for extent in edit.add],
+        uses=[use for extent in edit.add for use in use_values(extent)],
+        snapshots=[snapshot_values(snapshot) for snapshot in edit.snapshots],
+        chunks=[chunk_values(chunk) for chunk in edit.chunks if chunk.bitmaps],
+        chunks_gone=[chunk._asdict() for chunk in edit.chunks if not chunk.bitmaps],
+        trim=edit.trim,
+    )
+
+
+def apply(connection: apsw.Connection, edit: Prepared) -> None:
+    """The whole edit, inside the caller's transaction. Raises Damaged, and then the transaction must not be committed."""
+    for key in edit.drop:
+        _drop(connection, key)
+    for extent in edit.add:
+        _run(connection, "add_extent", extent)
+        if connection.changes() == 0:
+            raise Damaged(f"{_place(extent)} cannot be added: it would end at {extent['end_offset']}, and overlaps another")
+    _run_all(connection, "add_use", edit.uses)
+    for snapshot in edit.snapshots:
+        _run(connection, "store_snapshot", snapshot)
+        if connection.changes() == 0:
+            topic, partition, sequence = snapshot["topic"], snapshot["partition"], snapshot["sequence"]
+            raise Damaged(f"the snapshot of topic {topic}, partition {partition} as of sequence {sequence} is older than the stored one")
+    _run_all(connection, "store_chunk", edit.chunks)
+    _run_all(connection, "drop_chunk", edit.chunks_gone)
+    if edit.trim > 0:
+        _run(connection, "trim", {"trim": edit.trim})
+        _run(connection, "trim_tombstones", {})
+
+
+def forget(connection: apsw.Connection, topic: int, rows_max: int) -> bool:
+    """Removes up to so many rows of a topic, inside the caller's transaction; says whether some are left."""
+    found = _run(connection, "extents_of_topic", {"topic": topic, "rows_max": rows_max})
+    for row in found:
+        _drop(connection, {"topic": row[0], "partition": row[1], "first_offset": row[2]})
+    left = rows_max - len(found)
+    for query in ("forget_snapshots", "forget_chunks"):
+        _run(connection, query, {"topic": topic, "rows_max": left})
+        left -= connection.changes() if left else 0
+    return bool(_run(connection, "anything_left", {"topic": topic})[0][0])
+
+
+def extents(connection: apsw.Connection, topic: int, partition: int, offset: int, rows_max: int) -> list[Extent]:
+    """The extents that end after the offset. The first row may be one that does not: it is verified before it is passed over."""
+    where: Values = {"topic": topic, "partition": partition, "offset": offset, "rows_max": rows_max + 1}
+    found = [verified_extent(row) for row in _run(connection, "extents", where)]
+    return [extent for extent in found if extent.end_offset > offset][:rows_max]
+
+
+def extents_in(connection: apsw.Connection, segment: int, after: ExtentKey, rows_max: int) -> list[Extent]:
+    """The extents that use a segment, and say so themselves."""
+    found: list[Extent] = []
+    for topic, partition, first_offset, *row in _run(
+        connection, "extents_in", {**after._asdict(), "segment": segment, "rows_max": rows_max}
+    ):
+        if row[0] is None:
+            raise Damaged(f"{place(topic, partition, first_offset)} is not there, but should use segment {segment}")
+        extent = verified_extent(row)
+        if segment not in dict(extent.uses):
+            raise Damaged(f"{place(topic, partition, first_offset)} should use segment {segment}, but does not")
+        found.append(extent)
+    return found
+
+
+def sealed(connection: apsw.Connection) -> list[Sealed]:
+    found = _run(connection, "sealed", {})
+    _check_totals(connection, found, "extent_that_does_not_add_up")
+    return [Sealed(*row[:4]) for row in found]
+
+
+def usage(connection: apsw.Connection) -> dict[int, int]:
+    found = _run(connection, "usage", {})
+    _check_totals(connection, found, "use_that_does_not_add_up")
+    return {segment: used for segment, used, _ in found}
+
+
+def snapshots(connection: apsw.Connection) -> list[Snapshot]:
+    return verified_snapshots(connection.execute(queries()["snapshots"]))
+
+
+def chunks(connection: apsw.Connection) -> list[Chunk]:
+    return verified_chunks(connection.execute(queries()["chunks"]))
+
+
+def _drop(connection: apsw.Connection, key: Values) -> None:
+    found = _run(connection, "extent", key)
+    if not found:
+        raise Damaged(f"{_place(key)} cannot be dropped: it is not there")
+    _run(connection, "drop_extent", key)
+    try:
+        uses = verified_extent(found[0]).uses
+    except Damaged:
+        _run(connection, "drop_uses", key)
+    else:
+        _run_all(connection, "drop_use", [{**key, "segment": segment} for segment, _ in uses])
+
+
+def _check_totals(connection: apsw.Connection, sums: list[Any], which: str) -> None:
+    """Whether rows that were added up are what they were when they were written: the last value counts those that are not."""
+    if any(row[-1] for row in sums):
+        raise Damaged(f"{place(*_run(connection, which, {})[0])} does not verify: its numbers do not add up")
+
+
+def _place(key: Values) -> str:
+    return place(key["topic"], key["partition"], key["first_offset"])
+
+
+def _run(connection: apsw.Connection, query: str, values: Values) -> list[Any]:
+    return connection.execute(queries()[query], values).fetchall()
+
+
+def _run_all(connection: apsw.Connection, query: str, values: list[Values]) -> None:
+    connection.executemany(queries()[query], values)
