@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from contextlib import suppress
 
 import pytest
 
@@ -64,20 +65,80 @@ async def test_a_failed_write_ends_the_incarnation(store: LocalStore, disk: Scri
 
 
 async def test_a_full_disk_is_told_only_when_there_is_no_room_left(disk: ScriptedDisk):
-    disk.platter.room = 2 * FIRST
+    disk.platter.room = 2 * FIRST - 1
     store = store_on(disk)
     await store.open(1, ())
     for sequence in range(1, 6):
         await store.append(sequence, [page(12_000)])
         await background()
-    assert len(disk.done("create")) == 1  # the next would be twice as large
-    with pytest.raises(DiskFull):
-        await store.append(6, [page(12_000)])
+    assert len(disk.done("create")) == 1
+    for _ in range(3):
+        with pytest.raises(DiskFull):
+            await store.append(6, [page(12_000)])
+    disk.platter.room = None
+    assert (await store.append(6, [page(12_000)]))[0].segment == segment_id(1, 2)  # no number was lost
     await store.close()
 
 
+async def test_where_there_is_no_room_for_a_large_segment_a_small_one_is_made(disk: ScriptedDisk):
+    store = store_on(disk)
+    await store.open(1, ())
+    for sequence in range(1, 6):
+        await store.append(sequence, [page(50_000)])
+    await background()
+    disk.platter.room = disk.platter.used + 2 * FIRST + 100
+    before = len(disk.done("create"))
+    with suppress(DiskFull):
+        for sequence in range(6, 99):
+            await store.append(sequence, [page(50_000)])
+    assert [size for _, size in disk.done("create")][before:] == [2 * FIRST]
+    await store.close()
+
+
+async def test_a_segment_that_is_being_made_counts_as_room_until_the_disk_is_found_full(disk: ScriptedDisk):
+    store = store_on(disk)
+    assert store.room == 0
+    with disk.hold("create"):
+        await store.open(1, ())
+        assert store.room == FIRST
+    disk.platter.room = FIRST
+    await store.append(1, [page(40_000)])
+    assert store.room == FIRST - 40_960 + 2 * FIRST
+    await background()
+    assert store.room == FIRST - 40_960
+    with disk.hold("create"):
+        making = asyncio.create_task(store.make_room())
+        await background()
+        assert store.room == FIRST - 40_960
+        disk.platter.room = None
+    await making
+    assert store.room == FIRST - 40_960 + 2 * FIRST
+    await store.close()
+
+
+async def test_a_release_for_which_there_is_no_room_is_refused_and_can_be_repeated(store: LocalStore, disk: ScriptedDisk):
+    (old,) = await store.append(1, [page(50_000)])
+    await store.append(2, [page(50_000)])
+    await store.sync()
+    disk.fail("rename", errno.ENOSPC)
+    with pytest.raises(DiskFull):
+        await store.release([old.segment])
+    assert old.segment in store.segments()
+    assert len(await store.read([old])) == 1
+    await store.release([old.segment])
+    assert store.segments() == {}
+
+
+async def test_a_release_is_durable_when_it_returns(store: LocalStore, disk: ScriptedDisk):
+    (old,) = await store.append(1, [page(50_000)])
+    await store.append(2, [page(50_000)])
+    await store.sync()
+    await store.release([old.segment])
+    assert segment_name(old.segment) not in disk.platter.durable_names
+
+
 async def test_room_that_was_made_meanwhile_is_used(disk: ScriptedDisk):
-    disk.platter.room = 2 * FIRST
+    disk.platter.room = 2 * FIRST - 1
     store = store_on(disk)
     await store.open(1, ())
     await store.append(1, [page(40_000)])

@@ -54,12 +54,13 @@ def test_lengths_are_rounded_up_to_blocks():
 def test_what_nothing_refers_to_is_unused_and_what_is_later_is_left_alone():
     older, live, mine, later = (segment_id(*which) for which in ((1, 5), (1, 6), (2, 3), (3, 1)))
     stock = take_stock([segment_name(segment) for segment in (mine, later, live, older)], 2, [live])
+    assert stock.live == [live]
     assert stock.unused == [older, mine]
     assert stock.number == 3
 
 
 def test_a_live_segment_that_is_missing_is_no_matter():
-    assert take_stock([], 2, [77]) == ([], [], 0)
+    assert take_stock([], 2, [77]) == ([], [], [], 0)
 
 
 def test_free_files_are_found_by_their_number():
@@ -72,7 +73,7 @@ def test_free_files_are_found_by_their_number():
     "segment-0000000001000001.bak segment-00000000010000011 .segment-0000000001000001 free--1 free-1~".split(),
 )
 def test_a_name_of_any_other_form_is_not_ours(name: str):
-    assert take_stock([name, name + "\n"], 9, []) == ([], [], 0)
+    assert take_stock([name, name + "\n"], 9, []) == ([], [], [], 0)
 
 
 # Growth
@@ -118,6 +119,14 @@ def test_the_smallest_file_that_fits_is_taken():
     assert free.take(20) is None
     assert free.take(16) == FreeFile(2, 16)
     assert len(free) == 0
+
+
+def test_on_a_full_disk_the_largest_file_is_taken_if_it_will_do():
+    free = pool(64, 16, 32)
+    assert free.take_largest(65) is None
+    assert free.take_largest(16) == FreeFile(1, 64)
+    assert free.take_largest(33) is None
+    assert free.take_largest(32) == FreeFile(3, 32)
 
 
 def test_a_file_of_a_size_that_no_segment_has_is_removed():

@@ -45,7 +45,9 @@ class Store(Protocol):
 
     @property
     def room(self) -> int:
-        """Bytes that can be appended with no more space from the disk: the rest of the current segment, and the next if it is ready."""
+        """Bytes that can be appended with no more space from the disk: the rest of the current segment, and the next if it is ready.
+        One that is being made counts as ready, unless the try before found the disk full. An append is never split: the largest that
+        fits may be smaller. 0 while the store is not open."""
         ...
 
     async def make_room(self) -> None:
@@ -53,7 +55,7 @@ class Store(Protocol):
         ...
 
     def segments(self) -> dict[int, int]:
-        """The segments that are not written to any more, with the size of their files: what the cleaner may look at."""
+        """The segments that are not written to any more and are synced, with the size of their files: what the cleaner may look at."""
         ...
 
     async def sync(self) -> None:
@@ -66,7 +68,8 @@ class Store(Protocol):
         ...
 
     async def release(self, segments: Collection[int]) -> None:
-        """Nothing refers to these any more: their files are reused for new segments once no read is under way in them."""
+        """Nothing refers to these any more: their files are reused for new segments once no read is under way in them. One that is
+        still written to is left alone, because more may come into it: release it again when `segments` has it."""
         ...
 
     async def close(self) -> None: ...

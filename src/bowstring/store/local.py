@@ -6,13 +6,15 @@
     release  the files of segments that nothing refers to are reused
 
 An append is contiguous: if it does not fit behind the current end it goes to the next segment whole, and a flush that is larger than
-a segment gets one of its own size. It begins on a block boundary (`segments.BLOCK_BYTES` says why).
+a segment gets one of its own size. It begins on a block boundary (`segments.BLOCK_BYTES` says why). So `room` can be more than what the
+largest append that fits would take.
 
-When a write or a sync fails, nothing can be said about the bytes in question, and nothing later may be counted before them. So the
-store refuses everything from then on but reads, each time with the kind of failure that it met with. After a full disk the broker
-loads anew and opens the store again under a new epoch: nothing refers to what was half written. After any other failure this object
-is of no more use, and not even `open` is taken: a failed sync is never tried again, because the kernel has dropped what it could not
-write and would call the next sync a success.
+Files are allocated whole, so a full disk is met with before a byte is written: that append is refused, and the store goes on with
+whatever fits, reads, syncs and releases. When a write or a sync fails, nothing can be said about the bytes in question, and nothing
+later may be counted before them. So the store refuses everything from then on but reads, each time with the kind of failure that it met
+with. After a write that found no room (a file system that copies on writing) the broker loads anew and opens the store again under a
+new epoch: nothing refers to what was half written. After any other failure this object is of no more use, and not even `open` is taken:
+a failed sync is never tried again, because the kernel has dropped what it could not write and would call the next sync a success.
 """
 
 from __future__ import annotations
@@ -52,6 +54,8 @@ class LocalStore:
         self._prepare_at = int(segment_bytes_first * _PREPARE_AT)
         self._epoch = 0
         self._current: Segment | None = None
+        self._sizes: dict[int, int] = {}
+        """All segments of this stream that something may refer to, with the size of their files."""
         self._unsynced: dict[int, Segment] = {}
         """Written since the last sync that covers it, in the order in which they were begun."""
         self._is_open = False
@@ -70,7 +74,7 @@ class LocalStore:
             self._abandon()
             self._handles.open()
             try:
-                await self._supply.open(epoch, live)
+                self._sizes = await self._supply.open(epoch, live)
             except (OSError, StorageFailed) as error:
                 raise self._failed("opening the store", error) from error
             self._epoch = epoch
@@ -78,7 +82,7 @@ class LocalStore:
             self._is_open = True
 
     async def append(self, sequence: int, pages: Sequence[Page]) -> list[Reference]:
-        """See `Store.append`. Appends are written in the order in which they were called."""
+        """See `Store.append`. Appends are written in the order in which they were called, whoever calls."""
         async with self._appending:
             self._refuse()
             lengths = [framed_length(page) for page in pages]
@@ -90,6 +94,27 @@ class LocalStore:
                 segment = await self._next_segment(length)
                 self._refuse()
             return self._write(segment, sequence, pages, lengths)
+
+    @property
+    def room(self) -> int:
+        """See `Store.room`."""
+        if self._failure is not None or not self._is_open:
+            return 0
+        current = self._current
+        return self._supply.room + (0 if current is None else current.size - current.end)
+
+    async def make_room(self) -> None:
+        """See `Store.make_room`."""
+        async with self._releasing:
+            self._refuse()
+            try:
+                await self._supply.retry()
+            except StorageFailed as error:
+                raise self._failed("making room", error) from error
+
+    def segments(self) -> dict[int, int]:
+        """See `Store.segments`. One that has bytes which are not synced is not among them yet."""
+        return {segment: size for segment, size in self._sizes.items() if not self._is_written(segment)}
 
     async def sync(self) -> None:
         """See `Store.sync`. A second caller waits for the first: what the first is syncing is not durable yet."""
@@ -117,13 +142,19 @@ class LocalStore:
         return pages
 
     async def release(self, segments: Collection[int]) -> None:
-        """See `Store.release`. One that is being written, or is not synced, is left alone: it is found at the next `open`."""
+        """See `Store.release`. Raises DiskFull if there is no room to change a name: the segments are then kept, and may be released
+        again."""
         async with self._releasing:
             self._refuse()
+            released = sorted(segment for segment in set(segments) if not self._is_written(segment))
             try:
-                await self._supply.give_back(sorted(segment for segment in set(segments) if not self._is_written(segment)))
-            except OSError as error:
-                raise self._failed("releasing segments", error) from error
+                await self._supply.give_back(released)
+            except (OSError, StorageFailed) as error:
+                raise self._refused("releasing segments", error) from error
+            for segment in released:
+                self._sizes.pop(segment, None)
+            if self._supply.is_short:
+                self._supply.prepare(again=True)
             self._foresee()
 
     async def close(self) -> None:
@@ -162,8 +193,9 @@ class LocalStore:
         try:
             segment = await self._supply.take(length)
         except (OSError, StorageFailed) as error:
-            raise self._failed("making room for a flush", error) from error
+            raise self._refused("making room for a flush", error) from error
         left, self._current = self._current, segment
+        self._sizes[segment.id] = segment.size
         self._handles.adopt(segment.id, segment.file)
         if left is not None:
             self._settle(left)
@@ -198,6 +230,12 @@ class LocalStore:
         if not isinstance(self._failure, StorageFailed):
             self._failure = failure
         return failure
+
+    def _refused(self, doing: str, error: OSError | StorageFailed) -> DiskFull | StorageFailed:
+        """The same where nothing was written yet: a full disk is then the matter of this one caller."""
+        if isinstance(error, OSError) and is_full(error):
+            return DiskFull(f"{doing} failed: {error}")
+        return self._failed(doing, error)
 
     def _refuse(self) -> None:
         """Raises if nothing may be written: a new exception each time, so that none gathers the traces of all who were refused."""

@@ -14,6 +14,9 @@ from bowstring.ports.store import Page, Reference
 from bowstring.store.frames import framed_length, padded
 from bowstring.store.segments import MIB, epoch_of, segment_id
 
+# More than anybody asks for: what memory there is, only the system knows, and it does not say so before it is too late.
+_ROOM = 1 << 62
+
 
 class MemoryStore:
     """A `Store` in memory. Segments exist only so that they can be released."""
@@ -21,6 +24,7 @@ class MemoryStore:
     def __init__(self, *, segment_bytes: int = 16 * MIB) -> None:
         self._segment_bytes = segment_bytes
         self._segments: dict[int, dict[Reference, Page]] = {}
+        self._sizes: dict[int, int] = {}
         self._epoch = 0
         self._number = 0
         self._end = 0
@@ -30,6 +34,7 @@ class MemoryStore:
         """See `Store.open`. What is not live is forgotten."""
         kept = frozenset(live)
         self._segments = {id: pages for id, pages in self._segments.items() if id in kept or epoch_of(id) > epoch}
+        self._sizes = {id: self._sizes[id] for id in self._segments}
         if epoch != self._epoch:
             self._epoch, self._number = epoch, 0
         self._is_open = True
@@ -48,7 +53,23 @@ class MemoryStore:
             self._segments.setdefault(segment, {})[reference] = page
             references.append(reference)
             self._end += padded(length)
+        if references:
+            self._sizes[segment] = max(self._end, self._segment_bytes)
         return references
+
+    @property
+    def room(self) -> int:
+        """See `Store.room`."""
+        return _ROOM if self._is_open else 0
+
+    async def make_room(self) -> None:
+        """See `Store.make_room`."""
+        self._require_open()
+
+    def segments(self) -> dict[int, int]:
+        """See `Store.segments`."""
+        current = segment_id(self._epoch, self._number) if self._is_open else 0
+        return {id: size for id, size in self._sizes.items() if id != current and epoch_of(id) <= self._epoch}
 
     async def sync(self) -> None:
         """Nothing here is ever durable, and nobody is told otherwise."""
@@ -64,10 +85,12 @@ class MemoryStore:
         for segment in segments:
             if segment != segment_id(self._epoch, self._number):
                 self._segments.pop(segment, None)
+                self._sizes.pop(segment, None)
 
     async def close(self) -> None:
         self._is_open = False
         self._segments.clear()
+        self._sizes.clear()
 
     def _begin_segment(self) -> None:
         self._number += 1

@@ -6,8 +6,8 @@ free one and waits to be renamed into a new segment: overwriting blocks that wer
 writing new ones. Bytes of the earlier life stay behind the new end; `frames` says why they are never served.
 
 Sizes start small, because an idle broker should be small, and double with every segment, because a busy one should not change
-segments all the time. A file that growth has outrun is not reused but removed; and so is one beyond the largest size, which was made
-for a single large flush.
+segments all the time. A file that growth has outrun is not reused but removed, unless the disk is full; and so is one beyond the
+largest size, which was made for a single large flush.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ def in_blocks(length: int) -> int:
 class Inventory(NamedTuple):
     """What a new incarnation finds in its directory. Names of any other form are not in here, and are never touched."""
 
+    live: list[int]  # segments that the catalog refers to
     unused: list[int]  # segments that nothing refers to
     free: list[int]  # numbers of the free files
     number: int  # the highest number among the segments of this very epoch, 0 if there is none
@@ -66,9 +67,9 @@ def take_stock(names: Iterable[str], epoch: int, live: Collection[int]) -> Inven
     segments = [int(found[1], 16) for name in names if (found := _SEGMENT.fullmatch(name))]
     free = [int(found[1]) for name in names if (found := _FREE.fullmatch(name))]
     kept = frozenset(live)
-    unused = [segment for segment in segments if epoch_of(segment) <= epoch and segment not in kept]
+    ours = sorted(segment for segment in segments if epoch_of(segment) <= epoch)
     number = max((number_of(segment) for segment in segments if epoch_of(segment) == epoch), default=0)
-    return Inventory(sorted(unused), sorted(free), number)
+    return Inventory([each for each in ours if each in kept], [each for each in ours if each not in kept], sorted(free), number)
 
 
 class Growth:
@@ -127,6 +128,11 @@ class FreePool:
         """The smallest file of at least that size."""
         fitting = [file for file in self._by_size() if file.size >= size]
         return self._remove(fitting[:1])[0] if fitting else None
+
+    def take_largest(self, size: int) -> FreeFile | None:
+        """The largest file, if it has at least that size: the best that there is when the disk is full."""
+        largest = [file for file in self._by_size()[-1:] if file.size >= size]
+        return self._remove(largest)[0] if largest else None
 
     def outrun(self, size: int) -> list[FreeFile]:
         """Gives up the files that are smaller than what segments have become."""

@@ -4,12 +4,13 @@ A segment is handed out only when its file is allocated and its name is durable,
 takes. Whether the file is new or a recycled one, the order is the same: create or rename, then sync the directory, then hand out.
 
     open ──► list: segments that nothing refers to become free files ──► prepare
-    prepare, in the background: a free file that fits, else a new one, else (a full disk) any free file ──► ready
+    prepare, in the background: a free file that fits, else a new one, else (a full disk) any free file or a smaller new one ──► ready
     take: the one that is ready; if it is too small for the flush, one of the flush's own size
 
-A full disk while preparing is not yet a failure: there may be room left in the segment that is being written, and space may be freed
-meanwhile. It is told to whoever needs the segment, after a second try. Any other failure is told to the next who comes by; a
-directory that cannot be synced is one whatever the reason, because then nobody knows which names are on the disk.
+A full disk is never a failure here: nothing was written, there may be room left in the segment that is being written, and space may be
+freed meanwhile. The supply is then short, which `room` tells, and tries again when a segment is needed, when one has come back, and
+when it is asked to. While it is short it does not grow, and removes nothing that it could use. Any other failure is told to the next
+who comes by; a directory that cannot be synced is one whatever the reason, because then nobody knows which names are on the disk.
 """
 
 from __future__ import annotations
@@ -56,30 +57,52 @@ class Supply:
         self._number = 0
         self._ready: Segment | None = None
         self._preparing: asyncio.Task[None] | None = None
-        self._short = False
-        """The last preparation found the disk full: the next is made when a segment is needed, or has come back."""
+        self._full: OSError | None = None
+        """How the last preparation found the disk full: nobody tries again by the way."""
         self._error: OSError | StorageFailed | None = None
         """What went wrong in the background, other than a full disk."""
 
-    async def open(self, epoch: int, live: Collection[int]) -> None:
-        """Starts an incarnation: what an earlier one left, and nothing refers to, is reused."""
+    async def open(self, epoch: int, live: Collection[int]) -> dict[int, int]:
+        """Starts an incarnation: what an earlier one left, and nothing refers to, is reused. Gives the live segments with their sizes."""
         await self.close()
         self._raise_error()
         stock = take_stock(self._disk.names(), epoch, live)
         self._number = max(stock.number, self._number if epoch == self._epoch else 0)
         self._epoch = epoch
-        self._short = False
+        self._full = None
         self._growth.start_again()
         self._pool.clear()
         for number in stock.free:
             self._unlink(self._pool.add(number, await self._disk.size(free_name(number))))
-        await self.give_back(stock.unused)
+        await self._free(stock.unused)
+        sizes = {segment: await self._disk.size(segment_name(segment)) for segment in stock.live}
         self.prepare()
+        return sizes
 
-    def prepare(self) -> None:
-        """Sees to it that the next segment is there when it is needed."""
-        if self._ready is None and self._preparing is None and self._error is None and not self._short:
+    @property
+    def room(self) -> int:
+        """The size of the next segment if it is ready. One that is being made counts too, unless the try before found the disk full:
+        whoever needs it waits for it, and a busy store should not look like a full one."""
+        if self._ready is not None:
+            return self._ready.size
+        return self._growth.size if self._preparing is not None and self._full is None else 0
+
+    @property
+    def is_short(self) -> bool:
+        """Has the last try found the disk full?"""
+        return self._full is not None
+
+    def prepare(self, again: bool = False) -> None:
+        """Sees to it that the next segment is there when it is needed; on a disk that was found full only if `again` says so."""
+        if self._ready is None and self._preparing is None and self._error is None and (again or self._full is None):
             self._preparing = asyncio.create_task(self._prepare())
+
+    async def retry(self) -> None:
+        """Prepares the next segment, unless it is ready, and waits for that. Raises StorageFailed; a full disk is no error."""
+        await self._prepared()
+        self.prepare(again=True)
+        await self._prepared()
+        self._raise_error()
 
     async def take(self, length: int) -> Segment:
         """An empty segment with room for that many bytes. Raises OSError (if the disk is full, it may be asked again later) or
@@ -87,7 +110,9 @@ class Supply:
         await self._prepared()
         self._raise_error()
         if self._ready is None and length <= self._growth.size:
-            await self._prepare_next()
+            await self.retry()
+            if self._ready is None and self._full is not None:
+                raise OSError(self._full.errno, self._full.strerror) from self._full
         ready = self._ready
         if ready is not None and ready.has_room(length):
             self._ready = None
@@ -95,7 +120,14 @@ class Supply:
         return await self._make(in_blocks(length), in_blocks(length))
 
     async def give_back(self, segments: Iterable[int]) -> None:
-        """Makes the files of these segments free, once nobody reads in them. One that is not there is left out."""
+        """Makes the files of these segments free, once nobody reads in them. When it returns this is durable: a segment that a power
+        cut brought back under its name would look like one that somebody has lost."""
+        if await self._free(segments):
+            await self._sync_directory()
+
+    async def _free(self, segments: Iterable[int]) -> bool:
+        """Gives whether there was any; one that is not there is left out."""
+        found = False
         for segment in segments:
             name = segment_name(segment)
             try:
@@ -106,7 +138,8 @@ class Supply:
             number = self._pool.new_number()
             self._disk.rename(name, free_name(number))
             self._unlink(self._pool.add(number, size))
-            self._short = False
+            found = True
+        return found
 
     async def close(self) -> None:
         """Waits for what is under way. A segment that is ready stays behind, and is found when the next incarnation takes stock."""
@@ -129,7 +162,7 @@ class Supply:
             await self._prepare_next()
         except (OSError, StorageFailed) as error:
             if isinstance(error, OSError) and is_full(error):
-                self._short = True
+                self._full = error
             else:
                 self._error = error
         finally:
@@ -138,20 +171,24 @@ class Supply:
     async def _prepare_next(self) -> None:
         size = self._growth.size
         self._ready = await self._make(size, self._growth.first)
-        self._short = False
-        self._growth.grow()
-        self._unlink(self._pool.outrun(size))
+        self._full = None
+        if self._ready.size >= size:
+            self._growth.grow()
+            self._unlink(self._pool.outrun(size))
 
     async def _make(self, wanted: int, at_least: int) -> Segment:
         """A segment whose name is durable. On a full disk a smaller one will do."""
         self._number += 1
-        segment = segment_id(self._epoch, self._number)
-        file, size = await self._file(segment_name(segment), wanted, at_least)
+        number = self._number
+        segment = segment_id(self._epoch, number)
         try:
-            await self._disk.sync_directory()
+            file, size = await self._file(segment_name(segment), wanted, at_least)
         except OSError as error:
-            file.close()
-            raise StorageFailed(f"syncing the directory failed: {error}") from error
+            if is_full(error) and number == self._number:
+                self._number -= 1  # a disk may be full for a long time, and there are only so many numbers
+            raise
+        try:
+            await self._sync_directory()
         except BaseException:
             file.close()
             raise
@@ -159,15 +196,29 @@ class Supply:
 
     async def _file(self, name: str, wanted: int, at_least: int) -> tuple[File, int]:
         free = self._pool.take(wanted)
-        if free is None:
+        size = wanted
+        while free is None:
             try:
-                return await self._disk.create(name, wanted), wanted
+                return await self._disk.create(name, size), size
             except OSError as error:
-                free = self._pool.take(at_least) if is_full(error) else None
-                if free is None:
+                if not is_full(error):
                     raise
-        self._disk.rename(free_name(free.number), name)
+                free = self._pool.take_largest(at_least)
+                if free is None and size == at_least:
+                    raise
+                size = max(in_blocks(size // 2), at_least)
+        try:
+            self._disk.rename(free_name(free.number), name)
+        except OSError:
+            self._unlink(self._pool.add(*free))
+            raise
         return await self._disk.open(name), free.size
+
+    async def _sync_directory(self) -> None:
+        try:
+            await self._disk.sync_directory()
+        except OSError as error:
+            raise StorageFailed(f"syncing the directory failed: {error}") from error
 
     def _unlink(self, files: Iterable[FreeFile]) -> None:
         for file in files:
