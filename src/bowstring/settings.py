@@ -155,6 +155,15 @@ class Settings:
     memory_publish_bytes: int = _size(64 * MIB, "Bytes of batches that may be on their way to the disk, over all producers.", KIB, TIB)
     memory_tail_bytes: int = _size(48 * MIB, "Bytes of newly published pages kept for readers that follow.", 0, TIB)
     memory_pages_bytes: int = _size(32 * MIB, "Bytes of pages kept that were read from the store and verified.", 0, TIB)
+    memory_index_bytes: int = _size(16 * MIB, "Bytes of what tells where sealed pages are.", 0, TIB)
+    memory_ids_bytes: int = _size(64 * MIB, "Bytes of what tells which ids are known among sealed messages.", 0, TIB)
+
+    seal_rows: int = _count(20_000, "The journal is sealed when it has this many rows, or 15 times as many changes.", 2, 10_000_000)
+    seal_inline_bytes: int = _size(64 * MIB, "It is sealed when this many bytes of pages are in it.", KIB, TIB)
+    seal_bytes: int = _size(256 * MIB, "It is sealed when this many bytes of pages were written.", KIB, TIB)
+    seal_seconds: float = _span(600.0, "It is sealed when this time has passed.", 0.001)
+    upkeep_seconds: float = _span(1.0, "How often the broker looks what is to be sealed, removed or cleaned.", 0.001)
+
     publish_window: int = _size(16 * MIB, "Bytes that one publish stream may have under way.", KIB, 4 * GIB)
     connections_max: int = _count(1000, "Publish and fetch streams served at the same time.", 1, 1_000_000)
 

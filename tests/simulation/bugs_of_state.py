@@ -10,10 +10,10 @@ from unittest.mock import patch
 import numpy as np
 
 from bowstring.broker import incarnation, loader, publishing, reading
-from bowstring.broker.actor import PartitionActor
 from bowstring.broker.caches import TailKey
 from bowstring.broker.flusher import Flush, Flusher
 from bowstring.broker.incarnation import Incarnation
+from bowstring.broker.lookups import Lookups
 from bowstring.core import changes as journal
 from bowstring.core.changes import Delete
 from bowstring.core.partition import Partition
@@ -46,8 +46,10 @@ def journal_is_replayed_one_row_short() -> Generator[None]:
     """The last flush is forgotten at load."""
     original = loader._replay
 
-    async def replay(catalog: Any, broker: int, last: int, *arguments: Any, **named: Any) -> None:
-        await original(_Short(catalog, last), broker, max(0, last - 1), *arguments, **named)
+    async def replay(catalog: Any, broker: int, registered: Any, *arguments: Any, **named: Any) -> None:
+        last = registered.sequence
+        short = registered._replace(sequence=max(registered.trimmed, last - 1))
+        await original(_Short(catalog, last), broker, short, *arguments, **named)
 
     class _Short:
         def __init__(self, catalog: Any, last: int) -> None:
@@ -120,14 +122,12 @@ def same_hash_is_taken_for_the_same_id() -> Generator[None]:
     """A hit is not compared with the stored id; hashes have three bits here, so that they meet."""
     original = publishing.id_hashes
 
-    async def look_up(self: PartitionActor, request: Any, hits: Any) -> None:
-        self._lookup = None
-        if self.closed is None:
-            self._handle(hits)
+    async def compared(self: Lookups, partition: Partition, hits: Any, texts: Any) -> Any:
+        return hits, np.full(len(hits.rows), partition.arrived, np.int64)
 
     few = lambda column: original(column) & np.uint64(7)  # noqa: E731
     with (
-        patch.object(PartitionActor, "_look_up", look_up),
+        patch.object(Lookups, "_compared", compared),
         patch.object(publishing, "id_hashes", few),
         patch.object(loader, "id_hashes", few),
     ):
@@ -163,7 +163,7 @@ def tail_cache_is_stale() -> Generator[None]:
     def taken(self: Flusher) -> Flush:
         flush = take(self)
         for change, page in flush.pages:
-            owner(self)._tail.put(TailKey(change.topic, change.partition, change.first_offset), page)
+            owner(self)._tail.put(TailKey(change.topic, change.partition, change.first_offset, change.rows), page)
         return flush
 
     with patch.object(Incarnation, "__init__", made), patch.object(Flusher, "_take", taken):
@@ -199,12 +199,12 @@ def old_bytes_of_a_recycled_segment_are_served() -> Generator[None]:
 
 @contextmanager
 def _released_too_early() -> Generator[None]:
-    original = Incarnation._release
+    original = Incarnation.delete_topic
 
-    async def release(self: Incarnation, topic: Any) -> None:
+    async def delete(self: Incarnation, topic: Any, now: int) -> None:
         segments = {segment for each in topic.actors for segment in each.partition.pages.segments()}
-        await original(self, topic)
-        await self._store.release(sorted(segments))
+        await original(self, topic, now)
+        await self.store.release(sorted(segments))
 
-    with patch.object(Incarnation, "_release", release):
+    with patch.object(Incarnation, "delete_topic", delete):
         yield

@@ -66,6 +66,11 @@ class Load:
     tail_bytes: int = 32 * KIB
     pages_bytes: int = 32 * KIB
     wal_bytes: int = 64 * KIB
+    seal_rows: int = 20_000
+    seal_seconds: float = 600.0
+    upkeep_seconds: float = 1.0
+    index_bytes: int = 64 * KIB
+    ids_bytes: int = 64 * KIB
 
     def __str__(self) -> str:
         return " ".join(f"{name}={value:g}" for name, value in asdict(self).items())
@@ -84,6 +89,11 @@ class Load:
             memory_tail_bytes=self.tail_bytes,
             memory_pages_bytes=self.pages_bytes,
             publish_window=self.window_bytes,
+            seal_rows=self.seal_rows,
+            seal_seconds=self.seal_seconds,
+            upkeep_seconds=self.upkeep_seconds,
+            memory_index_bytes=self.index_bytes,
+            memory_ids_bytes=self.ids_bytes,
         )
 
 
@@ -124,4 +134,9 @@ def drawn_load(seed: int) -> Load:
         tail_bytes=source.choice((0, 16, 1024)) * KIB,
         pages_bytes=source.choice((0, 16, 1024)) * KIB,
         wal_bytes=source.choice((16, 64, 1024)) * KIB,
+        seal_rows=source.choice((10, 50, 500)),
+        seal_seconds=source.choice((0.5, 2.0, 5.0, 600.0)),
+        upkeep_seconds=source.choice((0.2, 0.5, 1.0)),
+        index_bytes=source.choice((0, 16, 1024)) * KIB,
+        ids_bytes=source.choice((0, 16, 1024)) * KIB,
     )

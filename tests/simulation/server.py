@@ -236,7 +236,8 @@ class Server:
             for wait in waits:
                 wait.cancel()
             if broker.failed.done():
-                raise StorageFailed(str(broker.failed.result()))
+                failure = broker.failed.result()
+                raise StorageFailed(str(failure)) if isinstance(failure, MAY_RAISE) else failure
             if stopping.is_set():
                 gateway.close(errors.Unavailable("the broker is stopping."))
                 listener.close()
@@ -294,6 +295,9 @@ def compare(dead: Epoch, loaded: Epoch, sequence: int) -> list[Violation]:
 
 
 def _compare(who: str, live: Partition, loaded: Partition, missing: list[Change]) -> list[Violation]:
+    if loaded.sealed_end > live.sealed_end:  # it died after its extent was committed, and before it heard of that
+        live = copy.deepcopy(live)
+        live.sealed(loaded.sealed_end, loaded.sealed_bytes)
     if missing:
         loaded = copy.deepcopy(loaded)
         for change in missing:
@@ -304,4 +308,5 @@ def _compare(who: str, live: Partition, loaded: Partition, missing: list[Change]
         ids: Any = state["ids"]
         state["ids"] = [] if blind else [pair for pair in ids if pair[0] < live.committed_offset]
     expected["pages"], found["pages"] = live.pages.state(), loaded.pages.state()[: len(live.pages)]
+    expected["sealed"], found["sealed"] = (live.sealed_end, live.sealed_bytes), (loaded.sealed_end, loaded.sealed_bytes)
     return checkers.live_equals_loaded(who, expected, found)

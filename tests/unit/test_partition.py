@@ -11,7 +11,8 @@ from bowstring import errors
 from bowstring.core.answers import Repeat, ResendAfter, Stored
 from bowstring.core.changes import Change, decode, encode
 from bowstring.core.natural_ids import Hits
-from bowstring.core.partition import Accept, Answered, Decision, GivenBack, Ids, Lookup, Partition, Publish, Refused, Wait
+from bowstring.core.partition import Partition
+from bowstring.core.decisions import Accept, Answered, Decision, Found, GivenBack, Ids, Lookup, Publish, Refused, Wait
 
 SECOND = 1_000_000
 WINDOW = 600 * SECOND
@@ -31,13 +32,19 @@ class Log:
         self.ids: dict[int, tuple[np.ndarray, int]] = {}
 
     def publish(self, batch: Publish, now: int = NOW, confirmed: Hits | None = None) -> Decision:
-        decision = self.partition.publish(batch, now, confirmed)
+        found = None if confirmed is None else Found(self.partition.moves, confirmed, self.arrived(confirmed), {})
+        decision = self.partition.publish(batch, now, found)
         if isinstance(decision, Accept):
             self.pending.append(decision.change)
             if batch.ids is not None and decision.change.rows:
                 kept = decision.kept if decision.kept is not None else np.arange(batch.rows)
                 self.ids[decision.change.first_offset] = (batch.ids.hashes[kept], decision.change.arrived)
         return decision
+
+    def arrived(self, hits: Hits) -> np.ndarray:
+        """What a lookup reads beside the ids."""
+        entries = [self.partition.pages[self.partition.pages.at(int(offset))] for offset in hits.offsets]
+        return np.array([entry.arrived for entry in entries], np.int64)
 
     def commit(self) -> None:
         for change in self.pending:
@@ -51,8 +58,7 @@ class Log:
     def loaded(self) -> Partition:
         partition = Partition(1, 0, self.window)
         for number, change in enumerate(decode(encode(self.journal)), start=1):
-            partition.apply(change)
-            partition.committed(change, number)
+            partition.replay(change, number)
         horizon = partition.arrived - self.window
         for first_offset, (hashes, arrived) in sorted(self.ids.items()):
             if first_offset < partition.next_offset and arrived >= horizon:
@@ -228,7 +234,8 @@ def test_an_id_is_free_again_after_the_window() -> None:
     log.publish(batch(1, 0, ids=natural(7)))
     log.commit()
     later = NOW + WINDOW + SECOND
-    assert isinstance(log.publish(batch(1, 0, producer=BOB, sent=later, ids=natural(7)), now=later), Accept)
+    same = Hits(np.array([0]), np.array([1]))
+    assert isinstance(log.publish(batch(1, 0, producer=BOB, sent=later, ids=natural(7)), now=later, confirmed=same), Accept)
 
 
 def test_memory_of_a_silent_producer_ends_with_the_window() -> None:

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from bowstring import errors
 from bowstring.broker.flusher import Flusher
+from bowstring.broker.lookups import Lookups
 from bowstring.core.answers import Answer, Stored
 from bowstring.core.changes import Append, Change
-from bowstring.core.natural_ids import Hits
+from bowstring.core.decisions import Accept, Found, Lookup, Publish, Refused, Rows, Wait
 from bowstring.core.pages import Origin, PageHeader, encode_header
-from bowstring.core.partition import Accept, Lookup, Partition, Publish, Refused, Rows, Wait
+from bowstring.core.partition import Partition
 from bowstring.messages import encoding
 from bowstring.messages.schema import BYTES_SCHEMA
 from bowstring.ports.clock import Clock
@@ -38,19 +37,19 @@ class Request(NamedTuple):
     data: Buffer
     answer: asyncio.Future[Answer]
 
-
-StoredIds = Callable[[Partition, np.ndarray], Awaitable[list[str]]]
-"""Reads the ids that are stored at these offsets of the partition, in the same order."""
+    def texts(self, rows: Rows) -> pa.Array:
+        """The ids of some rows."""
+        return self.batch.column("id").take(pa.array(rows))
 
 
 class PartitionActor:
     """Owns one partition."""
 
-    def __init__(self, partition: Partition, *, flusher: Flusher, clock: Clock, stored_ids: StoredIds) -> None:
+    def __init__(self, partition: Partition, *, flusher: Flusher, clock: Clock, lookups: Lookups) -> None:
         self.partition = partition
         self._flusher = flusher
         self._clock = clock
-        self._stored_ids = stored_ids
+        self._lookups = lookups
         self._queue: deque[Request] = deque()
         self._lookup: asyncio.Task[None] | None = None
         self._waits_for_commit = False
@@ -70,17 +69,21 @@ class PartitionActor:
         if len(self._queue) == 1:
             self._handle()
 
-    def _handle(self, confirmed: Hits | None = None) -> None:
+    def _handle(self, found: Found | None = None) -> None:
         """Works the queue off until something has to wait."""
         while self._queue and self.closed is None:
-            request = self._queue[0]
-            decision = self.partition.publish(request.publish, self._clock.now(), confirmed)
-            confirmed = None
+            request, now = self._queue[0], self._clock.now()
+            decision = self.partition.publish(request.publish, now, found)
+            if isinstance(decision, Lookup) and found is None and request.publish.ids is not None:
+                found = self._lookups.at_once(self.partition, decision, request.publish.ids.hashes, now)
+                if found is not None:
+                    continue
+            found = None
             if isinstance(decision, Wait):
                 self._waits_for_commit = True
                 return
             if isinstance(decision, Lookup):
-                self._lookup = asyncio.create_task(self._look_up(request, decision.hits))
+                self._lookup = asyncio.create_task(self._look_up(request, decision))
                 return
             self._queue.popleft()
             if isinstance(decision, Accept):
@@ -98,6 +101,7 @@ class PartitionActor:
         columns, data = request.publish.columns, request.data
         if kept is not None:
             columns, _, data = encoding.take(request.batch, kept)
+            change.columns = columns
         origin = Origin(change.rows, change.producer, change.number, 0, request.group)
         header = PageHeader(change.topic, change.partition, BYTES_SCHEMA, columns, change.rows, (origin,))
         self._unanswered[change.first_offset] = request
@@ -106,10 +110,10 @@ class PartitionActor:
     def _answer(self, request: Request, outcome: Answer | errors.Error) -> None:
         self._flusher.answer(lambda: _settle(request.answer, outcome))
 
-    async def _look_up(self, request: Request, hits: Hits) -> None:
-        """Compares candidates with the ids that are stored, then goes on with the queue."""
+    async def _look_up(self, request: Request, lookup: Lookup) -> None:
+        """Compares candidates with what is stored, then goes on with the queue."""
         try:
-            stored = await self._stored_ids(self.partition, hits.offsets)
+            found = await self._lookups.look_up(self.partition, lookup, request.publish.ids, request.texts, self._clock.now())
         except Damaged as error:
             self._lookup = None
             self._queue.popleft()
@@ -117,10 +121,8 @@ class PartitionActor:
             self._handle()
             return
         self._lookup = None
-        offered = request.batch.column("id").take(pa.array(hits.rows))
-        same = np.asarray(pa.compute.equal(offered, pa.array(stored, pa.utf8())).to_numpy(zero_copy_only=False))
         if self.closed is None:
-            self._handle(Hits(hits.rows[same], hits.offsets[same]))
+            self._handle(found)
 
     # After a commit
 

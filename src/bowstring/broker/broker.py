@@ -23,7 +23,7 @@ from bowstring.broker.incarnation import Incarnation
 from bowstring.broker.publishing import Publisher
 from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name, check_numbers, encode_settings
-from bowstring.core.partition import GivenBack
+from bowstring.core.decisions import Found, GivenBack, Ids, Lookup, Rows
 from bowstring.messages import ids
 from bowstring.messages.hashing import id_hashes
 from bowstring.ports.catalog import Catalog, TopicRow
@@ -169,6 +169,25 @@ class Broker:
 
         return (await self._transaction(create)).facts()
 
+    async def alter_topic(
+        self, name: str, *, retention: float | None = None, retention_bytes: int | None = None, deduplication: float | None = None
+    ) -> TopicFacts:
+        """Changes what is given, and only that; `retention_bytes=0` means no limit. Durable when it returns."""
+
+        async def alter(now: Incarnation) -> Topic:
+            topic = now.topic(name)
+            before = topic.settings
+            settings = TopicSettings(
+                retention=before.retention if retention is None else retention,
+                deduplication=before.deduplication if deduplication is None else deduplication,
+                retention_bytes=before.retention_bytes if retention_bytes is None else retention_bytes or None,
+            )
+            check_numbers(topic.row.partitions, settings)
+            await now.alter_topic(topic, settings)
+            return topic
+
+        return (await self._transaction(alter)).facts()
+
     async def delete_topic(self, name: str, missing_ok: bool = False) -> bool:
         """Durable when it returns. Says whether there was one."""
 
@@ -235,29 +254,44 @@ class Broker:
         found = now.topic(topic)
         generated = ids.parse(message_id)
         if generated is not None and generated.partition < len(found.actors):
-            actor = found.actors[generated.partition]
-            given = GivenBack(0, generated.producer, generated.number, generated.row)
-            while (offset := actor.partition.find_generated(given)) is None:
-                await self._commit_of(actor)
+            offset = await self._find_generated(now, found.actors[generated.partition], generated)
             if offset:
                 return generated.partition, offset
         return await self._find_natural(now, found, message_id)
 
-    async def _find_natural(self, now: Incarnation, topic: Topic, message_id: str) -> tuple[int, int] | None:
-        hashes = id_hashes(pa.array([message_id], pa.utf8()))
-        for actor in topic.actors:
-            while (hits := actor.partition.find_natural(hashes, self.clock.now())) is None:
+    async def _find_generated(self, now: Incarnation, actor: PartitionActor, generated: ids.GeneratedId) -> int:
+        given = GivenBack(0, generated.producer, generated.number, generated.row)
+        found: Found | None = None
+        while True:
+            offset = actor.partition.find_generated(given, found)
+            if isinstance(offset, Lookup):
+                found = await self._look_up(now, actor, offset, None, "")
+            elif offset is None:
                 await self._commit_of(actor)
-            try:
-                stored = await now.reader.ids(actor.partition, hits.offsets)
-            except Damaged as error:
-                raise errors.Corrupt(f"{topic.row.name}/{actor.partition.number}: {error}") from error
-            for offset, text in zip(hits.offsets.tolist(), stored, strict=True):
-                if text == message_id and not actor.partition.deletions.is_gone(offset):
+            else:
+                return offset
+
+    async def _find_natural(self, now: Incarnation, topic: Topic, message_id: str) -> tuple[int, int] | None:
+        wanted = Ids(id_hashes(pa.array([message_id], pa.utf8())), None)
+        for actor in topic.actors:
+            while (lookup := actor.partition.look_for(wanted)) is None:
+                await self._commit_of(actor)
+            found = await self._look_up(now, actor, lookup, wanted, message_id)
+            for offset in actor.partition.recognised(found, self.clock.now()).offsets.tolist():
+                if not actor.partition.is_gone(offset):
                     return actor.partition.number, offset
         if any(actor.partition.is_blind(self.clock.now()) for actor in topic.actors):
             raise errors.Corrupt(f"stored ids of '{topic.row.name}' could not be read, so nobody can tell whether this one is stored.")
         return None
+
+    async def _look_up(self, now: Incarnation, actor: PartitionActor, lookup: Lookup, wanted: Ids | None, message_id: str) -> Found:
+        def texts(rows: Rows) -> pa.Array:
+            return pa.array([message_id] * len(rows), pa.utf8())
+
+        try:
+            return await now.lookups.look_up(actor.partition, lookup, wanted, texts, self.clock.now())
+        except Damaged as error:
+            raise errors.Corrupt(f"topic {actor.partition.topic}, partition {actor.partition.number}: {error}") from error
 
     async def _commit_of(self, actor: PartitionActor) -> None:
         """Waits for the next commit in a partition."""

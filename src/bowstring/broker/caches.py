@@ -1,4 +1,4 @@
-"""Two caches of pages, each bounded in bytes.
+"""Caches that are bounded in bytes, two of them for pages.
 
 The tail holds what was committed last, by partition and offset, so that readers who follow never touch the disk. It is filled only when
 a flush is committed: nobody reads ahead of the commit. The other holds pages that were read from the store and verified, the least
@@ -14,6 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 from bowstring.ports.store import Page, Reference
 
 Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 _OVERHEAD = 500
 """Bytes of an entry beside its buffers."""
@@ -23,30 +24,45 @@ class TailKey(NamedTuple):
     topic: int
     partition: int
     first_offset: int
+    rows: int
 
 
-class PageCache(Generic[Key]):
-    """Pages up to a number of bytes. `touch` makes it least recently used, else the oldest go first."""
+class ByteCache(Generic[Key, Value]):
+    """Values up to a number of bytes in all. `touch` makes it least recently used, else the oldest go first."""
 
     def __init__(self, bytes_max: int, *, touch: bool) -> None:
         self._bytes_max = bytes_max
         self._touch = touch
-        self._pages: OrderedDict[Key, Page] = OrderedDict()
+        self._values: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
         self.bytes = 0
 
-    def put(self, key: Key, page: Page) -> None:
-        if key in self._pages:
+    def keep(self, key: Key, value: Value, size: int) -> None:
+        if key in self._values:
             return
-        self._pages[key] = page
-        self.bytes += _size(page)
+        self._values[key] = value, size
+        self.bytes += size
         while self.bytes > self._bytes_max:
-            self.bytes -= _size(self._pages.popitem(last=False)[1])
+            self.bytes -= self._values.popitem(last=False)[1][1]
 
-    def get(self, key: Key) -> Page | None:
-        page = self._pages.get(key)
-        if page is not None and self._touch:
-            self._pages.move_to_end(key)
-        return page
+    def get(self, key: Key) -> Value | None:
+        found = self._values.get(key)
+        if found is None:
+            return None
+        if self._touch:
+            self._values.move_to_end(key)
+        return found[0]
+
+    def drop(self, key: Key) -> None:
+        found = self._values.pop(key, None)
+        if found is not None:
+            self.bytes -= found[1]
+
+
+class PageCache(ByteCache[Key, Page]):
+    """Pages."""
+
+    def put(self, key: Key, page: Page) -> None:
+        self.keep(key, page, _size(page))
 
 
 def _size(page: Page) -> int:

@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 from bowstring import errors
 from bowstring.broker.actor import PartitionActor
-from bowstring.core.pages import Origin, PageEntry, decode_header
+from bowstring.broker.reading import arrivals
+from bowstring.broker.visibility import Moments, is_old, is_whole, visible
+from bowstring.core.pages import Origin, PageEntry, PageHeader, decode_header
+from bowstring.core.partition import Partition
 from bowstring.messages import encoding
 from bowstring.ports.disk import Buffer
 from bowstring.ports.failures import Damaged
@@ -38,7 +41,8 @@ class Fetched(NamedTuple):
     schema: int
     columns: int
     rows: int
-    runs: list[tuple[int, int]]
+    runs: list[tuple[int, int, int]]
+    """Offset, rows and arrival of each."""
     origins: list[Origin]
     data: Buffer | None
     size: int
@@ -52,26 +56,27 @@ class _Cursor:
         self.offset = offset
         self.end = end
         """The first offset that is not wanted any more; 0 to follow for ever."""
+        self.has_delivered = offset > actor.partition.retained.first
+        """From then on nothing may be missing; a reader from the beginning begins with what is there."""
 
     @property
     def done(self) -> bool:
         return self.end != 0 and self.offset >= self.end
 
-    def entries(self, bytes_max: int) -> list[PageEntry]:
-        """The next pages, about so many bytes; at least one if there is any."""
-        pages = self.actor.partition.pages
-        end = min(self.actor.partition.readable_offset, self.end or self.actor.partition.readable_offset)
-        found: list[PageEntry] = []
-        at = pages.at(self.offset)
-        size = 0
-        while at < len(pages) and len(found) < PAGES_A_READ and (not found or size < bytes_max):
-            entry = pages[at]
-            if entry.first_offset >= end:
-                break
-            found.append(entry)
-            size += entry.length
-            at += 1
-        return found
+    @property
+    def limit(self) -> int:
+        """The first offset that cannot be delivered, now or ever."""
+        readable = self.actor.partition.readable_offset
+        return min(readable, self.end or readable)
+
+    def check_overtaken(self, topic: str) -> None:
+        """A reader that retention has overtaken is told so, never passed over what is gone; but one that begins, begins where it can."""
+        first = self.actor.partition.retained.first
+        if self.offset >= first:
+            return
+        if self.has_delivered:
+            raise out_of_range(topic, self.actor.partition, self.offset)
+        self.offset = first
 
 
 class Fetcher:
@@ -93,8 +98,7 @@ class Fetcher:
                 self._turn += 1
                 if cursor.actor.closed is not None:
                     raise cursor.actor.closed.with_traceback(None)
-                entries = [] if cursor.done else cursor.entries(min(bytes_max, ANSWER_BYTES))
-                fetched = await self._fetch(cursor, entries) if entries else []
+                fetched = await self._of(cursor, min(bytes_max, ANSWER_BYTES))
                 if fetched:
                     return fetched
             await self._wait()
@@ -111,29 +115,58 @@ class Fetcher:
             for actor in waiting:
                 actor.forget(event)
 
-    async def _fetch(self, cursor: _Cursor, entries: list[PageEntry]) -> list[Fetched]:
+    async def _of(self, cursor: _Cursor, bytes_max: int) -> list[Fetched]:
+        """What comes next of one partition; nothing if there is nothing yet."""
         partition = cursor.actor.partition
+        while True:
+            cursor.check_overtaken(self._topic)
+            if cursor.done or cursor.offset >= cursor.limit:
+                return []
+            moves = partition.moves
+            try:
+                entries = await self._incarnation.reader.entries(partition, cursor.offset, cursor.limit, bytes_max, PAGES_A_READ)
+                return await self._fetch(cursor, entries)
+            except Damaged as error:
+                if moves == partition.moves:
+                    raise errors.Corrupt(f"{self._topic}/{partition.number}: {error}", hint="bowstring inspect tells more.") from error
+
+    async def _fetch(self, cursor: _Cursor, entries: list[PageEntry]) -> list[Fetched]:
+        if not entries:
+            return [self._passed_over(cursor, cursor.limit)]
         try:
-            pages = await self._incarnation.reader.pages(partition, entries)
-        except Damaged as error:
+            pages = await self._incarnation.reader.pages(cursor.actor.partition, entries)
+        except Damaged:
             if len(entries) > 1:
                 return await self._fetch(cursor, entries[:1])
-            raise errors.Corrupt(f"{self._topic}/{partition.number}: {error}", hint="bowstring inspect tells more.") from error
+            raise
         if cursor.actor.closed is not None:
             raise cursor.actor.closed.with_traceback(None)
-        return [piece for entry, page in zip(entries, pages, strict=True) if (piece := self._cut(cursor, entry, page)) is not None]
+        cursor.check_overtaken(self._topic)
+        moments = self._incarnation.moments(cursor.actor.partition.topic)
+        pieces = (self._cut(cursor, entry, page, moments) for entry, page in zip(entries, pages, strict=True))
+        return [piece for piece in pieces if piece is not None]
 
-    def _cut(self, cursor: _Cursor, entry: PageEntry, page: Page) -> Fetched | None:
+    def _passed_over(self, cursor: _Cursor, offset: int) -> Fetched:
+        """Nothing is left up to there: whatever it was has expired as a whole."""
+        cursor.offset = offset
+        return Fetched(cursor.actor.partition.number, offset, 0, 0, 0, 0, [], [], None, 0)
+
+    def _cut(self, cursor: _Cursor, entry: PageEntry, page: Page, moments: Moments) -> Fetched | None:
         """What the reader may have of a page: None if there is nothing yet."""
+        partition = cursor.actor.partition
         first = max(entry.first_offset, cursor.offset)
-        end = min(entry.end, cursor.end or entry.end, cursor.actor.partition.readable_offset)
+        end = min(entry.end, cursor.limit)
         if end <= first:
             return None
+        if is_old(entry, moments) and cursor.has_delivered:
+            raise out_of_range(self._topic, partition, first)
         cursor.offset = end
-        deletions = cursor.actor.partition.deletions
-        if (first, end) == (entry.first_offset, entry.end) and not deletions.any(first, end):
-            return _whole(cursor, entry, page)
-        return _some(cursor, entry, page, deletions.live(first, end))
+        if (first, end) == (entry.first_offset, entry.end) and is_whole(partition, entry, moments):
+            fetched = _whole(cursor, entry, page)
+        else:
+            fetched = _some(cursor, entry, page, moments, first, end)
+        cursor.has_delivered = cursor.has_delivered or fetched.rows > 0
+        return fetched
 
     def close(self) -> None:
         """The stream has ended."""
@@ -142,25 +175,40 @@ class Fetcher:
 
 def _whole(cursor: _Cursor, entry: PageEntry, page: Page) -> Fetched:
     header = decode_header(page.header)
-    runs = [(entry.first_offset, entry.rows)]
+    runs = _dated(entry, header, np.arange(entry.first_offset, entry.end))
     origins, body = list(header.origins), page.body
     number = cursor.actor.partition.number
     return Fetched(number, cursor.offset, entry.arrived, header.schema, header.columns, entry.rows, runs, origins, body, len(body))
 
 
-def _some(cursor: _Cursor, entry: PageEntry, page: Page, offsets: NDArray[np.int64]) -> Fetched:
+def _some(cursor: _Cursor, entry: PageEntry, page: Page, moments: Moments, first: int, end: int) -> Fetched:
     header = decode_header(page.header)
-    number = cursor.actor.partition.number
+    partition = cursor.actor.partition
+    batch = encoding.decode(header.columns, page.body)
+    offsets = visible(partition, entry, header, batch, moments, first, end)
     if not len(offsets):
-        return Fetched(number, cursor.offset, entry.arrived, header.schema, header.columns, 0, [], [], None, 0)
+        return Fetched(partition.number, cursor.offset, entry.arrived, header.schema, header.columns, 0, [], [], None, 0)
     rows = offsets - entry.first_offset
-    taken = encoding.take(encoding.decode(header.columns, page.body), rows)
-    runs, origins = _runs(offsets), _origins(header.origins, rows)
+    taken = encoding.take(batch, rows)
+    runs, origins = _dated(entry, header, offsets), _origins(header.origins, rows)
     data = taken.data
-    return Fetched(number, cursor.offset, entry.arrived, header.schema, taken.mask, taken.rows, runs, origins, data, len(data))
+    return Fetched(partition.number, cursor.offset, entry.arrived, header.schema, taken.mask, taken.rows, runs, origins, data, len(data))
 
 
-def _runs(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
+def _dated(entry: PageEntry, header: PageHeader, offsets: NDArray[np.int64]) -> list[tuple[int, int, int]]:
+    """Runs of consecutive offsets that arrived together."""
+    if entry.arrived == entry.arrived_last:
+        return [(offset, rows, entry.arrived) for offset, rows in runs_of(offsets)]
+    arrived = arrivals(header, entry)[offsets - entry.first_offset]
+    breaks = np.flatnonzero((np.diff(offsets) != 1) | (np.diff(arrived) != 0)) + 1
+    starts = np.concatenate(([0], breaks, [len(offsets)]))
+    return [(int(offsets[a]), int(b - a), int(arrived[a])) for a, b in itertools.pairwise(starts)]
+
+
+def runs_of(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Runs of consecutive offsets, as (offset, rows)."""
+    if not len(offsets):
+        return []
     starts = np.concatenate(([0], np.flatnonzero(np.diff(offsets) != 1) + 1, [len(offsets)]))
     return [(int(offsets[a]), int(b - a)) for a, b in itertools.pairwise(starts)]
 
@@ -172,7 +220,7 @@ def _origins(origins: tuple[Origin, ...], rows: NDArray[np.int64]) -> list[Origi
     for origin in origins:
         inside = rows[(rows >= start) & (rows < start + origin.rows)]
         if len(inside):
-            found += [origin._replace(rows=n, first_row=origin.first_row + first - start) for first, n in _runs(inside)]
+            found += [origin._replace(rows=n, first_row=origin.first_row + first - start) for first, n in runs_of(inside)]
         start += origin.rows
     return found
 
@@ -186,13 +234,19 @@ def make_fetcher(incarnation: Incarnation, topic: str, froms: list[tuple[int, in
 
 
 def _cursor(topic: str, actor: PartitionActor, offset: int, end: int) -> _Cursor:
+    """An offset of 0 means the beginning, wherever that is by now."""
     partition = actor.partition
-    if not 1 <= offset <= partition.committed_offset:
-        last = partition.committed_offset - 1
-        held = f"holds offsets 1..{last}" if last else "is empty"
-        raise errors.OutOfRange(
-            f"{topic}/{partition.number} {held}, {offset} was asked for.",
-            hint=f"Use start='beginning', or an offset in 1..{partition.committed_offset}.",
-            details={"first": "1", "next": str(partition.committed_offset)},
-        )
-    return _Cursor(actor, offset, end)
+    if offset != 0 and not partition.retained.first <= offset <= partition.committed_offset:
+        raise out_of_range(topic, partition, offset)
+    return _Cursor(actor, offset or partition.retained.first, end)
+
+
+def out_of_range(topic: str, partition: Partition, offset: int) -> errors.OutOfRange:
+    """The error for an offset that is not there any more, or not yet."""
+    first, last = partition.retained.first, partition.committed_offset - 1
+    held = f"holds offsets {first}..{last}" if last >= first else "is empty"
+    return errors.OutOfRange(
+        f"{topic}/{partition.number} {held}, {offset} was asked for.",
+        hint=f"Use start='beginning', or an offset in {first}..{partition.committed_offset}.",
+        details={"first": str(first), "next": str(partition.committed_offset)},
+    )

@@ -52,6 +52,8 @@ class Flush:
         self.changes: list[Change] = []
         self.pages: list[tuple[Append, Page]] = []
         self.page_bytes = 0
+        self.written = False
+        """Are its pages in their segment?"""
         self.answers: list[Callback] = []
 
     def add(self, change: Change, page: Page | None) -> None:
@@ -79,7 +81,10 @@ class Flusher:
         """Set when there is something pending, and when a commit has ended."""
         self._failure: Exception | None = None
         """Something beside a flush has failed: the next step of `run` raises it."""
+        self._at_boundary: list[Callable[[int], None]] = []
         self.flushes = 0
+        self.committed = sequence
+        """The sequence of the last flush that was committed."""
 
     # What machines and answers call
 
@@ -101,6 +106,19 @@ class Flusher:
     def idle(self) -> bool:
         """Is everything committed?"""
         return not self._pending.changes and not self._under_way
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of pages that are to be written yet."""
+        return self._pending.page_bytes + sum(flush.page_bytes for flush in self._under_way if not flush.written)
+
+    def at_boundary(self, callback: Callable[[int], None]) -> None:
+        """Calls back with a sequence at a moment when everything that was decided is in flushes up to that one, and everything that will
+        be decided comes after it: at once if nothing is pending, else when the next flush is taken."""
+        if self._pending.changes:
+            self._at_boundary.append(callback)
+        else:
+            callback(self._sequence)
 
     def uncommitted(self) -> list[Change]:
         """The changes that are not known to be committed, in order: what live state has and loaded state may lack."""
@@ -140,6 +158,9 @@ class Flusher:
         self._sequence += 1
         flush.sequence = self._sequence
         self._under_way.append(flush)
+        callbacks, self._at_boundary = self._at_boundary, []
+        for callback in callbacks:
+            callback(self._sequence)
         return flush
 
     def _inlined(self, flush: Flush) -> bool:
@@ -154,6 +175,7 @@ class Flusher:
             references = await self._store.append(flush.sequence, [page for _, page in flush.pages])
             for (change, _), reference in zip(flush.pages, references, strict=True):
                 change.segment, change.position, change.length = reference.segment, reference.position, reference.length
+            flush.written = True
             self._watcher.written(flush)
             await self._store.sync()
         except Exception:
@@ -179,6 +201,7 @@ class Flusher:
             await self._catalog.commit(self._fence, flush.sequence, journal.encode(flush.changes), pages)
             self._under_way.pop(0)
             self.flushes += 1
+            self.committed = flush.sequence
             self._watcher.committed(flush)
             for callback in flush.answers:
                 callback()

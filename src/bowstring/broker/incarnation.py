@@ -7,22 +7,28 @@ object is dropped, and a new one is loaded from what is durable (invariant 2).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from bowstring import errors
 from bowstring.broker.actor import PartitionActor
 from bowstring.broker.caches import Caches, PageCache, TailKey
+from bowstring.broker.extents import Extents
 from bowstring.broker.flusher import Flush, Flusher
 from bowstring.broker.loader import Loaded, load, restore_ids
+from bowstring.broker.lookups import Lookups
 from bowstring.broker.publishing import Publisher
 from bowstring.broker.reading import PageReader
 from bowstring.broker.steady_clock import SteadyClock
-from bowstring.broker.topics import Topic, not_found
+from bowstring.broker.topics import Topic, TopicSettings, encode_settings, not_found
+from bowstring.broker.trusted_clock import TrustedClock
+from bowstring.broker.upkeep import Upkeep
+from bowstring.broker.usage import Usage
+from bowstring.broker.visibility import Moments
 from bowstring.core.answers import Answer
+from bowstring.core.changes import Floor
 from bowstring.core.credit import Credit
 from bowstring.core.partition import Partition
-from bowstring.ports.catalog import Catalog, TopicRow
-from bowstring.ports.clock import Clock
+from bowstring.ports.catalog import Catalog, Extent, TopicRow
 from bowstring.ports.store import Store
 from bowstring.settings import Settings
 
@@ -33,28 +39,32 @@ PUBLISHERS_MAX = 100_000
 class Incarnation:
     """One life of a broker."""
 
-    def __init__(self, loaded: Loaded, *, settings: Settings, clock: Clock, catalog: Catalog, store: Store) -> None:
+    def __init__(self, loaded: Loaded, *, settings: Settings, clock: SteadyClock, catalog: Catalog, store: Store) -> None:
         self.settings = settings
         self.fence = loaded.fence
-        self._clock = clock
-        self._store = store
-        self._catalog = catalog
+        self.clock = clock
+        self.trusted = TrustedClock(clock)
+        self.store = store
+        self.catalog = catalog
         caches = Caches(PageCache(settings.memory_tail_bytes, touch=False), PageCache(settings.memory_pages_bytes, touch=True))
         self._tail = caches.tail
-        self.reader = PageReader(store=store, catalog=catalog, caches=caches)
+        self.extents = Extents(catalog=catalog, store=store, settings=settings)
+        self.reader = PageReader(store=store, catalog=catalog, caches=caches, extents=self.extents)
+        self.lookups = Lookups(self.reader, self.extents)
         self.flusher = Flusher(settings=settings, catalog=catalog, store=store, fence=loaded.fence, sequence=loaded.sequence, watcher=self)
+        self.usage = Usage()
+        self.usage.reset_sealed(loaded.usage)
         self._credit: Credit[asyncio.Future[None]] = Credit(settings.memory_publish_bytes)
         self._actors: dict[tuple[int, int], PartitionActor] = {}
         self._topics: dict[str, Topic] = {}
         self._topic_ids: dict[int, Topic] = {}
-        self._segment_bytes: dict[int, int] = {}
-        """Bytes of live pages in each segment, those included that are written and not yet committed."""
         self._publishers: dict[bytes, Publisher] = {}
         self._outstanding: dict[int, asyncio.Future[Answer]] = {}
         self._calls = 0
         self.ended: errors.Error | None = None
         for row in loaded.topics:
             self._add_topic(row, [loaded.partitions[row.id, number] for number in range(row.partitions)])
+        self.upkeep = Upkeep(self, trimmed=loaded.trimmed, deleted=loaded.deleted)
 
     @staticmethod
     async def begin(*, settings: Settings, clock: SteadyClock, catalog: Catalog, store: Store) -> Incarnation:
@@ -64,20 +74,18 @@ class Incarnation:
         await store.open(loaded.fence.epoch, loaded.segments())
         incarnation = Incarnation(loaded, settings=settings, clock=clock, catalog=catalog, store=store)
         await restore_ids(loaded.partitions.values(), incarnation.reader)
+        incarnation.upkeep.start()
         return incarnation
 
     # Topics
 
     def _add_topic(self, row: TopicRow, partitions: list[Partition]) -> Topic:
-        actors = [
-            PartitionActor(partition, flusher=self.flusher, clock=self._clock, stored_ids=self.reader.ids) for partition in partitions
-        ]
+        actors = [PartitionActor(partition, flusher=self.flusher, clock=self.clock, lookups=self.lookups) for partition in partitions]
         topic = Topic(row, actors)
         self._topics[row.name] = self._topic_ids[row.id] = topic
         for actor in actors:
             self._actors[row.id, actor.partition.number] = actor
-            for segment, size in actor.partition.pages.segments().items():
-                self._segment_bytes[segment] = self._segment_bytes.get(segment, 0) + size
+            self.usage.add_recent(actor.partition.pages.segments())
         return topic
 
     def topic(self, name: str) -> Topic:
@@ -102,31 +110,64 @@ class Incarnation:
 
     async def create_topic(self, row: TopicRow) -> Topic:
         """Durable when it returns. Raises TopicExists."""
-        made = await self._catalog.create_topic(self.fence, row)
+        made = await self.catalog.create_topic(self.fence, row)
         window = int(Topic(made, []).settings.deduplication * 1_000_000)
         return self._add_topic(made, [Partition(made.id, number, window) for number in range(made.partitions)])
 
+    async def alter_topic(self, topic: Topic, settings: TopicSettings) -> None:
+        """Durable when it returns."""
+        await self.catalog.alter_topic(self.fence, topic.row.id, encode_settings(settings))
+        topic.alter(settings)
+
     async def delete_topic(self, topic: Topic, now: int) -> None:
-        """Memory stops first, then the transaction, then the answer."""
+        """Memory stops first, then the transaction, then the answer. What it leaves behind is cleared away later."""
         gone = errors.TopicNotFound(f"the topic '{topic.row.name}' was deleted.")
         del self._topics[topic.row.name], self._topic_ids[topic.row.id]
         for actor in topic.actors:
             actor.close(gone)
-        await self._catalog.delete_topic(self.fence, topic.row.id, now)
-        await self._release(topic)
-
-    async def _release(self, topic: Topic) -> None:
-        """Segments in which nothing lives any more are used again."""
-        empty: list[int] = []
+        await self.catalog.delete_topic(self.fence, topic.row.id, now)
         for actor in topic.actors:
             self._actors.pop((topic.row.id, actor.partition.number))
-            for segment, size in actor.partition.pages.segments().items():
-                self._segment_bytes[segment] -= size
-                if not self._segment_bytes[segment]:
-                    del self._segment_bytes[segment]
-                    empty.append(segment)
-        if empty:
-            await self._store.release(empty)
+            self.usage.remove_recent(actor.partition.pages.segments())
+        self.upkeep.deleted(topic.row.id)
+
+    def moments(self, topic: int) -> Moments:
+        """The time that delivering messages of the topic goes by. Raises TopicNotFound."""
+        now = self.trusted.now()
+        return Moments(now, now - int(self.topic_by_id(topic).settings.retention * 1e6))
+
+    # Where pages are
+
+    def partitions(self) -> list[PartitionActor]:
+        """All of them, in no order."""
+        return list(self._actors.values())
+
+    def actor(self, topic: int, partition: int) -> PartitionActor | None:
+        return self._actors.get((topic, partition))
+
+    def switch(self, actor: PartitionActor, extent: Extent) -> None:
+        """Pages were sealed: from here on the extent tells where they are."""
+        self.usage.add_sealed(extent.uses)
+        partition = actor.partition
+        before = partition.pages.segments()
+        partition.sealed(extent.end_offset, partition.sealed_bytes + extent.bytes)
+        if actor.closed is None:
+            self._left_the_index(partition, before)
+        self.extents.forget(partition.topic, partition.number)
+
+    def replaced(self, actor: PartitionActor, old: list[Extent], new: Extent | None) -> None:
+        """Extents were rewritten as one, or nothing of them lives: from here on that one tells where pages are."""
+        for extent in old:
+            self.usage.remove_sealed(extent.uses)
+        if new is not None:
+            self.usage.add_sealed(new.uses)
+        partition = actor.partition
+        partition.moved(partition.sealed_bytes - sum(extent.bytes for extent in old) + (new.bytes if new is not None else 0))
+        self.extents.forget(partition.topic, partition.number)
+
+    def _left_the_index(self, partition: Partition, before: Mapping[int, int]) -> None:
+        after = partition.pages.segments()
+        self.usage.remove_recent({segment: size - after.get(segment, 0) for segment, size in before.items()})
 
     # Publishing
 
@@ -193,27 +234,31 @@ class Incarnation:
     def written(self, flush: Flush) -> None:
         """The pages are in their segments: from now on those may not be used again."""
         for change, _ in flush.pages:
-            self._segment_bytes[change.segment] = self._segment_bytes.get(change.segment, 0) + change.length
+            self.usage.add_recent({change.segment: change.length})
 
     def committed(self, flush: Flush) -> None:
         """The flush is durable: readers see it, and what waited for it goes on."""
         for change, page in flush.pages:
             if (change.topic, change.partition) in self._actors:
-                self._tail.put(TailKey(change.topic, change.partition, change.first_offset), page)
+                self._tail.put(TailKey(change.topic, change.partition, change.first_offset, change.rows), page)
             elif change.segment:
-                self._segment_bytes[change.segment] -= change.length
+                self.usage.remove_recent({change.segment: change.length})
         touched: dict[PartitionActor, None] = {}
         for change in flush.changes:
             actor = self._actors.get((change.topic, change.partition))
             if actor is not None:
                 touched[actor] = None
+                before = actor.partition.pages.segments() if isinstance(change, Floor) else {}
                 actor.committed(change, flush.sequence)
+                self._left_the_index(actor.partition, before)
         for actor in touched:
             actor.wake()
+        self.upkeep.sealer.note(flush)
 
     def end(self, error: errors.Error) -> None:
         """The incarnation is over: everybody who waits is told so."""
         self.ended = error
+        self.upkeep.stop()
         for actor in self._actors.values():
             actor.close(error)
         for answer in list(self._outstanding.values()):

@@ -1,4 +1,4 @@
-"""How state comes back: register under a new epoch, then replay the journal into the machines.
+"""How state comes back: register under a new epoch, restore snapshots, then replay the journal on top of them.
 
 Registering first is what makes the rest true: from then on nothing of an earlier incarnation can land, so what is read is all there is.
 The ids that callers gave are not in the journal but in the pages themselves; those within the window are read back last, from pages that
@@ -7,7 +7,7 @@ are verified like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import NamedTuple
 
 from bowstring.broker.reading import PageReader
@@ -15,10 +15,11 @@ from bowstring.broker.topics import decode_settings
 from bowstring.core import changes as journal
 from bowstring.core.pages import PageEntry, decode_header
 from bowstring.core.partition import Partition
+from bowstring.core.snapshots import Unreadable, restore
 from bowstring.messages import encoding
 from bowstring.messages.hashing import id_hashes
 from bowstring.messages.schema import ID
-from bowstring.ports.catalog import Catalog, Fence, TopicRow
+from bowstring.ports.catalog import Catalog, Fence, Registered, TopicRow
 from bowstring.ports.failures import Damaged
 
 ROWS_A_READ = 1000
@@ -33,12 +34,17 @@ class Loaded(NamedTuple):
 
     fence: Fence
     sequence: int
+    trimmed: int
     topics: list[TopicRow]
+    deleted: list[int]
+    """Topics that are gone, and may have left something behind."""
     partitions: dict[Key, Partition]
+    usage: dict[int, int]
+    """Bytes that extents have in each segment."""
 
     def segments(self) -> set[int]:
         """The segments that something refers to."""
-        return {segment for partition in self.partitions.values() for segment in partition.pages.segments()}
+        return {segment for partition in self.partitions.values() for segment in partition.pages.segments()} | self.usage.keys()
 
 
 async def load(catalog: Catalog, broker: int) -> Loaded:
@@ -46,29 +52,54 @@ async def load(catalog: Catalog, broker: int) -> Loaded:
     registered = await catalog.register(broker)
     rows = await catalog.topics()
     live = [row for row in rows if row.deleted is None]
+    deleted = [row.id for row in rows if row.deleted is not None]
     partitions = {(row.id, number): _partition(row, number) for row in live for number in range(row.partitions)}
-    await _replay(catalog, broker, registered.sequence, partitions, deleted={row.id for row in rows if row.deleted is not None})
+    await _restore_sealed(catalog, partitions)
+    await _replay(catalog, broker, registered, partitions, frozenset(deleted))
     for partition in partitions.values():
         partition.check()
-    return Loaded(Fence(broker, registered.epoch), registered.sequence, live, partitions)
+    fence = Fence(broker, registered.epoch)
+    return Loaded(fence, registered.sequence, registered.trimmed, live, deleted, partitions, await catalog.usage())
 
 
 def _partition(row: TopicRow, number: int) -> Partition:
     return Partition(row.id, number, window=int(decode_settings(row.settings).deduplication * 1_000_000))
 
 
-async def _replay(catalog: Catalog, broker: int, last: int, partitions: dict[Key, Partition], deleted: set[int]) -> None:
-    sequence = 0
-    while sequence < last:
+async def _restore_sealed(catalog: Catalog, partitions: dict[Key, Partition]) -> None:
+    """Snapshots, deletions, and how much is in extents: a query each, whatever the number of partitions."""
+    for row in await catalog.snapshots():
+        partition = partitions.get((row.topic, row.partition))
+        if partition is not None:
+            try:
+                restore(partition, row.state, row.sequence)
+            except Unreadable as error:
+                raise Damaged(f"partition {row.partition} of topic {row.topic}: {error}") from error
+    for chunk in await catalog.chunks():
+        partition = partitions.get((chunk.topic, chunk.partition))
+        if partition is not None:
+            partition.deletions.load(chunk.number, chunk.bitmaps)
+    for sealed in await catalog.sealed():
+        partition = partitions.get((sealed.topic, sealed.partition))
+        if partition is not None:
+            partition.sealed_end = max(partition.sealed_end, sealed.end_offset)
+            partition.sealed_bytes = sealed.bytes
+
+
+async def _replay(catalog: Catalog, broker: int, registered: Registered, partitions: dict[Key, Partition], deleted: Set[int]) -> None:
+    sequence = registered.trimmed
+    while sequence < registered.sequence:
         rows = await catalog.journal(broker, sequence, ROWS_A_READ)
         if not rows:
-            raise Damaged(f"the journal ends at {sequence}, its last row should be {last}")
+            raise Damaged(f"the journal ends at {sequence}, its last row should be {registered.sequence}")
         for row in rows:
             _apply_row(row.sequence, row.changes, partitions, deleted)
             sequence = row.sequence
+    for partition in partitions.values():
+        partition.sealed(partition.sealed_end, partition.sealed_bytes)
 
 
-def _apply_row(sequence: int, data: bytes, partitions: dict[Key, Partition], deleted: set[int]) -> None:
+def _apply_row(sequence: int, data: bytes, partitions: dict[Key, Partition], deleted: Set[int]) -> None:
     try:
         changes = journal.decode(data)
     except journal.Unreadable as error:
@@ -79,8 +110,7 @@ def _apply_row(sequence: int, data: bytes, partitions: dict[Key, Partition], del
         partition = partitions.get((change.topic, change.partition))
         if partition is None:
             raise Damaged(f"journal row {sequence} changes partition {change.partition} of topic {change.topic}, which is not there")
-        partition.apply(change)
-        partition.committed(change, sequence)
+        partition.replay(change, sequence)
 
 
 async def restore_ids(partitions: Iterable[Partition], reader: PageReader) -> None:

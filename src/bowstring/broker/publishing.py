@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from bowstring import errors
 from bowstring.broker.actor import Request
 from bowstring.core.answers import Answer
-from bowstring.core.partition import GivenBack, Ids, Publish
+from bowstring.core.decisions import GivenBack, Ids, Publish
 from bowstring.messages import ids, layout
 from bowstring.messages.hashing import id_hashes
-from bowstring.messages.schema import ID
+from bowstring.messages.schema import DUE, EXPIRES, ID
 from bowstring.ports.disk import Buffer
 
 if TYPE_CHECKING:
@@ -83,6 +83,8 @@ class Publisher:
             rows=batch.rows,
             columns=batch.columns,
             ids=_ids(columns.column("id"), batch.partition) if batch.columns & ID else None,
+            expires=_expires(columns.column("expires")) if batch.columns & EXPIRES else 0,
+            due=_latest(columns.column("due")) if batch.columns & DUE else 0,
         )
         actor.publish(Request(publish, self._group, columns, batch.data, answer))
 
@@ -98,6 +100,15 @@ def _check_numbers(batch: PublishedBatch) -> None:
         raise errors.InvalidArgument(
             f"a timeout of {batch.timeout / 1e6:g} s from {batch.sent} is not taken.", hint="Timeouts are above 0 s and up to a day."
         )
+
+
+def _expires(column: pa.Array) -> int:
+    """When the last row expires; 0 if one of them does not."""
+    return 0 if column.null_count else _latest(column)
+
+
+def _latest(column: pa.Array) -> int:
+    return pc.max(column.cast(pa.int64())).as_py()
 
 
 def _ids(column: pa.Array, partition: int) -> Ids:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from bowstring.broker.caches import Caches, TailKey
-from bowstring.core.pages import PageEntry, decode_header
+from bowstring.broker.extents import Extents
+from bowstring.core.pages import LOST, Origin, PageEntry, PageHeader, decode_header
 from bowstring.core.partition import Partition
 from bowstring.messages import encoding
 from bowstring.ports.catalog import Catalog
@@ -17,13 +19,29 @@ from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page, Reference, Store
 
 
+class StoredMessages(NamedTuple):
+    """What is known of messages at some offsets: their ids (empty where they have none of their own) and when they arrived."""
+
+    ids: list[str]
+    arrived: NDArray[np.int64]
+
+
 class PageReader:
     """Reads committed pages."""
 
-    def __init__(self, *, store: Store, catalog: Catalog, caches: Caches) -> None:
+    def __init__(self, *, store: Store, catalog: Catalog, caches: Caches, extents: Extents) -> None:
         self._store = store
         self._catalog = catalog
         self._caches = caches
+        self._extents = extents
+
+    async def entries(self, partition: Partition, offset: int, end: int, bytes_max: int, pages_max: int) -> list[PageEntry]:
+        """The next pages from the offset on that begin before `end`: about so many bytes, but at least one if there is any."""
+        if offset < partition.sealed_end:
+            found = await self._extents.entries(partition, offset, min(end, partition.sealed_end), bytes_max, pages_max)
+            if found:
+                return found
+        return partition.pages.between(max(offset, partition.sealed_end), end, bytes_max, pages_max)
 
     async def pages(self, partition: Partition, entries: Sequence[PageEntry]) -> list[Page]:
         """The pages of these entries, in their order. Raises Damaged, naming the offsets."""
@@ -35,8 +53,13 @@ class PageReader:
         return [page for page in found if page is not None]
 
     def _cached(self, partition: Partition, entry: PageEntry) -> Page | None:
-        tail = self._caches.tail.get(TailKey(partition.topic, partition.number, entry.first_offset))
-        return tail if tail is not None else self._caches.pages.get(reference(entry))
+        page = self._caches.pages.get(reference(entry))
+        return page if page is not None else self._tail(partition, entry)
+
+    def _tail(self, partition: Partition, entry: PageEntry) -> Page | None:
+        """A page as it was committed; a coalesced one begins with the same offset but is another."""
+        key = TailKey(partition.topic, partition.number, entry.first_offset, entry.rows)
+        return self._caches.tail.get(key)
 
     async def _read(self, partition: Partition, entries: list[PageEntry]) -> list[Page]:
         stored = [entry for entry in entries if entry.segment]
@@ -44,6 +67,7 @@ class PageReader:
         pages: dict[int, Page] = {}
         for port, wanted in ((self._store, stored), (self._catalog, inlined)):
             if wanted:
+                _refuse_lost(wanted)
                 try:
                     read = await port.read([reference(entry) for entry in wanted])
                 except Damaged as error:
@@ -59,21 +83,56 @@ class PageReader:
         if (header.topic, header.partition, header.rows) != (partition.topic, partition.number, entry.rows):
             raise Damaged(f"the page at offset {entry.first_offset} is another partition's: {header.topic}/{header.partition}")
 
-    async def ids(self, partition: Partition, offsets: NDArray[np.int64]) -> list[str]:
-        """The ids that are stored at these offsets, in their order; empty where the page has none."""
-        ids = [""] * len(offsets)
-        places: dict[int, list[int]] = {}
-        for at, offset in enumerate(offsets.tolist()):
-            places.setdefault(partition.pages.at(offset), []).append(at)
-        entries = [partition.pages[place] for place in places]
-        for entry, page, wanted in zip(entries, await self.pages(partition, entries), places.values(), strict=True):
-            batch = encoding.decode(decode_header(page.header).columns, page.body)
+    # Single messages, for those who recognise them
+
+    async def messages(self, partition: Partition, offsets: NDArray[np.int64]) -> StoredMessages:
+        """What is stored at these offsets, in their order; an arrival of 0 where nothing is any more."""
+        ids, arrived = [""] * len(offsets), np.zeros(len(offsets), np.int64)
+        for entry, wanted in await self._holders(partition, offsets):
+            page = (await self.pages(partition, [entry]))[0]
+            header = decode_header(page.header)
+            rows = offsets[wanted] - entry.first_offset
+            arrived[wanted] = arrivals(header, entry)[rows]
+            batch = encoding.decode(header.columns, page.body)
             if "id" in batch.schema.names:
-                rows = pa.array(offsets[wanted] - entry.first_offset)
-                for at, text in zip(wanted, batch.column("id").take(rows).to_pylist(), strict=True):
+                for at, text in zip(wanted, batch.column("id").take(pa.array(rows)).to_pylist(), strict=True):
                     ids[at] = text
-        return ids
+        return StoredMessages(ids, arrived)
+
+    async def origins(self, partition: Partition, offset: int) -> list[tuple[int, Origin]]:
+        """The origins in the page that holds the offset, each with its first offset; none if it is gone."""
+        for entry, _ in await self._holders(partition, np.array([offset], np.int64)):
+            header = decode_header((await self.pages(partition, [entry]))[0].header)
+            starts = entry.first_offset + np.cumsum([0, *(origin.rows for origin in header.origins)])
+            return list(zip(starts.tolist(), header.origins, strict=False))
+        return []
+
+    async def _holders(self, partition: Partition, offsets: NDArray[np.int64]) -> list[tuple[PageEntry, list[int]]]:
+        """The pages that hold these offsets, and which of them each does."""
+        holders: list[tuple[PageEntry, list[int]]] = []
+        for at in np.argsort(offsets, kind="stable").tolist():
+            offset = int(offsets[at])
+            if not holders or offset >= holders[-1][0].end:
+                found = await self.entries(partition, offset, offset + 1, 1, 1)
+                if not found:
+                    continue
+                holders.append((found[0], []))
+            holders[-1][1].append(at)
+        return holders
+
+
+def arrivals(header: PageHeader, entry: PageEntry) -> NDArray[np.int64]:
+    """When each row of a page arrived."""
+    if entry.arrived == entry.arrived_last:
+        return np.full(entry.rows, entry.arrived, np.int64)
+    return np.repeat([origin.arrived for origin in header.origins], [origin.rows for origin in header.origins])
 
 
 def reference(entry: PageEntry) -> Reference:
     return Reference(entry.segment, entry.position, entry.length, entry.sequence)
+
+
+def _refuse_lost(entries: list[PageEntry]) -> None:
+    for entry in entries:
+        if entry.segment == LOST:
+            raise Damaged(f"offsets {entry.first_offset} to {entry.end - 1} were damaged in the journal before they could be sealed")

@@ -48,6 +48,12 @@ class Topic:
         self.settings = decode_settings(row.settings)
         self.actors = actors
 
+    def alter(self, settings: TopicSettings) -> None:
+        """From here on these hold."""
+        self.settings = settings
+        for actor in self.actors:
+            actor.partition.alter(window=int(settings.deduplication * 1_000_000))
+
     def actor(self, partition: int) -> PartitionActor:
         """Raises InvalidArgument for a partition that the topic does not have."""
         if 0 <= partition < len(self.actors):
@@ -67,8 +73,8 @@ class Topic:
             retention_bytes=self.settings.retention_bytes,
             deduplication=self.settings.deduplication,
             messages=sum(partition.messages for partition in partitions),
-            bytes=sum(partition.pages.bytes for partition in partitions),
-            ranges=[(1, partition.readable_offset) for partition in partitions],
+            bytes=sum(partition.bytes for partition in partitions),
+            ranges=[(partition.retained.first, partition.readable_offset) for partition in partitions],
         )
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 class Repeat(NamedTuple):
     """A run of rows of a batch that were stored before, and the first of the consecutive offsets that they have had all along."""
@@ -29,3 +32,14 @@ class ResendAfter(NamedTuple):
 
 
 Answer = Stored | ResendAfter
+
+
+def repeats_of(rows: NDArray[np.int64], offsets: NDArray[np.int64]) -> tuple[Repeat, ...]:
+    """These rows, as runs of consecutive ones with consecutive offsets; `offsets` has those of all rows of the batch."""
+    if not len(rows):
+        return ()
+    known = offsets[rows]
+    breaks = np.flatnonzero((np.diff(rows) != 1) | (np.diff(known) != 1)) + 1
+    starts = np.concatenate(([0], breaks))
+    counts = np.diff(np.concatenate((starts, [len(rows)])))
+    return tuple(Repeat(int(rows[at]), int(count), int(known[at])) for at, count in zip(starts, counts, strict=True))

@@ -15,7 +15,9 @@ import msgspec
 
 from bowstring.core.answers import Repeat
 
-FORMAT = 1
+FORMAT = 2
+FORMATS_READ = (1, 2)
+"""The first format had no floors, and appends without `expires` and `due`."""
 
 
 class Unreadable(Exception):
@@ -41,6 +43,10 @@ class Append(msgspec.Struct, array_like=True, tag=1, gc=False):
     segment: int = 0
     position: int = 0
     length: int = 0
+    expires: int = 0
+    """When the last of the rows expires; 0 if one of them does not."""
+    due: int = 0
+    """The latest due time among the rows; 0 if none has one."""
 
 
 class Delete(msgspec.Struct, array_like=True, tag=2, gc=False):
@@ -56,7 +62,16 @@ class Delete(msgspec.Struct, array_like=True, tag=2, gc=False):
     freed: bool
 
 
-Change = Append | Delete
+class Floor(msgspec.Struct, array_like=True, tag=3, gc=False):
+    """Retention has come to `offset`: rows below it are gone, but for runs of `kept` ones, whose due time is still to come."""
+
+    topic: int
+    partition: int
+    offset: int
+    kept: tuple[tuple[int, int], ...] = ()
+
+
+Change = Append | Delete | Floor
 
 
 class _Row(msgspec.Struct, array_like=True, gc=False):
@@ -79,6 +94,6 @@ def decode(data: bytes) -> list[Change]:
         row = _decoder.decode(data)
     except msgspec.DecodeError as error:
         raise Unreadable(f"the changes of a journal row cannot be read: {error}") from error
-    if row.format != FORMAT:
-        raise Unreadable(f"the changes of a journal row have format {row.format}, this version reads {FORMAT}")
+    if row.format not in FORMATS_READ:
+        raise Unreadable(f"the changes of a journal row have format {row.format}, this version reads {FORMAT} and before")
     return row.changes

@@ -1,4 +1,4 @@
-"""Which rows are gone: bitmaps in chunks of 2^20 offsets, so that a snapshot later writes only the chunks that changed.
+"""Which rows are gone: bitmaps in chunks of 2^20 offsets, so that a seal writes only the chunks that changed.
 
 Two kinds are told apart. Every deleted row is in `_gone` and is delivered to nobody; a freed one is in `_freed` too, and its id may be
 published again.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap
@@ -52,6 +53,28 @@ class _Chunks:
                 return True
         return False
 
+    def drop_below(self, offset: int) -> list[int]:
+        """Forgets the members below the offset. Gives the chunks that changed."""
+        changed: list[int] = []
+        last, low = offset >> CHUNK_BITS, offset & (_CHUNK - 1)
+        for chunk in [chunk for chunk in self._bitmaps if chunk <= last]:
+            bitmap = self._bitmaps[chunk]
+            before = len(bitmap)
+            bitmap.remove_range(0, low if chunk == last else _CHUNK)
+            if len(bitmap) != before:
+                changed.append(chunk)
+            if not bitmap:
+                del self._bitmaps[chunk]
+        return changed
+
+    def chunk(self, number: int) -> bytes:
+        bitmap = self._bitmaps.get(number)
+        return b"" if bitmap is None else bitmap.serialize()
+
+    def load(self, number: int, data: bytes) -> None:
+        if data:
+            self._bitmaps[number] = BitMap.deserialize(data)
+
     def __len__(self) -> int:
         return sum(len(bitmap) for bitmap in self._bitmaps.values())
 
@@ -65,6 +88,8 @@ class Deletions:
     def __init__(self) -> None:
         self._gone = _Chunks()
         self._freed = _Chunks()
+        self.changed: set[int] = set()
+        """Chunks that are not in the catalog as they are here."""
 
     def add(self, runs: Runs, *, freed: bool) -> None:
         """Marks runs of (offset, rows) as deleted."""
@@ -72,6 +97,22 @@ class Deletions:
             self._gone.add(offset, offset + rows)
             if freed:
                 self._freed.add(offset, offset + rows)
+            self.changed.update(range(offset >> CHUNK_BITS, (offset + rows - 1 >> CHUNK_BITS) + 1))
+
+    def drop_below(self, offset: int) -> None:
+        """Rows below the offset are gone for another reason: nobody asks for them any more."""
+        self.changed.update(self._gone.drop_below(offset), self._freed.drop_below(offset))
+
+    def chunk(self, number: int) -> bytes:
+        """A chunk at rest, empty if nothing in it is deleted."""
+        gone, freed = self._gone.chunk(number), self._freed.chunk(number)
+        return msgspec.msgpack.encode((gone, freed)) if gone or freed else b""
+
+    def load(self, number: int, data: bytes) -> None:
+        """A chunk as it was at rest."""
+        gone, freed = msgspec.msgpack.decode(data, type=tuple[bytes, bytes])
+        self._gone.load(number, gone)
+        self._freed.load(number, freed)
 
     def any(self, first: int, end: int) -> bool:
         """Is a row of [first, end) deleted?"""

@@ -6,6 +6,8 @@ partition asks for the stored id (that is I/O, a Lookup effect) before it calls 
 Each batch adds a run; neighbouring runs of similar size are merged, so there are about log2(n) of them, but a merged run never spans
 more than an eighth of the window: old runs must fall out whole, as time passes, without being rewritten. "Time passes" means that later
 messages arrive: the horizon is the last arrival less the window, which replay knows too. 16 bytes an id, nothing per id in Python.
+
+Only rows that are not sealed are in here. The ids of the others are in the sections of their extents (`id_sections`).
 """
 
 from __future__ import annotations
@@ -34,17 +36,17 @@ class Hits(NamedTuple):
 
 
 class NaturalIds:
-    """The ids of one partition within the deduplication window."""
+    """The ids of one partition within the deduplication window, as far as they are not sealed."""
 
     def __init__(self, window: int) -> None:
-        self._window = window
+        self.window = window
         self._runs: list[_Run] = []
 
     def add(self, hashes: Hashes, offsets: Offsets, arrived: int) -> None:
         """Remembers the ids of a batch that arrived now."""
         order = np.argsort(hashes, kind="stable")
         self._runs.append(_Run(hashes[order], offsets[order], arrived, arrived))
-        span = self._window // 8
+        span = self.window // 8
         while len(self._runs) > 1:
             older, newer = self._runs[-2:]
             if len(older.hashes) > 2 * len(newer.hashes) or newer.newest - older.oldest > span:
@@ -83,6 +85,13 @@ class NaturalIds:
             elif outside.any():
                 kept.append(run._replace(hashes=run.hashes[outside], offsets=run.offsets[outside]))
         self._runs = kept
+
+    def below(self, end: int) -> tuple[Hashes, Offsets]:
+        """The ids of the rows before that offset: what is sealed with them."""
+        parts = [(run.hashes[inside], run.offsets[inside]) for run in self._runs if (inside := run.offsets < end).any()]
+        if not parts:
+            return np.empty(0, np.uint64), np.empty(0, np.int64)
+        return np.concatenate([hashes for hashes, _ in parts]), np.concatenate([offsets for _, offsets in parts])
 
     def __len__(self) -> int:
         return sum(len(run.hashes) for run in self._runs)

@@ -6,13 +6,15 @@
   ahead of the disk, and whoever calls it holds every answer until the flush that it rests on is committed.
 - `Answered`: nothing is stored; the batch, or its number, is known. The answer rests on committed state only.
 - `Refused`: an error. Nothing changes.
-- `Lookup`: some ids may be known. Read the stored ids at these offsets, compare, and call again with what was `confirmed`. Later
+- `Lookup`: some ids, or the batch itself, may be known. Read what is stored, compare, and call again with what was `Found`. Later
   batches of the partition wait meanwhile.
 - `Wait`: it depends on something that is not committed yet. Call again after the next commit. (An answer "duplicate of offset 7" must not
   be given, nor even decided, while the publish of offset 7 can still miss its deadline and be taken back.)
 
-State changes only in `apply`, which the loader calls with the changes of the journal: so what runs is what loads (invariant 6). Two
-things are not durable and not in `apply`: how far the log is committed, and the page index, which grows in `committed`.
+State changes only in `apply`, which the loader calls with the changes of the journal: so what runs is what loads (invariant 6). Three
+things are not durable and not in `apply`: how far the log is committed, the page index, which grows in `committed`, and how much of
+the log is sealed. `sealed` forgets what sections of the store tell from then on: pages, ids, batches. Every time that something has
+moved its place `moves` goes up, and whoever has looked for it meanwhile looks again.
 
 Time. `now` is the broker's clock. It may jump ahead, but within an incarnation it never falls (`broker.steady_clock`), so what came too
 late once is too late for ever. Arrival never falls: it is `now` or the last arrival, whichever is later. What is remembered for
@@ -23,83 +25,37 @@ not stored.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from bowstring import errors
-from bowstring.core.answers import Repeat, ResendAfter, Stored
-from bowstring.core.changes import Append, Change, Delete
+from bowstring.core.answers import Repeat, ResendAfter, Stored, repeats_of
+from bowstring.core.changes import Append, Change, Delete, Floor
+from bowstring.core.decisions import (
+    Accept,
+    Answered,
+    BatchName,
+    Decision,
+    Found,
+    GivenBack,
+    Ids,
+    Lookup,
+    Publish,
+    Refused,
+    Rows,
+    Wait,
+)
 from bowstring.core.deletions import Deletions
 from bowstring.core.natural_ids import Hashes, Hits, NaturalIds
-from bowstring.core.pages import PageEntry, PageIndex
+from bowstring.core.pages import PageIndex, entry_of
 from bowstring.core.producers import Absent, Batches, Producers
-
-Rows = NDArray[np.int64]
+from bowstring.core.retained import Retained
 
 MINUTE = 60_000_000
 """Batches are recognised by their number for at least this long, whatever the window for ids."""
 
 
-class GivenBack(NamedTuple):
-    """A row whose id is one that a kit generated: the caller gives it back to repeat a publish."""
-
-    row: int
-    producer: bytes
-    number: int
-    batch_row: int
-
-
-class Ids(NamedTuple):
-    """The ids of a batch, as far as the machine sees them."""
-
-    hashes: Hashes
-    firsts: Rows | None
-    """For each row the first row with the very same id, or None if all differ."""
-    given_back: tuple[GivenBack, ...] = ()
-
-
-class Publish(NamedTuple):
-    """A batch that wants to be stored. Moments are microseconds."""
-
-    producer: bytes
-    number: int
-    previous: int
-    sent: int
-    timeout: int
-    rows: int
-    columns: int
-    ids: Ids | None
-
-
-class Accept(NamedTuple):
-    change: Append
-    kept: Rows | None
-    """The rows that are new, or None for all of them."""
-
-
-class Answered(NamedTuple):
-    answer: Stored | ResendAfter
-
-
-class Refused(NamedTuple):
-    error: errors.Error
-
-
-class Lookup(NamedTuple):
-    hits: Hits
-
-
-class Wait(NamedTuple):
-    pass
-
-
-Decision = Accept | Answered | Refused | Lookup | Wait
-
-
 class Partition:
-    """One partition's log: offsets, arrival, deduplication, deletions."""
+    """One partition's log: offsets, arrival, deduplication, deletions, retention."""
 
     def __init__(self, topic: int, number: int, window: int) -> None:
         self.topic = topic
@@ -118,15 +74,30 @@ class Partition:
         self.producers = Producers()
         self.ids = NaturalIds(window)
         self.deletions = Deletions()
+        self.retained = Retained()
         self.pages = PageIndex()
+        """The committed pages that are not sealed."""
+        self.sealed_end = 1
+        """Rows below this are in extents."""
+        self.sealed_bytes = 0
+        self.moves = 0
+        """How often something has moved to another place: sealed, cleaned, or gone with time."""
+        self.seals = 0
+        """How often it was sealed since it was loaded."""
+        self.changed_sequence = 0
+        """The last flush with a change of this partition."""
+        self.snapshot_sequence = 0
+        """The flush that its snapshot in the catalog stands for."""
 
     # Deciding
 
-    def publish(self, batch: Publish, now: int, confirmed: Hits | None = None) -> Decision:
+    def publish(self, batch: Publish, now: int, found: Found | None = None) -> Decision:
         """Decides about a batch; see above."""
+        if found is not None and found.moves != self.moves:
+            found = None
         known = self.producers.get(batch.producer)
         if known is not None and batch.number <= known.last:
-            return self._repeated(batch, known)
+            return self._repeated(batch, known, found)
         refusal = self._too_late(batch, now)
         if refusal is not None:
             return refusal
@@ -135,17 +106,25 @@ class Partition:
             return Answered(ResendAfter(last))
         if batch.ids is None:
             return self._accept(batch, now, None, ())
-        return self._publish_ids(batch, batch.ids, now, confirmed)
+        return self._publish_ids(batch, batch.ids, now, found)
 
-    def _repeated(self, batch: Publish, known: Batches) -> Decision:
-        found = known.find(batch.number)
-        if found is Absent.FORGOTTEN:
+    def _repeated(self, batch: Publish, batches: Batches, found: Found | None) -> Decision:
+        known = batches.find(batch.number)
+        if known is Absent.SEALED:
+            name = BatchName(batch.producer, batch.number)
+            if found is None:
+                return Lookup(_NOTHING, sealed=False, batches=(name,))
+            sealed = found.batches.get(name)
+            if sealed is not None and not self.deletions.is_freed(sealed.first_offset):
+                return Answered(Stored(sealed.first_offset, sealed.rows, (), duplicate=True))
+            known = Absent.PASSED_OVER if sealed is not None else batches.unfound(batch.number)
+        if known is Absent.FORGOTTEN:
             return Refused(errors.OutcomeUnknown(f"batch {batch.number} is older than the deduplication window of this topic."))
-        if isinstance(found, Absent):
-            return Refused(errors.DeadlinePassed(f"batch {batch.number} was not stored: {found.value}."))
-        if found.end > self.committed_offset:
+        if isinstance(known, Absent):
+            return Refused(errors.DeadlinePassed(f"batch {batch.number} was not stored: {known.value}."))
+        if known.end > self.committed_offset:
             return Wait()
-        return Answered(found.stored)
+        return Answered(known.stored)
 
     def _too_late(self, batch: Publish, now: int) -> Refused | None:
         memory = max(self.window, MINUTE)
@@ -161,39 +140,58 @@ class Partition:
             return Refused(errors.DeadlinePassed(f"the timeout passed {late:.3f} s before the batch arrived; it is not stored."))
         return None
 
-    def _publish_ids(self, batch: Publish, ids: Ids, now: int, confirmed: Hits | None) -> Decision:
+    def _publish_ids(self, batch: Publish, ids: Ids, now: int, found: Found | None) -> Decision:
         if self.is_blind(now):
             return Refused(errors.Corrupt("stored ids could not be read, so a repeated id could not be recognised; it is not stored."))
-        candidates = self._candidates(ids, now)
-        if len(candidates.offsets) and int(candidates.offsets.max()) >= self.committed_offset:
+        lookup = self.look_for(ids)
+        if lookup is None:
             return Wait()
-        if len(candidates.rows) and confirmed is None:
-            return Lookup(candidates)
+        if found is None and (len(lookup.hits.rows) or lookup.sealed or lookup.batches):
+            return lookup
         offsets = np.zeros(batch.rows, np.int64)
-        if confirmed is not None:
-            offsets[confirmed.rows] = confirmed.offsets
+        if found is not None:
+            recent = self.recognised(found, now)
+            offsets[recent.rows] = recent.offsets
         for given in ids.given_back:
-            offset = self._given_back(given)
+            offset = self._given_back(given, found)
             if offset >= self.committed_offset:
                 return Wait()
             offsets[given.row] = offset or offsets[given.row]
         return self._accept_new(batch, ids, now, offsets)
 
-    def _candidates(self, ids: Ids, now: int) -> Hits:
+    def look_for(self, ids: Ids) -> Lookup | None:
+        """What has to be read to tell which of these ids are known; None while that rests on something uncommitted."""
         hits = self.ids.find(ids.hashes)
-        committed = hits.offsets < self.committed_offset
-        if not committed.all() or not len(hits.rows):
-            return hits
-        recent = self.pages.arrived(hits.offsets) >= max(now, self.arrived) - self.window
-        return Hits(hits.rows[recent], hits.offsets[recent])
+        if len(hits.offsets) and int(hits.offsets.max()) >= self.committed_offset:
+            return None
+        names = [BatchName(given.producer, given.number) for given in ids.given_back]
+        sealed = tuple(dict.fromkeys(name for name in names if self._find(name) is Absent.SEALED))
+        return Lookup(hits, self.sealed_end > 1, sealed)
 
-    def _given_back(self, given: GivenBack) -> int:
+    def recognised(self, found: Found, now: int) -> Hits:
+        """Of the messages that have been found those that still count: within the window, and not taken back."""
+        counts = found.arrived >= max(now, self.arrived) - self.window
+        if len(counts) and len(self.deletions):
+            freed = self.deletions.freed(int(found.ids.offsets.min()), int(found.ids.offsets.max()) + 1)
+            counts &= ~np.isin(found.ids.offsets, freed)
+        return Hits(found.ids.rows[counts], found.ids.offsets[counts])
+
+    def _find(self, name: BatchName) -> object:
+        batches = self.producers.get(name.producer)
+        return batches.find(name.number) if batches is not None and name.number <= batches.last else None
+
+    def _given_back(self, given: GivenBack, found: Found | None) -> int:
         """The offset of a message by the id that its kit generated, 0 if it is not known."""
-        batches = self.producers.get(given.producer)
-        found = batches.find(given.number) if batches is not None and given.number <= batches.last else None
-        if found is None or isinstance(found, Absent) or given.batch_row >= found.stored.rows or found.stored.repeats:
+        name = BatchName(given.producer, given.number)
+        known = self._find(name)
+        if known is Absent.SEALED:
+            sealed = found.batches.get(name) if found is not None else None
+            stored = None if sealed is None else Stored(sealed.first_offset, sealed.rows)
+        else:
+            stored = getattr(known, "stored", None)
+        if stored is None or given.batch_row >= stored.rows or stored.repeats or self.deletions.is_freed(stored.first_offset):
             return 0
-        return found.stored.first_offset + given.batch_row
+        return stored.first_offset + given.batch_row
 
     def _accept_new(self, batch: Publish, ids: Ids, now: int, offsets: Rows) -> Accept:
         """`offsets` has the offset of each row that is known, and 0 for the others."""
@@ -202,7 +200,7 @@ class Partition:
         kept = np.flatnonzero(new)
         offsets[kept] = self.next_offset + np.arange(len(kept))
         offsets = np.where(offsets == 0, offsets[firsts], offsets)
-        repeats = _repeats(np.flatnonzero(~new), offsets)
+        repeats = repeats_of(np.flatnonzero(~new), offsets)
         accepted = self._accept(batch, now, None if new.all() else kept, repeats)
         if len(kept):
             self.ids.add(ids.hashes[kept], offsets[kept], accepted.change.arrived)
@@ -220,6 +218,8 @@ class Partition:
             producer=batch.producer,
             number=batch.number,
             repeats=repeats,
+            expires=batch.expires,
+            due=batch.due,
         )
         self.apply(change)
         return Accept(change, kept)
@@ -231,14 +231,23 @@ class Partition:
         self.apply(change)
         return change
 
+    def raise_floor(self, offset: int, kept: tuple[tuple[int, int], ...]) -> Floor:
+        """Retention has come to the offset; `kept` are runs below it that stay, of all that are below."""
+        change = Floor(self.topic, self.number, offset, kept)
+        self.apply(change)
+        return change
+
     # Applying: live and at load
 
     def apply(self, change: Change) -> None:
         """The one place where durable state changes."""
         if isinstance(change, Append):
             self._apply_append(change)
-        else:
+        elif isinstance(change, Delete):
             self._apply_delete(change)
+        else:
+            self.retained.apply(change)
+            self.deletions.drop_below(self.retained.first)
 
     def _apply_append(self, change: Append) -> None:
         if change.rows:
@@ -250,7 +259,8 @@ class Partition:
         self.ids.forget_before(self.arrived - self.window)
 
     def _apply_delete(self, change: Delete) -> None:
-        self.deletions.add(change.runs, freed=change.freed)
+        runs = [(max(offset, self.retained.first), offset + rows) for offset, rows in change.runs]
+        self.deletions.add([(offset, end - offset) for offset, end in runs if offset < end], freed=change.freed)
         if change.freed:
             for offset, rows in change.runs:
                 self.producers.free(offset, offset + rows)
@@ -258,14 +268,47 @@ class Partition:
 
     def committed(self, change: Change, sequence: int) -> None:
         """The flush of a change was committed: appended rows can be read, deleted ones can be passed over."""
+        self.changed_sequence = sequence
         if isinstance(change, Delete):
             if change.runs[0][0] in self._deleting:
                 self._deleting.remove(change.runs[0][0])
+        elif isinstance(change, Floor):
+            self._drop_pages_below_floor()
         elif change.rows:
             assert change.first_offset == self.committed_offset, "flushes commit in order"
-            where = (change.segment, change.position, change.length, sequence)
-            self.pages.add(PageEntry(change.first_offset, change.rows, change.arrived, *where, change.columns))
+            self.pages.add(entry_of(change, sequence))
             self.committed_offset = change.first_offset + change.rows
+
+    def _drop_pages_below_floor(self) -> None:
+        if self.pages.start is not None and self.pages.start < self.retained.first:
+            self.pages.drop_below(self.retained.first)
+            self.moves += 1
+
+    def sealed(self, end: int, size: int) -> None:
+        """Rows below the offset are in extents now, of that many bytes in all: what those tell is forgotten here."""
+        self.sealed_end, self.sealed_bytes = max(self.sealed_end, end), size
+        self.pages.drop_below(end)
+        self.ids.free(0, end)
+        self.producers.sealed(end)
+        self.seals += 1
+        self.moves += 1
+
+    def moved(self, sealed_bytes: int) -> None:
+        """Extents have changed: copied to another place, or gone."""
+        self.sealed_bytes = sealed_bytes
+        self.moves += 1
+
+    # Loading
+
+    def replay(self, change: Change, sequence: int) -> None:
+        """A change out of the journal. What the snapshot holds already is not applied again; pages that are not sealed are indexed."""
+        if sequence > self.snapshot_sequence:
+            self.apply(change)
+        self.committed_offset = self.next_offset
+        self.changed_sequence = sequence
+        if isinstance(change, Append) and change.rows and change.first_offset >= self.sealed_end:
+            self.pages.add(entry_of(change, sequence))
+        self._drop_pages_below_floor()
 
     def restore_ids(self, first_offset: int, hashes: Hashes, arrived: int) -> None:
         """At load: the ids of a page, read from its bytes. Those that are free again are left out."""
@@ -278,6 +321,11 @@ class Partition:
         """At load: the ids of a page that arrived then cannot be read. No id is taken until the window has passed."""
         self.blind_until = max(self.blind_until, arrived + self.window)
 
+    def alter(self, *, window: int) -> None:
+        """The topic has another deduplication window from here on."""
+        self.window = window
+        self.ids.window = window
+
     # Looking
 
     @property
@@ -289,52 +337,60 @@ class Partition:
     @property
     def messages(self) -> int:
         """How many messages can be read."""
-        return self.committed_offset - 1 - len(self.deletions)
+        return self.committed_offset - self.retained.first - self.retained.gone - len(self.deletions)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of its pages."""
+        return self.sealed_bytes + self.pages.bytes
+
+    def live(self, first: int, end: int) -> Rows:
+        """The offsets of [first, end) that are neither deleted nor behind retention, ascending."""
+        return self.retained.of(self.deletions.live(first, end))
+
+    def is_whole(self, first: int, end: int) -> bool:
+        """Are all rows of [first, end) live?"""
+        return first >= self.retained.floor and not self.deletions.any(first, end)
+
+    def is_gone(self, offset: int) -> bool:
+        return not len(self.live(offset, offset + 1))
 
     def is_blind(self, now: int) -> bool:
         """Are there ids within the window that could not be read at load?"""
         return max(now, self.arrived) < self.blind_until
 
-    def find_generated(self, given: GivenBack) -> int | None:
-        """The offset of a generated id, 0 if it is not stored, None if that is not decided yet."""
-        offset = self._given_back(given)
+    def find_generated(self, given: GivenBack, found: Found | None) -> int | Lookup | None:
+        """The offset of a generated id, 0 if it is not stored, None if that is not decided yet, Lookup if sections have to be asked."""
+        name = BatchName(given.producer, given.number)
+        if self._find(name) is Absent.SEALED and (found is None or found.moves != self.moves):
+            return Lookup(_NOTHING, sealed=False, batches=(name,))
+        offset = self._given_back(given, found)
         if offset >= self.committed_offset:
             return None
-        return 0 if self.deletions.is_gone(offset) else offset
-
-    def find_natural(self, hashes: Hashes, now: int) -> Hits | None:
-        """Candidates for one id, None if one of them is not committed yet."""
-        hits = self._candidates(Ids(hashes, None), now)
-        return None if len(hits.offsets) and int(hits.offsets.max()) >= self.committed_offset else hits
+        return 0 if not offset or self.is_gone(offset) else offset
 
     def check(self) -> None:
         """The machine's own invariants, for tests and for the end of a load."""
         assert self.committed_offset <= self.next_offset
+        assert self.sealed_end <= self.committed_offset
+        assert self.retained.floor <= self.next_offset
         self.pages.check(self.committed_offset)
+        start = self.pages.start if self.pages.start is not None else self.committed_offset
+        assert start <= max(self.sealed_end, self.retained.first), f"pages are missing before {start}"
         assert all(1 <= offset < self.next_offset for offset, _ in self.ids.pairs())
 
     def state(self) -> dict[str, object]:
         """Everything durable, in a form that can be compared: what was loaded against what runs. Ids that the window has passed
         are left out, because whole runs of them fall out at a time."""
-        horizon = self.arrived - self.window
-        pairs = self.ids.pairs()
-        committed = np.array([offset for offset, _ in pairs if offset < self.committed_offset], np.int64)
-        recent = set(committed[self.pages.arrived(committed) >= horizon].tolist()) if len(committed) else set()
+        recent = {offset for entry in self.pages.since(self.arrived - self.window) for offset in range(entry.first_offset, entry.end)}
         return {
             "next_offset": self.next_offset,
             "arrived": self.arrived,
             "producers": self.producers.state(),
             "deletions": self.deletions.state(),
-            "ids": [pair for pair in pairs if pair[0] in recent],
+            "retained": self.retained.rest(),
+            "ids": [pair for pair in self.ids.pairs() if pair[0] in recent],
         }
 
 
-def _repeats(rows: Rows, offsets: Rows) -> tuple[Repeat, ...]:
-    """Runs of consecutive rows with consecutive offsets."""
-    if not len(rows):
-        return ()
-    known = offsets[rows]
-    breaks = np.flatnonzero((np.diff(rows) != 1) | (np.diff(known) != 1)) + 1
-    starts = np.concatenate(([0], breaks))
-    counts = np.diff(np.concatenate((starts, [len(rows)])))
-    return tuple(Repeat(int(rows[at]), int(count), int(known[at])) for at, count in zip(starts, counts, strict=True))
+_NOTHING = Hits(np.empty(0, np.int64), np.empty(0, np.int64))

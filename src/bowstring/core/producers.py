@@ -4,8 +4,10 @@ A producer numbers its batches, and names with each the number of the batch befo
 right after the one it names, so a resend is never stored out of order; and it remembers what it accepted, so a resend is never stored
 twice. One entry serves a batch of any size: the ids that the kit generates are derived from (producer, number, partition, row).
 
-Memory: three numbers a batch, in arrays, for as long as the window lasts; then the oldest fall out. Below `_known_from` the memory has
-holes, and a question about such a number can only be answered "unknown".
+Memory: four numbers a batch, in arrays, until its page is sealed. From then on it is in a section of the store, and a question about it is
+answered `Absent.SEALED`: look there. What a section cannot tell (a batch some of whose rows were repeats) stays here for a minute more.
+`_marks` has the last number and arrival of each seal: when the arrival is out of the window the numbers up to there are forgotten, and
+a question about one can only be answered "unknown".
 """
 
 from __future__ import annotations
@@ -15,7 +17,12 @@ from bisect import bisect_left
 from enum import Enum
 from typing import NamedTuple
 
+import msgspec
+
 from bowstring.core.answers import Repeat, Stored
+
+ODD_SPAN = 60_000_000
+"""How long a batch with repeats is remembered after it was sealed, in microseconds."""
 
 
 class Absent(Enum):
@@ -23,6 +30,7 @@ class Absent(Enum):
 
     PASSED_OVER = "a later batch was accepted instead: it is not stored and never will be"
     FORGOTTEN = "the window has passed: nobody can tell any more"
+    SEALED = "it may be in a section of the store"
 
 
 class Known(NamedTuple):
@@ -33,21 +41,63 @@ class Known(NamedTuple):
     """The first offset after everything that the answer names: it rests on these being committed."""
 
 
+class _Odd(NamedTuple):
+    """A sealed batch that its page alone does not tell about."""
+
+    first_offset: int
+    rows: int
+    arrived: int
+    repeats: tuple[Repeat, ...]
+
+
+class BatchesState(msgspec.Struct, array_like=True, gc=False):
+    """A producer at rest."""
+
+    producer: bytes
+    last: int
+    newest: int
+    known_from: int
+    marks: list[tuple[int, int]]
+    numbers: list[int]
+    first_offsets: list[int]
+    rows: list[int]
+    arrived: list[int]
+    repeats: dict[int, tuple[Repeat, ...]]
+    odd: dict[int, _Odd]
+    odd_until: int
+
+
 class Batches:
     """What one producer has stored in one partition."""
 
-    __slots__ = ("_arrived", "_first_offsets", "_known_from", "_numbers", "_repeats", "_rows", "_start", "last")
+    __slots__ = (
+        "_arrived",
+        "_first_offsets",
+        "_known_from",
+        "_marks",
+        "_numbers",
+        "_odd",
+        "_odd_until",
+        "_repeats",
+        "_rows",
+        "last",
+        "newest",
+    )
 
     def __init__(self) -> None:
         self.last = 0
+        self.newest = 0
+        """When the last batch arrived."""
         self._known_from = 1
+        self._marks: list[tuple[int, int]] = []
         self._numbers = array("q")
         self._first_offsets = array("q")
         self._rows = array("q")
         self._arrived = array("q")
         self._repeats: dict[int, tuple[Repeat, ...]] = {}
-        self._start = 0
-        """Entries before this are forgotten; the arrays are cut when they are half of it."""
+        self._odd: dict[int, _Odd] = {}
+        self._odd_until = 0
+        """Up to this number there may have been odd ones that are forgotten."""
 
     def add(self, number: int, first_offset: int, rows: int, arrived: int, repeats: tuple[Repeat, ...]) -> None:
         self._numbers.append(number)
@@ -56,47 +106,113 @@ class Batches:
         self._arrived.append(arrived)
         if repeats:
             self._repeats[number] = repeats
-        self.last = number
+        self.last, self.newest = number, arrived
 
     def find(self, number: int) -> Known | Absent:
         """The batch of a number up to `last`."""
-        at = bisect_left(self._numbers, number, self._start)
+        at = bisect_left(self._numbers, number)
         if at < len(self._numbers) and self._numbers[at] == number:
-            repeats = self._repeats.get(number, ())
-            first_offset, rows = self._first_offsets[at], self._rows[at]
-            if not rows and not repeats:
-                return Absent.PASSED_OVER
-            ends = [first_offset + rows, *(repeat.offset + repeat.rows for repeat in repeats)]
-            return Known(Stored(first_offset, rows, repeats, duplicate=True), max(ends))
-        return Absent.PASSED_OVER if number >= self._known_from else Absent.FORGOTTEN
+            return _known(self._first_offsets[at], self._rows[at], self._repeats.get(number, ()))
+        if number in self._odd:
+            odd = self._odd[number]
+            return _known(odd.first_offset, odd.rows, odd.repeats)
+        if number < self._known_from:
+            return Absent.FORGOTTEN
+        return Absent.SEALED if self._marks and number <= self._marks[-1][0] else Absent.PASSED_OVER
+
+    def unfound(self, number: int) -> Absent:
+        """What can be said of a number that is in no section either."""
+        return Absent.FORGOTTEN if number <= self._odd_until else Absent.PASSED_OVER
 
     def free(self, first: int, end: int) -> None:
         """The rows [first, end) were never published after all: batches that stored them become passed over."""
-        for at in range(len(self._numbers) - 1, self._start - 1, -1):
-            first_offset = self._first_offsets[at]
-            if first <= first_offset < end and self._rows[at]:
+        for at in range(len(self._numbers) - 1, -1, -1):
+            if first <= self._first_offsets[at] < end and self._rows[at]:
                 self._first_offsets[at] = self._rows[at] = 0
                 self._repeats.pop(self._numbers[at], None)
+        for number, odd in list(self._odd.items()):
+            if first <= odd.first_offset < end:
+                self._odd[number] = _Odd(0, 0, odd.arrived, ())
+
+    def below(self, end: int) -> list[tuple[int, int]]:
+        """(number, first offset) of the batches whose rows are before that offset: what is sealed with them."""
+        return [(number, first) for number, first in zip(self._numbers, self._first_offsets, strict=True) if 0 < first < end]
+
+    def sealed(self, end: int) -> None:
+        """Rows before that offset are sealed: their batches are in a section now."""
+        count = 0
+        for at, first in enumerate(self._first_offsets):
+            if first >= end:
+                break
+            if first:
+                count = at + 1
+        if not count:
+            return
+        for at in range(count):
+            number, rows = self._numbers[at], self._rows[at]
+            repeats = self._repeats.pop(number, ())
+            if repeats or not rows:
+                self._odd[number] = _Odd(self._first_offsets[at], rows, self._arrived[at], repeats)
+        self._marks.append((self._numbers[count - 1], self._arrived[count - 1]))
+        for column in (self._numbers, self._first_offsets, self._rows, self._arrived):
+            del column[:count]
 
     def forget_before(self, horizon: int) -> None:
-        start = self._start
-        while start < len(self._arrived) and self._arrived[start] < horizon:
-            self._repeats.pop(self._numbers[start], None)
-            self._known_from = self._numbers[start] + 1
-            start += 1
-        self._start = start
-        if start > 1024 and start * 2 > len(self._numbers):
+        while self._marks and self._marks[0][1] < horizon:
+            self._known_from = self._marks.pop(0)[0] + 1
+        count = bisect_left(self._arrived, horizon)
+        if count:
+            for number in self._numbers[:count]:
+                self._repeats.pop(number, None)
+            self._known_from = self._numbers[count - 1] + 1
             for column in (self._numbers, self._first_offsets, self._rows, self._arrived):
-                del column[:start]
-            self._start = 0
+                del column[:count]
+        for number in [number for number, odd in self._odd.items() if odd.arrived < max(horizon, self.newest - ODD_SPAN)]:
+            del self._odd[number]
+            self._odd_until = max(self._odd_until, number)
 
-    def newest(self) -> int:
-        """When the last batch arrived."""
-        return self._arrived[-1]
+    def rest(self, producer: bytes) -> BatchesState:
+        """As it is kept in a snapshot."""
+        return BatchesState(
+            producer=producer,
+            last=self.last,
+            newest=self.newest,
+            known_from=self._known_from,
+            marks=list(self._marks),
+            numbers=list(self._numbers),
+            first_offsets=list(self._first_offsets),
+            rows=list(self._rows),
+            arrived=list(self._arrived),
+            repeats=self._repeats,
+            odd=self._odd,
+            odd_until=self._odd_until,
+        )
+
+    @staticmethod
+    def restored(state: BatchesState) -> Batches:
+        batches = Batches()
+        batches.last, batches.newest, batches._known_from, batches._odd_until = state.last, state.newest, state.known_from, state.odd_until
+        batches._marks, batches._repeats, batches._odd = list(state.marks), dict(state.repeats), dict(state.odd)
+        for column, values in (
+            (batches._numbers, state.numbers),
+            (batches._first_offsets, state.first_offsets),
+            (batches._rows, state.rows),
+            (batches._arrived, state.arrived),
+        ):
+            column.extend(values)
+        return batches
 
     def state(self) -> object:
+        """What can be compared: the numbers that are not sealed. When the others are forgotten depends on when seals were."""
         columns = (self._numbers, self._first_offsets, self._rows, self._arrived)
-        return self.last, self._known_from, [list(column[self._start :]) for column in columns], sorted(self._repeats.items())
+        return self.last, self.newest, [list(column) for column in columns], sorted(self._repeats.items())
+
+
+def _known(first_offset: int, rows: int, repeats: tuple[Repeat, ...]) -> Known | Absent:
+    if not rows and not repeats:
+        return Absent.PASSED_OVER
+    ends = [first_offset + rows, *(repeat.offset + repeat.rows for repeat in repeats)]
+    return Known(Stored(first_offset, rows, repeats, duplicate=True), max(ends))
 
 
 class Producers:
@@ -118,13 +234,29 @@ class Producers:
         self._batches[active].forget_before(horizon)
         while True:
             producer, batches = next(iter(self._batches.items()))
-            if batches.newest() >= horizon:
+            if batches.newest >= horizon:
                 return
             del self._batches[producer]
 
     def free(self, first: int, end: int) -> None:
         for batches in self._batches.values():
             batches.free(first, end)
+
+    def below(self, end: int) -> tuple[list[bytes], list[int], list[int]]:
+        """Producers, numbers and first offsets of the batches whose rows are before that offset."""
+        found = [(producer, *batch) for producer, batches in self._batches.items() for batch in batches.below(end)]
+        return [batch[0] for batch in found], [batch[1] for batch in found], [batch[2] for batch in found]
+
+    def sealed(self, end: int) -> None:
+        for batches in self._batches.values():
+            batches.sealed(end)
+
+    def rest(self) -> list[BatchesState]:
+        """As they are kept in a snapshot."""
+        return [batches.rest(producer) for producer, batches in self._batches.items()]
+
+    def restore(self, states: list[BatchesState]) -> None:
+        self._batches = {state.producer: Batches.restored(state) for state in states}
 
     def __len__(self) -> int:
         return len(self._batches)

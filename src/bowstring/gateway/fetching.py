@@ -133,8 +133,8 @@ def fetch_answer(fetched: Fetched) -> bytes:
         rows=fetched.rows,
         stored_bytes=fetched.size,
     )
-    for offset, rows in fetched.runs:
-        header.runs.add(offset=offset, rows=rows)
+    for offset, rows, arrived in fetched.runs:
+        header.runs.add(offset=offset, rows=rows, arrived=0 if arrived == fetched.arrived else arrived)
     for origin in fetched.origins:
         header.origins.add(rows=origin.rows, producer=origin.producer, number=origin.number, first_row=origin.first_row, group=origin.group)
     serialised = header.SerializeToString()

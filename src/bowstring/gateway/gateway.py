@@ -32,6 +32,7 @@ METHODS: Final = {
     "CreateTopic": _Method(pb.CreateTopicRequest, topics.create),
     "DescribeTopic": _Method(pb.DescribeTopicRequest, topics.describe),
     "ListTopics": _Method(pb.ListTopicsRequest, topics.list_page),
+    "AlterTopic": _Method(pb.AlterTopicRequest, topics.alter),
     "DeleteTopic": _Method(pb.DeleteTopicRequest, topics.delete),
     "Find": _Method(pb.FindRequest, topics.find),
 }

@@ -51,6 +51,17 @@ async def list_page(broker: Broker, request: pb.ListTopicsRequest) -> pb.ListTop
     return answer
 
 
+async def alter(broker: Broker, request: pb.AlterTopicRequest) -> pb.Topic:
+    """Changes what is given, and only that."""
+    altered = await broker.alter_topic(
+        request.name,
+        retention=request.retention / 1e6 if request.HasField("retention") else None,
+        retention_bytes=request.retention_bytes if request.HasField("retention_bytes") else None,
+        deduplication=request.deduplication / 1e6 if request.HasField("deduplication") else None,
+    )
+    return topic_message(altered)
+
+
 async def delete(broker: Broker, request: pb.DeleteTopicRequest) -> pb.DeleteTopicAnswer:
     """Deletes a topic; as with `create`, cancelling the call does not stop what has begun."""
     return pb.DeleteTopicAnswer(deleted=await broker.delete_topic(request.name, request.missing_ok))

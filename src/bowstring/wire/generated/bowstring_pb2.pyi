@@ -75,6 +75,18 @@ class CreateTopicRequest(_message.Message):
     exists_ok: bool
     def __init__(self, name: _Optional[str] = ..., partitions: _Optional[int] = ..., retention: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., deduplication: _Optional[int] = ..., exists_ok: _Optional[bool] = ...) -> None: ...
 
+class AlterTopicRequest(_message.Message):
+    __slots__ = ("name", "retention", "retention_bytes", "deduplication")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DEDUPLICATION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    retention: int
+    retention_bytes: int
+    deduplication: int
+    def __init__(self, name: _Optional[str] = ..., retention: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., deduplication: _Optional[int] = ...) -> None: ...
+
 class DescribeTopicRequest(_message.Message):
     __slots__ = ("name",)
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -270,12 +282,14 @@ class FetchAnswer(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., next_offset: _Optional[int] = ..., arrived: _Optional[int] = ..., schema: _Optional[int] = ..., columns: _Optional[int] = ..., rows: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., origins: _Optional[_Iterable[_Union[Origin, _Mapping]]] = ..., stored_bytes: _Optional[int] = ..., batch: _Optional[bytes] = ...) -> None: ...
 
 class Run(_message.Message):
-    __slots__ = ("offset", "rows")
+    __slots__ = ("offset", "rows", "arrived")
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
+    ARRIVED_FIELD_NUMBER: _ClassVar[int]
     offset: int
     rows: int
-    def __init__(self, offset: _Optional[int] = ..., rows: _Optional[int] = ...) -> None: ...
+    arrived: int
+    def __init__(self, offset: _Optional[int] = ..., rows: _Optional[int] = ..., arrived: _Optional[int] = ...) -> None: ...
 
 class Origin(_message.Message):
     __slots__ = ("rows", "producer", "number", "first_row", "group")

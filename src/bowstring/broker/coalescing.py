@@ -1,0 +1,76 @@
+"""Small pages that lie next to each other in the log become one, when they are sealed.
+
+A page of one message is mostly frame and metadata, and costs a reader as much as a page of a thousand. What a page has to tell of each of
+its batches (whose it is, when it arrived) goes on as origins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from bowstring.core.pages import Origin, PageEntry, PageHeader, decode_header, encode_header
+from bowstring.messages import encoding
+from bowstring.ports.store import Page
+
+BYTES_MAX = 128 * 1024
+ROWS_MAX = 16_384
+UNPACKED_BYTES_MAX = 1024 * 1024
+"""What a coalesced page may have unpacked: pages that were compressed may be larger than they look."""
+
+
+class Sealable(NamedTuple):
+    """A page that is to be written to a segment: its entry, but for the place, and its bytes."""
+
+    entry: PageEntry
+    page: Page | None
+    """None for one that is lost."""
+
+
+def groups(entries: Iterable[PageEntry]) -> list[list[PageEntry]]:
+    """Neighbours that fit together: the same columns, and not too much in all."""
+    found: list[list[PageEntry]] = []
+    size = rows = 0
+    for entry in entries:
+        last = found[-1][-1] if found else None
+        fits = last is not None and last.end == entry.first_offset and last.columns == entry.columns
+        if not fits or size + entry.length > BYTES_MAX or rows + entry.rows > ROWS_MAX:
+            found.append([])
+            size = rows = 0
+        found[-1].append(entry)
+        size += entry.length
+        rows += entry.rows
+    return found
+
+
+def coalesce(entries: Sequence[PageEntry], pages: Sequence[Page]) -> list[Sealable]:
+    """One page of all these, or if they are too large unpacked, or do not have the same columns after all, each for itself."""
+    headers = [decode_header(page.header) for page in pages]
+    if len(pages) > 1 and len({header.columns for header in headers}) == 1:
+        batches = [encoding.decode(header.columns, page.body) for header, page in zip(headers, pages, strict=True)]
+        if sum(batch.nbytes for batch in batches) <= UNPACKED_BYTES_MAX:
+            return [_joined(entries, headers, batches)]
+    return [Sealable(entry, page) for entry, page in zip(entries, pages, strict=True)]
+
+
+def _joined(entries: Sequence[PageEntry], headers: list[PageHeader], batches: list[pa.RecordBatch]) -> Sealable:
+    whole = pa.concat_batches(batches)
+    encoded = encoding.take(whole, np.arange(whole.num_rows))
+    origins = tuple(origin for entry, header in zip(entries, headers, strict=True) for origin in _dated(header, entry))
+    first, last = entries[0], entries[-1]
+    header = PageHeader(headers[0].topic, headers[0].partition, headers[0].schema, encoded.mask, whole.num_rows, origins)
+    entry = first._replace(
+        rows=whole.num_rows,
+        arrived_last=last.arrived_last,
+        columns=encoded.mask,
+        expires=0 if any(not entry.expires for entry in entries) else max(entry.expires for entry in entries),
+        due=max(entry.due for entry in entries),
+    )
+    return Sealable(entry, Page(encode_header(header), encoded.data))
+
+
+def _dated(header: PageHeader, entry: PageEntry) -> list[Origin]:
+    return [origin if origin.arrived else origin._replace(arrived=entry.arrived) for origin in header.origins]

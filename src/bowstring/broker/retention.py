@@ -1,0 +1,192 @@
+"""What is too old, or too much, goes: the floor of each partition rises, and what is below it gives its space back.
+
+Readers do not wait for it: what is too old by the second is not delivered (`visibility`), whether the floor has come there yet or not. Here
+pages go as a whole, oldest first. The floor is a change like any other and is committed with the next flush; only then extents that
+are below it leave the catalog. Pages with rows whose due time keeps them stay where they are, and the floor passes them by: it says
+which rows are kept. Age goes by the trusted clock, so that a clock that jumps deletes nothing.
+
+A turn looks at every partition, but with a glance that costs nothing where nothing can be too old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from bowstring.broker.fetching import runs_of
+from bowstring.core.pages import PageEntry, decode_header
+from bowstring.core.partition import Partition
+from bowstring.core.retained import Runs
+from bowstring.messages import encoding
+from bowstring.messages.schema import DUE
+from bowstring.ports.catalog import Edit, Extent, ExtentKey
+
+if TYPE_CHECKING:
+    from bowstring.broker.actor import PartitionActor
+    from bowstring.broker.incarnation import Incarnation
+    from bowstring.broker.topics import Topic
+
+PARTITIONS_A_TURN = 500
+"""Partitions whose oldest page has to be asked for, in one turn."""
+EXTENTS_AN_EDIT = 50
+PAGES_A_READ = 256
+KEPT_SECONDS = 60.0
+"""How often rows that are kept below the floor are looked at."""
+
+
+class _Oldest(NamedTuple):
+    """When the oldest page of a partition arrived, as of that many moves."""
+
+    moves: int
+    arrived: int
+
+
+class _Reach(NamedTuple):
+    """How far retention has come in a partition, and what stays below."""
+
+    floor: int
+    kept: list[tuple[int, int]]
+
+
+class Retention:
+    """Retention of one incarnation's topics."""
+
+    def __init__(self, incarnation: Incarnation) -> None:
+        self._incarnation = incarnation
+        self._oldest: dict[tuple[int, int], _Oldest] = {}
+        self._kept_at = incarnation.clock.monotonic()
+
+    async def turn(self) -> None:
+        """Looks at everything once."""
+        now = self._incarnation.trusted.now()
+        monotonic = self._incarnation.clock.monotonic()
+        looks_at_kept = monotonic - self._kept_at >= KEPT_SECONDS
+        if looks_at_kept:
+            self._kept_at = monotonic
+        asked = 0
+        for topic in list(self._incarnation.topics()):
+            horizon = now - int(topic.settings.retention * 1e6)
+            for actor in topic.actors:
+                partition = actor.partition
+                if actor.closed is not None:
+                    continue
+                asked += (partition.topic, partition.number) not in self._oldest
+                if asked > PARTITIONS_A_TURN:
+                    return
+                kept = looks_at_kept and partition.retained.kept
+                if kept or await self._may_be_old(partition, horizon) or _is_too_much(topic, partition):
+                    await self._retain(topic, actor, horizon)
+                await self._drop_extents(actor, now)
+
+    async def _may_be_old(self, partition: Partition, horizon: int) -> bool:
+        key = partition.topic, partition.number
+        known = self._oldest.get(key)
+        if known is None or known.moves != partition.moves:
+            moves = partition.moves
+            floor = partition.retained.floor
+            entries = await self._incarnation.reader.entries(partition, floor, partition.committed_offset, 1, 1)
+            known = _Oldest(moves, entries[0].arrived if entries else 1 << 62)
+            if entries:
+                self._oldest[key] = known
+        return known.arrived < horizon
+
+    async def _retain(self, topic: Topic, actor: PartitionActor, horizon: int) -> None:
+        """Raises the floor as far as it goes, and waits for the commit."""
+        partition = actor.partition
+        reach = await self._reach(partition, horizon)
+        reach = await self._reach_by_bytes(topic, partition, reach)
+        kept = tuple(_joined(reach.kept))
+        if (reach.floor, kept) == partition.retained.rest() or actor.closed is not None:
+            return
+        flusher = self._incarnation.flusher
+        flusher.add(partition.raise_floor(reach.floor, kept))
+        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        flusher.answer(lambda: committed.set_result(None))
+        await committed
+
+    async def _reach(self, partition: Partition, horizon: int) -> _Reach:
+        """The first page that is not too old; and the rows before it that are kept."""
+        kept: list[tuple[int, int]] = []
+        floor, offset = partition.retained.floor, partition.retained.first
+        while True:
+            entries = await self._incarnation.reader.entries(partition, offset, partition.readable_offset, 1 << 40, PAGES_A_READ)
+            for entry in entries:
+                if entry.arrived_last >= horizon:
+                    return _Reach(max(floor, entry.first_offset), kept)
+                if entry.due >= horizon:
+                    kept += await self._kept(partition, entry, horizon)
+                offset = entry.end
+                floor = max(floor, min(entry.end, partition.readable_offset))
+            if not entries:
+                return _Reach(floor, kept)
+
+    async def _kept(self, partition: Partition, entry: PageEntry, horizon: int) -> Runs:
+        """The rows of an old page whose due time keeps them."""
+        page = (await self._incarnation.reader.pages(partition, [entry]))[0]
+        header = decode_header(page.header)
+        assert header.columns & DUE
+        due = pc.fill_null(encoding.decode(header.columns, page.body).column("due").cast("int64"), 0)
+        live: NDArray[np.int64] = partition.live(entry.first_offset, entry.end)
+        return tuple(runs_of(live[due.to_numpy(zero_copy_only=False)[live - entry.first_offset] >= horizon]))
+
+    async def _reach_by_bytes(self, topic: Topic, partition: Partition, reach: _Reach) -> _Reach:
+        """Goes on page by page until what is left is not too much."""
+        limit = topic.settings.retention_bytes
+        if limit is None:
+            return reach
+        share, floor = limit // topic.row.partitions, reach.floor
+        surplus = partition.bytes - share
+        offset = partition.retained.first
+        while surplus > 0:
+            entries = await self._incarnation.reader.entries(partition, offset, partition.readable_offset, 1 << 40, PAGES_A_READ)
+            if not entries:
+                break
+            for entry in entries:
+                if surplus <= 0:
+                    break
+                surplus -= entry.length
+                offset = entry.end
+                floor = max(floor, min(entry.end, partition.readable_offset))
+        return _Reach(floor, [run for run in reach.kept if run[0] >= offset])
+
+    async def _drop_extents(self, actor: PartitionActor, now: int) -> None:
+        """Extents in which nothing lives leave the catalog."""
+        partition, incarnation = actor.partition, self._incarnation
+        if partition.sealed_end <= 1 or not partition.sealed_bytes:
+            return
+        extents = await incarnation.extents.of(partition)
+        trimmed = incarnation.upkeep.sealer.trimmed
+        expired = [extent for extent in extents if 0 < extent.expires < now and extent.index.sequence <= trimmed]
+        gone = list(dict.fromkeys((*(extent for extent in extents if _is_below(partition, extent)), *expired)))
+        for start in range(0, len(gone), EXTENTS_AN_EDIT):
+            step = gone[start : start + EXTENTS_AN_EDIT]
+            keys = [ExtentKey(extent.topic, extent.partition, extent.first_offset) for extent in step]
+            await incarnation.catalog.edit(incarnation.fence, Edit(drop=keys))
+            incarnation.replaced(actor, step, None)
+
+
+def _is_too_much(topic: Topic, partition: Partition) -> bool:
+    limit = topic.settings.retention_bytes
+    return limit is not None and partition.bytes > limit // topic.row.partitions
+
+
+def _is_below(partition: Partition, extent: Extent) -> bool:
+    """Is nothing in the extent retained?"""
+    if extent.end_offset > partition.retained.floor:
+        return False
+    return not any(offset < extent.end_offset and extent.first_offset < offset + rows for offset, rows in partition.retained.kept)
+
+
+def _joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Runs that touch are one."""
+    found: list[tuple[int, int]] = []
+    for offset, rows in sorted(runs):
+        if found and sum(found[-1]) >= offset:
+            found[-1] = found[-1][0], max(sum(found[-1]), offset + rows) - found[-1][0]
+        else:
+            found.append((offset, rows))
+    return found

@@ -1,0 +1,218 @@
+"""What keeps the journal short: its pages move into extents, its changes into snapshots, and its rows are trimmed.
+
+    for some partitions at a time:
+      pages that are inlined in the journal ──coalesced──► segment ┐
+      index section, ids section                          ──► segment ┴ sync ──► edit: one extent a partition
+    for some partitions at a time: their state as of a flush, once that flush is committed ──► edit: snapshots, chunks of deletions
+    edit after edit: rows of the journal go
+
+Each step is small, because flushes wait behind it: the loop is given up after every few pages, a write to a segment is small
+and is synced at once (`placing`), an edit has a few dozen rows. The order makes every crash harmless. An extent is added only after its
+bytes are durable; while the journal still has the rows, the loader skips what extents and snapshots tell already (`Partition.replay`);
+and the rows go last.
+
+A page of the journal that cannot be read keeps the seal from going on. It is tried again at the next one; after `TRIES_MAX` it is written
+down as lost, so that one bad page does not let the journal grow for ever: its offsets then answer `Corrupt`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from bowstring.broker.actor import PartitionActor
+from bowstring.broker.coalescing import Sealable, coalesce, groups
+from bowstring.broker.placing import Draft, Placed, Placing, write_sections
+from bowstring.core.id_sections import batch_hashes, build
+from bowstring.core.pages import LOST, PageEntry
+from bowstring.core.partition import Partition
+from bowstring.core.snapshots import snapshot
+from bowstring.ports.catalog import Chunk, Edit, Snapshot
+from bowstring.ports.failures import Damaged
+
+if TYPE_CHECKING:
+    from bowstring.broker.flusher import Flush
+    from bowstring.broker.incarnation import Incarnation
+
+PARTITIONS_A_STEP = 32
+ROWS_A_TRIM = 200
+TRIES_MAX = 3
+
+_log = logging.getLogger("bowstring.sealer")
+
+
+class Counts(NamedTuple):
+    """What has come together since the last seal."""
+
+    rows: int = 0
+    changes: int = 0
+    inlined: int = 0
+    bytes: int = 0
+
+
+class Sealer:
+    """Seals what one incarnation writes."""
+
+    def __init__(self, incarnation: Incarnation, trimmed: int) -> None:
+        self._incarnation = incarnation
+        self._catalog = incarnation.catalog
+        self._store = incarnation.store
+        self._settings = incarnation.settings
+        self.trimmed = trimmed
+        """The journal has no rows up to this sequence."""
+        self._counts = Counts(rows=incarnation.flusher.committed - trimmed)
+        self._tries: dict[tuple[int, int, int], int] = {}
+        """How often a page of the journal could not be read, by topic, partition and offset."""
+        self._sealed_at = incarnation.clock.monotonic()
+
+    def note(self, flush: Flush) -> None:
+        """A flush was committed."""
+        rows, changes, inlined, size = self._counts
+        small = flush.page_bytes if not flush.written else 0
+        self._counts = Counts(rows + 1, changes + len(flush.changes), inlined + small, size + flush.page_bytes)
+
+    @property
+    def is_due(self) -> bool:
+        """Is there enough to seal?"""
+        settings, counts = self._settings, self._counts
+        old = counts.rows > 1 and self._incarnation.clock.monotonic() - self._sealed_at >= settings.seal_seconds
+        full = counts.rows >= settings.seal_rows or counts.changes >= 15 * settings.seal_rows
+        return old or full or counts.inlined >= settings.seal_inline_bytes or counts.bytes >= settings.seal_bytes
+
+    async def seal(self) -> None:
+        """Seals everything that is committed now. Raises DiskFull, Damaged (nothing is lost, and it can be tried again), or worse."""
+        sequence = self._incarnation.flusher.committed
+        self._counts, self._sealed_at = Counts(), self._incarnation.clock.monotonic()
+        actors = self._incarnation.partitions()
+        for step in _steps(actor for actor in actors if actor.partition.pages.upto(sequence)):
+            await self._seal_pages(step, sequence)
+        actors = self._incarnation.partitions()
+        for step in _steps(actor for actor in actors if actor.partition.changed_sequence > actor.partition.snapshot_sequence):
+            await self._snapshot(step)
+        await self._trim(sequence)
+
+    # Pages
+
+    async def _seal_pages(self, actors: Sequence[PartitionActor], sequence: int) -> None:
+        """The pages of some partitions become extents."""
+        with Placing(self._store, self._incarnation.usage, sequence) as placing:
+            pages = [await self._pages(placing, actor.partition, sequence) for actor in actors]
+            await placing.flush()
+            drafts = [_draft(actor.partition, placed) for actor, placed in zip(actors, pages, strict=True)]
+            extents = await write_sections(placing, drafts)
+            await self._catalog.edit(self._incarnation.fence, Edit(add=extents))
+            for actor, extent in zip(actors, extents, strict=True):
+                self._incarnation.switch(actor, extent)
+
+    async def _pages(self, placing: Placing, partition: Partition, sequence: int) -> list[Placed]:
+        """The pages of a partition, where they are or are going to be. Inlined ones are coalesced and written."""
+        found: list[Placed] = []
+        for group in _by_place(partition.pages.upto(sequence)):
+            if group[0].segment:
+                found += [Placed(entry) for entry in group]
+                continue
+            for sealable in await self._coalesced(partition, group):
+                found.append(Placed(sealable.entry, None if sealable.page is None else await placing.add(sealable.page)))
+        return found
+
+    async def _coalesced(self, partition: Partition, entries: list[PageEntry]) -> list[Sealable]:
+        await self._incarnation.clock.sleep(0)
+        try:
+            pages = await self._incarnation.reader.pages(partition, entries)
+        except Damaged:
+            return await self._one_by_one(partition, entries)
+        return coalesce(entries, pages)
+
+    async def _one_by_one(self, partition: Partition, entries: list[PageEntry]) -> list[Sealable]:
+        """Some of these pages cannot be read. Raises Damaged, but for those that have been tried often enough: they are lost."""
+        found: list[Sealable] = []
+        for entry in entries:
+            try:
+                found.append(Sealable(entry, (await self._incarnation.reader.pages(partition, [entry]))[0]))
+            except Damaged as error:
+                key = partition.topic, partition.number, entry.first_offset
+                self._tries[key] = self._tries.get(key, 0) + 1
+                if self._tries[key] < TRIES_MAX:
+                    raise
+                _log.error("a page of the journal is lost: topic %d, partition %d, %s", partition.topic, partition.number, error)
+                found.append(Sealable(entry._replace(segment=LOST, position=0, length=0), None))
+        return found
+
+    # Snapshots
+
+    async def _snapshot(self, actors: Sequence[PartitionActor]) -> None:
+        """Writes the state of some partitions as of a flush, when that flush is committed."""
+        partitions = [actor.partition for actor in actors if actor.closed is None]
+        rows: list[Snapshot] = []
+        chunks: list[Chunk] = []
+        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def capture(sequence: int) -> None:
+            for partition in partitions:
+                rows.append(Snapshot(partition.topic, partition.number, sequence, snapshot(partition)))
+                chunks.extend(_changed_chunks(partition))
+            self._incarnation.flusher.answer(lambda: committed.set_result(None))
+
+        self._incarnation.flusher.at_boundary(capture)
+        await committed
+        try:
+            await self._catalog.edit(self._incarnation.fence, Edit(snapshots=rows, chunks=chunks))
+        except BaseException:
+            for partition in partitions:
+                partition.deletions.changed.update(chunk.number for chunk in chunks if _is_of(chunk, partition))
+            raise
+        for partition, row in zip(partitions, rows, strict=True):
+            partition.snapshot_sequence = row.sequence
+
+    # The journal
+
+    async def _trim(self, sequence: int) -> None:
+        while self.trimmed < sequence - 1:
+            upto = min(self.trimmed + ROWS_A_TRIM, sequence - 1)
+            await self._catalog.edit(self._incarnation.fence, Edit(trim=upto))
+            self.trimmed = upto
+
+
+def _draft(partition: Partition, pages: list[Placed]) -> Draft:
+    """With the hashes of everything in these pages by which it may be recognised: natural ids, and batches."""
+    first, end = pages[0].entry.first_offset, pages[-1].entry.end
+    hashes, offsets = partition.ids.below(end)
+    producers, numbers, firsts = partition.producers.below(end)
+    if producers:
+        hashes = np.concatenate((hashes, batch_hashes(producers, numbers)))
+        offsets = np.concatenate((offsets, np.array(firsts, np.int64)))
+    inside = offsets >= first
+    return Draft(partition, pages, first, end, build(hashes[inside], offsets[inside], first))
+
+
+def _steps(actors: Iterable[PartitionActor]) -> Iterable[list[PartitionActor]]:
+    rest = iter([actor for actor in actors if actor.closed is None])
+    while step := list(islice(rest, PARTITIONS_A_STEP)):
+        yield step
+
+
+def _by_place(entries: list[PageEntry]) -> Iterable[list[PageEntry]]:
+    """Pages in segments one by one, those of the journal as far as they fit together."""
+    run: list[PageEntry] = []
+    for entry in entries:
+        if entry.segment:
+            yield from groups(run)
+            yield [entry]
+            run = []
+        else:
+            run.append(entry)
+    yield from groups(run)
+
+
+def _changed_chunks(partition: Partition) -> list[Chunk]:
+    numbers, partition.deletions.changed = sorted(partition.deletions.changed), set()
+    return [Chunk(partition.topic, partition.number, number, partition.deletions.chunk(number)) for number in numbers]
+
+
+def _is_of(chunk: Chunk, partition: Partition) -> bool:
+    return (chunk.topic, chunk.partition) == (partition.topic, partition.number)

@@ -1,0 +1,69 @@
+"""Which segments are needed: bytes that something refers to, in each.
+
+Two kinds of things refer to a segment: pages that the journal has and that are not sealed yet, and extents. A segment that neither uses
+is given back to the store, unless somebody has pinned it: a backup that still copies it,
+or a seal that has written to it and has yet to tell the catalog.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+
+
+class Usage:
+    """The bytes in use, by segment."""
+
+    def __init__(self) -> None:
+        self._recent: Counter[int] = Counter()
+        self._sealed: Counter[int] = Counter()
+        self._pins: Counter[int] = Counter()
+
+    def add_recent(self, segments: Mapping[int, int]) -> None:
+        """Pages were written, or found in the journal."""
+        _add(self._recent, segments, 1)
+
+    def remove_recent(self, segments: Mapping[int, int]) -> None:
+        """Pages of the journal are sealed, or gone."""
+        _add(self._recent, segments, -1)
+
+    def add_sealed(self, uses: Iterable[tuple[int, int]]) -> None:
+        """Extents were added."""
+        _add(self._sealed, dict(uses), 1)
+
+    def remove_sealed(self, uses: Iterable[tuple[int, int]]) -> None:
+        _add(self._sealed, dict(uses), -1)
+
+    def reset_sealed(self, sealed: Mapping[int, int]) -> None:
+        """What the catalog says that extents use."""
+        self._sealed = Counter(sealed)
+
+    def of(self, segment: int) -> int:
+        return self._recent[segment] + self._sealed[segment]
+
+    def recent(self, segment: int) -> int:
+        """Bytes of pages that are not sealed: those cannot be moved."""
+        return self._recent[segment]
+
+    def segments(self) -> set[int]:
+        """All that are in use."""
+        return {segment for counter in (self._recent, self._sealed) for segment, size in counter.items() if size}
+
+    def unused(self, segments: Collection[int]) -> list[int]:
+        """Those of the segments that may be used again."""
+        return sorted(segment for segment in segments if not self.of(segment) and not self._pins[segment])
+
+    def pin(self, segment: int) -> None:
+        """Until `unpin` the segment is not given back."""
+        self._pins[segment] += 1
+
+    def unpin(self, segment: int) -> None:
+        self._pins[segment] -= 1
+
+
+def _add(counter: Counter[int], segments: Mapping[int, int], sign: int) -> None:
+    for segment, size in segments.items():
+        counter[segment] += sign * size
+        assert counter[segment] >= 0, f"segment {segment:#x} is used by less than nothing"
+        if not counter[segment]:
+            del counter[segment]

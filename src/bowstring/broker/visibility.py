@@ -1,0 +1,57 @@
+"""Which rows of a page may be delivered now: not those that are deleted, too old, or past the moment their publisher named.
+
+Age counts from the later of arrival and due time. Most pages are told from their entry alone to be whole; the others are decoded.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from bowstring.broker.reading import arrivals
+from bowstring.core.pages import PageEntry, PageHeader
+from bowstring.core.partition import Partition
+from bowstring.messages.schema import DUE, EXPIRES
+
+
+class Moments(NamedTuple):
+    """The time that delivering goes by."""
+
+    now: int
+    horizon: int
+    """What arrived before is too old."""
+
+
+def is_whole(partition: Partition, entry: PageEntry, moments: Moments) -> bool:
+    """Whether every row of the page may be delivered, as far as the entry tells."""
+    return entry.arrived >= moments.horizon and not entry.columns & EXPIRES and partition.is_whole(entry.first_offset, entry.end)
+
+
+def is_old(entry: PageEntry, moments: Moments) -> bool:
+    """Whether all rows of the page are too old."""
+    return entry.arrived_last < moments.horizon and entry.due < moments.horizon
+
+
+def visible(
+    partition: Partition, entry: PageEntry, header: PageHeader, batch: pa.RecordBatch, moments: Moments, first: int, end: int
+) -> NDArray[np.int64]:
+    """The offsets of [first, end) within the page that may be delivered, ascending."""
+    offsets = partition.live(first, end)
+    rows = offsets - entry.first_offset
+    age = arrivals(header, entry)[rows]
+    if entry.columns & DUE:
+        age = np.maximum(age, _moments(batch.column("due"))[rows])
+    seen = age >= moments.horizon
+    if entry.columns & EXPIRES:
+        expires = _moments(batch.column("expires"))[rows]
+        seen &= (expires == 0) | (expires > moments.now)
+    return offsets[seen]
+
+
+def _moments(column: pa.Array) -> NDArray[np.int64]:
+    """Microseconds, 0 for null."""
+    return pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)

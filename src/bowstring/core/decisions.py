@@ -1,0 +1,106 @@
+"""What a partition is asked, and what it decides: values. `partition` says when it decides what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bowstring import errors
+from bowstring.core.answers import ResendAfter, Stored
+from bowstring.core.changes import Append
+from bowstring.core.natural_ids import Hashes, Hits
+
+Rows = NDArray[np.int64]
+
+
+class BatchName(NamedTuple):
+    """A batch, by its producer and number."""
+
+    producer: bytes
+    number: int
+
+
+class GivenBack(NamedTuple):
+    """A row whose id is one that a kit generated: the caller gives it back to repeat a publish."""
+
+    row: int
+    producer: bytes
+    number: int
+    batch_row: int
+
+
+class Ids(NamedTuple):
+    """The ids of a batch, as far as the machine sees them."""
+
+    hashes: Hashes
+    firsts: Rows | None
+    """For each row the first row with the very same id, or None if all differ."""
+    given_back: tuple[GivenBack, ...] = ()
+
+
+class Publish(NamedTuple):
+    """A batch that wants to be stored. Moments are microseconds."""
+
+    producer: bytes
+    number: int
+    previous: int
+    sent: int
+    timeout: int
+    rows: int
+    columns: int
+    ids: Ids | None
+    expires: int = 0
+    """When the last row expires; 0 if one of them does not."""
+    due: int = 0
+    """The latest due time; 0 if no row has one."""
+
+
+class SealedBatch(NamedTuple):
+    """A batch that was found in a section and compared with its page."""
+
+    first_offset: int
+    rows: int
+
+
+class Found(NamedTuple):
+    """What a `Lookup` has found."""
+
+    moves: int
+    """The partition's `moves` when the looking began: if they have gone on since, something may have been missed."""
+    ids: Hits
+    """Rows of the batch and the offsets of messages that have the very same id."""
+    arrived: Rows
+    """When those messages arrived."""
+    batches: Mapping[BatchName, SealedBatch]
+
+
+class Accept(NamedTuple):
+    change: Append
+    kept: Rows | None
+    """The rows that are new, or None for all of them."""
+
+
+class Answered(NamedTuple):
+    answer: Stored | ResendAfter
+
+
+class Refused(NamedTuple):
+    error: errors.Error
+
+
+class Lookup(NamedTuple):
+    """Compare the ids at these offsets with those of the batch; with `sealed`, look for its ids in the sections too; and for batches."""
+
+    hits: Hits
+    sealed: bool
+    batches: tuple[BatchName, ...] = ()
+
+
+class Wait(NamedTuple):
+    pass
+
+
+Decision = Accept | Answered | Refused | Lookup | Wait

@@ -1,0 +1,105 @@
+"""Sections: what the store holds beside pages, to find pages again. Each is a frame like a page, with a header that says what it is.
+
+    index      the pages of an extent: the columns of `PageIndex`
+    ids        the directory of an extent's hashes: where buckets begin, and where the blocks are (`id_sections`)
+    id-block   keys and distances of some entries
+
+Numbers are little-endian, 64 bits in an index and in the references to blocks, 32 in the rest. A header is a MessagePack array that begins
+with the section's kind and version; that of a page begins with a number, so a frame tells what it is.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from bowstring.core.id_sections import Built
+from bowstring.core.pages import PageEntry, PageIndex
+
+VERSION = 1
+INDEX, IDS, ID_BLOCK = "index", "ids", "id-block"
+
+
+class Unreadable(Exception):
+    """A section that is not what it should be, or is of a later version."""
+
+
+class SectionHeader(msgspec.Struct, array_like=True, gc=False):
+    """What a section says of itself. `count` is the number of pages or entries, `detail` the bits of an ids section."""
+
+    kind: str
+    version: int
+    topic: int
+    partition: int
+    first_offset: int
+    end_offset: int
+    count: int
+    detail: int = 0
+
+
+class BlockPlace(NamedTuple):
+    segment: int
+    position: int
+    length: int
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(SectionHeader)
+
+
+def encode_header(header: SectionHeader) -> bytes:
+    return _encoder.encode(header)
+
+
+def decode_header(data: bytes | memoryview, kind: str = "") -> SectionHeader:
+    """Raises Unreadable for anything but a section, of that kind if one is named."""
+    try:
+        header = _decoder.decode(data)
+    except msgspec.DecodeError as error:
+        raise Unreadable(f"it is no section: {error}") from error
+    if header.version != VERSION:
+        raise Unreadable(f"the section has version {header.version}, this release reads {VERSION}")
+    if kind and header.kind != kind:
+        raise Unreadable(f"it is a section of kind {header.kind}, not {kind}")
+    return header
+
+
+def encode_index(entries: list[PageEntry]) -> bytes:
+    """The pages of an extent."""
+    return np.array(entries, np.dtype("<i8")).T.tobytes()
+
+
+def decode_index(header: SectionHeader, body: memoryview) -> PageIndex:
+    columns = len(PageEntry._fields)
+    if len(body) != 8 * columns * header.count:
+        raise Unreadable(f"an index of {header.count} pages has {len(body)} bytes")
+    return PageIndex.of(np.frombuffer(body, np.dtype("<i8")).reshape(columns, header.count))
+
+
+def encode_directory(built: Built, blocks: list[BlockPlace]) -> bytes:
+    """The directory of an ids section whose blocks have been placed."""
+    return built.starts.astype("<u4").tobytes() + np.array(blocks, np.dtype("<i8")).tobytes()
+
+
+def decode_directory(header: SectionHeader, body: memoryview) -> tuple[NDArray[np.uint32], list[BlockPlace]]:
+    """Where buckets begin, and where the blocks are."""
+    starts_bytes = 4 * ((1 << header.detail) + 1)
+    if len(body) < starts_bytes or (len(body) - starts_bytes) % 24:
+        raise Unreadable(f"a directory of {header.detail} bits has {len(body)} bytes")
+    places = np.frombuffer(body[starts_bytes:], np.dtype("<i8")).reshape(-1, 3)
+    return np.frombuffer(body[:starts_bytes], np.dtype("<u4")), [BlockPlace(*place) for place in places.tolist()]
+
+
+def encode_block(keys: NDArray[np.uint32], distances: NDArray[np.uint32]) -> bytes:
+    return keys.astype("<u4").tobytes() + distances.astype("<u4").tobytes()
+
+
+def decode_block(header: SectionHeader, body: memoryview) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """Keys and distances."""
+    if len(body) != 8 * header.count:
+        raise Unreadable(f"a block of {header.count} entries has {len(body)} bytes")
+    both = np.frombuffer(body, np.dtype("<u4"))
+    return both[: header.count], both[header.count :]
