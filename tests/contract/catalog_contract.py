@@ -50,6 +50,10 @@ class Place(Protocol):
         """Takes a journal row out."""
         ...
 
+    async def flip_a_bit(self, table: str, key: dict[str, int], column: str) -> None:
+        """Damages a value of the row with that key: a number or the first byte of bytes has its lowest bit flipped, a NULL becomes 1."""
+        ...
+
 
 def references_of(sequence: int, pages: Sequence[Page]) -> list[Reference]:
     """Where the pages of a commit are, as a flusher reckons."""

@@ -25,6 +25,8 @@ from bowstring.ports.catalog import Fence, Row
 from bowstring.ports.failures import Fenced
 from bowstring.ports.worker import Worker
 from tests.contract.catalog_contract import BROKER, CatalogContract, journal_of, topic
+from tests.contract.edit_contract import EditContract
+from tests.contract.topic_contract import TopicContract
 
 T = TypeVar("T")
 
@@ -73,6 +75,15 @@ class SqlitePlace:
     async def lose_a_row(self, sequence: int) -> None:
         await self._behind_its_back(lambda connection: connection.execute("DELETE FROM journal WHERE sequence = ?", (sequence,)))
 
+    async def flip_a_bit(self, table: str, key: dict[str, int], column: str) -> None:
+        def flip(connection: apsw.Connection) -> None:
+            where = " AND ".join(f"{name} = {value}" for name, value in key.items())
+            [(value,)] = connection.execute(f"SELECT {column} FROM {table} WHERE {where}").fetchall()
+            other = bytes([value[0] ^ 1]) + value[1:] if isinstance(value, bytes) else (value or 0) ^ 1
+            connection.execute(f"UPDATE {table} SET {column} = ? WHERE {where}", (other,))
+
+        await self._behind_its_back(flip)
+
     async def close(self) -> None:
         await self.catalog.close()
         await self.worker.close()
@@ -89,7 +100,7 @@ class SqlitePlace:
         await self.catalog.open()
 
 
-class TestSqliteFileWithAThread(CatalogContract):
+class TestSqliteFileWithAThread(CatalogContract, EditContract, TopicContract):
     @pytest.fixture
     async def place(self, tmp_path: Path):
         place = SqlitePlace(str(tmp_path / "catalog.db"), ThreadWorker())
@@ -97,7 +108,7 @@ class TestSqliteFileWithAThread(CatalogContract):
         await place.close()
 
 
-class TestSqliteFileInline(CatalogContract):
+class TestSqliteFileInline(CatalogContract, EditContract, TopicContract):
     @pytest.fixture
     async def place(self, tmp_path: Path):
         place = SqlitePlace(str(tmp_path / "catalog.db"), InlineWorker())
@@ -105,7 +116,7 @@ class TestSqliteFileInline(CatalogContract):
         await place.close()
 
 
-class TestSqliteMemory(CatalogContract):
+class TestSqliteMemory(CatalogContract, EditContract, TopicContract):
     @pytest.fixture
     async def place(self):
         place = SqlitePlace(":memory:", InlineWorker())
@@ -131,6 +142,21 @@ async def test_a_catalog_that_forgets_a_check_breaks_the_contract(forgotten: str
     query = place.catalog._sql["commit"]
     assert forgotten in query
     place.catalog._sql = {**place.catalog._sql, "commit": query.replace(forgotten, "TRUE")}
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        await broken(place)
+    await place.close()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda place: EditContract().test_an_old_epoch_edits_alters_and_forgets_nothing(place),
+        lambda place: EditContract().test_an_edit_handed_over_with_a_registration_lands_before_it_or_never(place, False),
+    ],
+)
+async def test_a_catalog_whose_edits_forget_the_epoch_breaks_the_contract(monkeypatch, broken: Callable[[SqlitePlace], Awaitable[None]]):
+    place = SqlitePlace(":memory:", InlineWorker())
+    monkeypatch.setattr(place.catalog, "_check_epoch", lambda *_: None)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         await broken(place)
     await place.close()

@@ -1,9 +1,9 @@
 """Power cuts on the SQLite catalog: what was said to be committed is there, whatever operation of the disk the power went in.
 
 The real SQLite runs on the simulation's disk, whose every unsynced write, name and unlinking may be lost, torn or kept, in any order. A
-seed is one machine that dies again and again, mostly inside an operation: of opening, migrating, registering, committing or a
-checkpoint. Each life first looks whether everything is there that an earlier one was told, or has loaded after it had registered:
-both must never go again. Beyond that only the one row may have come that was under way.
+seed is one machine that dies again and again, mostly inside an operation: of opening, migrating, registering, committing, an edit that
+also trims, or a checkpoint. Each life first looks whether everything is there that an earlier one was told, or has loaded after it
+had registered: both must never go again. Beyond that only the one row may have come that was under way, or the one edit, whole.
 
 Two disks are tried. On the usual one SQLite's VFS syncs the directory when it first syncs a new WAL, as on Unix. The strict one does
 not, so that nothing but the order of R11 keeps the switch to WAL; there the controls show that other settings lose rows, by the same
@@ -23,9 +23,10 @@ import pytest
 
 from bowstring.catalog import sqlite_file
 from bowstring.catalog.sqlite import SqliteCatalog
-from bowstring.ports.catalog import Fence, Row
+from bowstring.ports.catalog import Edit, Fence, Registered, Row
 from bowstring.ports.store import Page
-from tests.contract.catalog_contract import BROKER, journal_of, references_of, same_pages, topic
+from tests.contract.catalog_contract import BROKER, references_of, same_pages, topic
+from tests.contract.edit_model import Kept, read
 from tests.contract.test_catalog import InlineWorker
 from tests.simulation.disk import CRASH, POWER, Drive, SimulatedDisk
 from tests.simulation.loop import PowerCut
@@ -35,7 +36,7 @@ from tests.simulation.vfs import SimulatedSqliteFile, SimulatedVFS
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 LIVES = 12
-SEEDS = 30
+SEEDS = 60
 
 
 class Lost(Exception):
@@ -82,12 +83,15 @@ class Machine:
         self.lives = 0
         self.drive = Drive(self, "machine")
         self.random = self.source("workload")
-        # What must be there: rows with their pages, names of topics, a lower epoch than the next one. `under_way` may be there.
+        # What must be there: rows with their pages, what edits keep, names of topics, a lower epoch than the next one. `under_way` may
+        # be there, and `kept` may be `kept_next`.
         self.rows: list[Row] = []
         self.pages: dict[int, list[Page]] = {}
         self.topics: set[str] = set()
         self.epoch = 0
         self.under_way: tuple[Row, list[Page]] | None = None
+        self.kept = Kept()
+        self.kept_next = Kept()
 
     def source(self, name: str) -> random.Random:
         return random.Random(f"{self.seed}/{name}")
@@ -104,7 +108,7 @@ class Machine:
         process = Process(self, self.lives)
         disk = SimulatedDisk(self.drive, process)
         vfs = StrictVFS(disk) if self.strict else SimulatedVFS(disk)
-        latest = 40 if self.lives <= 2 else self.random.choice((40, 150, 400))
+        latest = 60 if self.lives <= 2 else self.random.choice((60, 200, 500))
         self.drive.arm(POWER if self.random.random() < 0.8 else CRASH, self.random.randint(1, latest))
         catalog = SqliteCatalog("catalog.db", InlineWorker(), vfs=vfs.name, sync_directory=disk.sync_directory_now, wal_bytes_max=20_000)
         try:
@@ -117,6 +121,7 @@ class Machine:
         finally:
             process.kill(CRASH)
             self.drive.disarm()
+            self.harm["died in an edit"] += self.kept_next is not self.kept
             self.harm["checkpoint"] += catalog.statistics().checkpoints
             await catalog.close()
 
@@ -126,7 +131,7 @@ class Machine:
         if registered.epoch <= self.epoch:
             raise Lost(f"epoch {registered.epoch} was given again")
         self.epoch = registered.epoch
-        await self._look(catalog, registered.sequence)
+        await self._look(catalog, registered)
         fence = Fence(BROKER, registered.epoch)
         while not process.dead:
             sequence = len(self.rows) + 1
@@ -135,6 +140,8 @@ class Machine:
             self.under_way = (row, pages)
             await catalog.commit(fence, sequence, row.changes, pages)
             self._is_durable(row, pages)
+            if self.random.random() < 0.5:
+                await self._edit(catalog, fence)
             if self.random.random() < 0.1:
                 name = f"topic {sequence}"
                 await catalog.create_topic(fence, topic(name))
@@ -146,14 +153,33 @@ class Machine:
         self.pages[row.sequence] = pages
         self.under_way = None
 
-    async def _look(self, catalog: SqliteCatalog, sequence: int) -> None:
+    async def _edit(self, catalog: SqliteCatalog, fence: Fence) -> None:
+        edit = self.kept.draw_edit(self.random, len(self.rows))
+        if self.random.random() < 0.5:
+            edit = Edit(snapshots=edit.snapshots[:1], trim=edit.trim)  # a few writes, which may all survive
+        self.kept_next = self.kept.edited(edit, len(self.rows))
+        await catalog.edit(fence, edit)
+        self._is_kept()
+
+    def _is_kept(self) -> None:
+        self.kept = self.kept_next
+        self.pages = {sequence: pages for sequence, pages in self.pages.items() if sequence > self.kept.trimmed}
+
+    async def _look(self, catalog: SqliteCatalog, registered: Registered) -> None:
         """Is everything there? What was under way and is there, too, has been told from now on."""
-        found = await journal_of(catalog)
+        kept = await read(catalog, registered.trimmed)
+        if kept == self.kept_next != self.kept:
+            self.harm["an edit that nobody was told of is there"] += 1
+            self._is_kept()
+        self.kept_next = self.kept
+        if kept != self.kept:
+            raise Lost(f"seed {self.seed}, life {self.lives}: what was edited is not there, or not whole: {kept}, not {self.kept}")
+        found = self.rows[: kept.trimmed] + await catalog.journal(BROKER, kept.trimmed, 1_000_000)
         if len(found) == len(self.rows) + 1 and self.under_way is not None and found[-1] == self.under_way[0]:
             self.harm["a commit that nobody was told of is there"] += 1
             self._is_durable(*self.under_way)
         self.under_way = None
-        if found != self.rows or sequence != len(found):
+        if found != self.rows or registered.sequence != len(found):
             raise Lost(f"seed {self.seed}, life {self.lives}: {len(self.rows)} rows were durable, {len(found)} are there")
         for number, pages in self.pages.items():
             if not same_pages(await catalog.read(references_of(number, pages)), pages):
@@ -186,9 +212,11 @@ def run(*, strict: bool, seeds: int) -> tuple[int, Counter[str], Counter[str]]:
 def test_what_was_committed_survives_every_power_cut(strict: bool):
     losers, deaths, harm = run(strict=strict, seeds=SEEDS)
     assert losers == 0, harm
-    assert deaths[POWER] >= 200
-    assert deaths[CRASH] >= 20
-    for effect in ("write lost", "write torn", "create undone", "checkpoint", "a commit that nobody was told of is there"):
+    assert deaths[POWER] >= 400
+    assert deaths[CRASH] >= 40
+    assert harm["died in an edit"] >= 50
+    came = ("a commit that nobody was told of is there", "an edit that nobody was told of is there")
+    for effect in ("write lost", "write torn", "create undone", "checkpoint", *came):
         assert harm[effect] > 0, (effect, harm)
 
 

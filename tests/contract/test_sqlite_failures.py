@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from bowstring.catalog.sqlite import SqliteCatalog
-from bowstring.ports.catalog import Fence, Row
+from bowstring.ports.catalog import Chunk, Edit, ExtentKey, Fence, Row, Snapshot
 from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
 from tests.contract.catalog_contract import BROKER, PAGES, journal_of, references_of, same_pages, topic
+from tests.contract.edit_contract import KEPT
+from tests.contract.edit_model import Kept, extent, read
 from tests.contract.faulty_vfs import BROKEN, FULL, Faults, FaultyVFS
 from tests.contract.test_catalog import InlineWorker
 
@@ -90,6 +92,11 @@ async def test_a_commit_that_found_no_room_does_not_come_back_after_a_crash(make
     await catalog.close()
 
 
+def empty(folder: Path) -> None:
+    for path in folder.glob("catalog.db*"):
+        path.unlink()
+
+
 def as_a_crash_leaves_it(folder: Path, n: int) -> Path:
     """A copy of the files as they are now."""
     copy = folder / f"after crash {n}"
@@ -98,6 +105,46 @@ def as_a_crash_leaves_it(folder: Path, n: int) -> Path:
         if path.is_file():
             (copy / path.name).write_bytes(path.read_bytes())
     return copy
+
+
+async def test_an_edit_that_finds_no_room_at_any_of_its_writes_changes_nothing_and_does_not_come_back(make, faults: Faults, tmp_path: Path):
+    for n in itertools.count(1):
+        catalog = make()
+        fence, edit, kept = await edited(catalog)
+        faults.plan("write", n, FULL)
+        try:
+            await catalog.edit(fence, edit)
+            break
+        except DiskFull:
+            faults.heal()
+        assert await read(catalog, 0) == kept
+        copy = as_a_crash_leaves_it(tmp_path, n)
+        await catalog.edit(fence, Edit(drop=edit.drop))
+        await catalog.close()
+        crashed = SqliteCatalog(str(copy / "catalog.db"), InlineWorker())
+        await crashed.open()
+        assert (await crashed.register(BROKER)).trimmed == 0
+        assert await read(crashed, 0) == kept
+        await crashed.close()
+        empty(tmp_path)
+    assert n > 5
+    faults.heal()
+    assert await read(catalog, 9) == kept.edited(edit, 12)
+    await catalog.close()
+
+
+async def edited(catalog: SqliteCatalog) -> tuple[Fence, Edit, Kept]:
+    """A catalog with 12 rows and an edit, what it keeps, and another edit that touches every table."""
+    fence = await opened(catalog)
+    for sequence in range(1, 13):
+        await catalog.commit(fence, sequence, b"changes", PAGES[:2])
+    made = await catalog.create_topic(fence, topic("orders"))
+    await catalog.delete_topic(fence, made.id, 10)
+    await catalog.edit(fence, KEPT)
+    add = [extent(2, n, 1, 100) for n in range(8)]
+    state = [Snapshot(2, n, 9, bytes(1_500)) for n in range(2)]
+    edit = Edit(add, [ExtentKey(1, 0, 1)], state, [Chunk(2, 0, 0, bytes(5_000)), Chunk(1, 0, 0, b"")], trim=9)
+    return fence, edit, Kept().edited(KEPT, 12)
 
 
 async def test_topics_and_registrations_that_find_no_room_leave_no_trace(make, faults: Faults):
@@ -179,6 +226,35 @@ async def test_a_failed_write_or_sync_ends_the_catalog_and_nothing_more_is_writt
         await catalog.checkpoint()
         await catalog.close()
         assert not {"write", "sync"} & {done for done, _ in faults.done}
+    assert n > (5 if kind == "write" else 1)
+    await catalog.close()
+
+
+@pytest.mark.parametrize("kind", ["write", "sync"])
+async def test_an_edit_whose_write_or_sync_fails_ends_the_catalog(make, faults: Faults, tmp_path: Path, kind: str):
+    for n in itertools.count(1):
+        faults.heal()
+        catalog = make()
+        fence, edit, kept = await edited(catalog)
+        faults.plan(kind, n, BROKEN)
+        try:
+            await catalog.edit(fence, edit)
+            break
+        except StorageFailed:
+            assert faults.struck
+        faults.done.clear()
+        for call in (catalog.edit(fence, edit), catalog.alter_topic(fence, 1, b""), catalog.forget_topic(fence, 1, 9)):
+            with pytest.raises(StorageFailed):
+                await call
+        await catalog.close()
+        assert not {"write", "sync"} & {done for done, _ in faults.done}
+        faults.heal()
+        catalog = make()
+        await catalog.open()
+        trimmed = (await catalog.register(BROKER)).trimmed
+        assert await read(catalog, trimmed) in (kept, kept.edited(edit, 12))
+        await catalog.close()
+        empty(tmp_path)
     assert n > (5 if kind == "write" else 1)
     await catalog.close()
 

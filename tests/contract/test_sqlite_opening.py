@@ -12,9 +12,12 @@ import pytest
 from bowstring.catalog import sqlite_file
 from bowstring.catalog.sqlite import SqliteCatalog
 from bowstring.errors import Conflict, Corrupt, NotSupported
-from bowstring.ports.catalog import Fence
+from bowstring.ports.catalog import Edit, Fence, Registered
 from bowstring.ports.failures import DiskFull, StorageFailed
-from tests.contract.catalog_contract import BROKER, PAGES
+from tests.contract import catalog_fixture
+from tests.contract.catalog_contract import BROKER, PAGES, journal_of, references_of, same_pages
+from tests.contract.edit_contract import KEPT
+from tests.contract.edit_model import Kept, read
 from tests.contract.faulty_vfs import BROKEN, FULL, Faults, FaultyVFS
 from tests.contract.test_catalog import InlineWorker
 
@@ -133,3 +136,67 @@ async def test_settings_that_did_not_take_are_told(make, monkeypatch: pytest.Mon
     monkeypatch.setattr(sqlite_file.apsw, "Connection", Deaf)
     with pytest.raises(StorageFailed, match="settings that make commits durable"):
         await make().open()
+
+
+# ---- older formats ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def format_1(tmp_path: Path) -> None:
+    (tmp_path / "catalog.db").write_bytes((Path(__file__).parent / "fixtures" / "catalog-1.sqlite").read_bytes())
+
+
+@pytest.mark.usefixtures("format_1")
+async def test_a_catalog_of_format_1_is_brought_up_to_this_one_and_everything_is_there(make):
+    catalog = make()
+    await catalog.open()
+    assert await catalog.register(BROKER) == Registered(epoch=3, sequence=12, trimmed=0)
+    assert await catalog.topics() == catalog_fixture.TOPICS
+    assert await journal_of(catalog) == catalog_fixture.ROWS
+    for row in catalog_fixture.ROWS:
+        pages = catalog_fixture.pages_of(row.sequence)
+        assert same_pages(await catalog.read(references_of(row.sequence, pages)), pages)
+    assert await read(catalog, 0) == Kept()
+    cluster = await catalog.cluster()
+    await catalog.close()
+    again = make()
+    fence = await opened(again)
+    assert await again.cluster() == cluster
+    await again.edit(fence, KEPT._replace(trim=5))
+    assert await read(again, 5) == Kept().edited(KEPT._replace(trim=5), 12)
+    await again.close()
+
+
+@pytest.mark.usefixtures("format_1")
+async def test_a_tombstone_of_format_1_counts_as_made_when_it_was_brought_up(make):
+    catalog = make()
+    fence = await opened(catalog)
+    for sequence in range(13, 26):
+        await catalog.commit(fence, sequence, b"", [])
+    await catalog.edit(fence, Edit(trim=20))
+    assert [row.id for row in await catalog.topics()] == [1, 2, 3]
+    await catalog.edit(fence, Edit(trim=21))
+    assert [row.id for row in await catalog.topics()] == [1, 3]
+    await catalog.close()
+
+
+@pytest.mark.usefixtures("format_1")
+@pytest.mark.parametrize("kind", ["write", "sync"])
+@pytest.mark.parametrize(("error", "told"), [(FULL, DiskFull), (BROKEN, StorageFailed)])
+async def test_bringing_up_a_format_that_fails_at_any_step_is_told_and_works_once_the_disk_does(make, faults: Faults, kind, error, told):
+    for n in itertools.count(1):
+        faults.plan(kind, n, error)
+        catalog = make()
+        try:
+            await catalog.open()
+        except told:
+            assert faults.struck
+            faults.heal()
+            continue
+        break
+    assert n > 1
+    faults.heal()
+    await catalog.register(BROKER)
+    assert await catalog.topics() == catalog_fixture.TOPICS
+    assert await journal_of(catalog) == catalog_fixture.ROWS
+    await catalog.close()

@@ -49,6 +49,6 @@ def test_the_package_has_its_migrations():
 
 
 def test_every_query_is_asked_for_and_every_one_that_is_asked_for_is_there():
-    text = (files("bowstring.catalog") / "sqlite.py").read_text(encoding="utf-8")
-    asked = set(re.findall(r'_sql\["(\w+)"\]', text)) | set(re.findall(r'_ask\(connection, "(\w+)"', text))
+    text = "".join((files("bowstring.catalog") / name).read_text(encoding="utf-8") for name in ("sqlite.py", "sqlite_extents.py"))
+    asked = set(re.findall(r'(?:_sql|queries\(\))\["(\w+)"\]', text)) | set(re.findall(r'_(?:ask|run|run_all)\(connection, "(\w+)"', text))
     assert asked == set(queries())

@@ -4,7 +4,11 @@ These are plain functions on the catalog's connection; `sqlite.SqliteCatalog` ru
 understands what SQLite raises. An edit is prepared (values, checksums) before it is handed to the worker, because flushes wait behind
 it there: what is left are a few statements per row, each a look-up in a b-tree.
 
-What it costs (2 KiB pages, a file, the sync not counted; one run on a busy machine): see `benchmark` in the text of `Prepared`.
+Measured (2 KiB pages; processor time, best of a few on a busy machine; each edit has one sync besides): adding 100 extents of one
+segment each 1.5 ms, dropping them 1.4, storing 100 snapshots of 300 bytes 0.3. Trimming 500 rows with 16 KiB of inlined pages takes 5.2
+to 6.7 ms and 100 of them 1.2 to 1.7, because SQLite goes through the chain of pages that such a row has; rows without take 1 µs. So a
+step of 2 ms is 100 extents, or 100 rows with pages, or 1,000 without. With 10,000 partitions of 10 extents each, `sealed` takes 70 ms,
+`usage` 25, `snapshots` 35, `chunks` as long.
 
 An extent that is damaged can be dropped and forgotten all the same: that needs only its key. Which segments it used is then not known,
 and their rows are found by going through the whole table.
@@ -62,9 +66,10 @@ def apply(connection: apsw.Connection, edit: Prepared) -> None:
     for key in edit.drop:
         _drop(connection, key)
     for extent in edit.add:
+        before = _run(connection, "end_before", extent)
+        if before and before[0][0] > extent["first_offset"]:
+            raise Damaged(f"{_place(extent)} cannot be added: up to {extent['end_offset']} it overlaps one that ends at {before[0][0]}")
         _run(connection, "add_extent", extent)
-        if connection.changes() == 0:
-            raise Damaged(f"{_place(extent)} cannot be added: it would end at {extent['end_offset']}, and overlaps another")
     _run_all(connection, "add_use", edit.uses)
     for snapshot in edit.snapshots:
         _run(connection, "store_snapshot", snapshot)
@@ -83,10 +88,10 @@ def forget(connection: apsw.Connection, topic: int, rows_max: int) -> bool:
     found = _run(connection, "extents_of_topic", {"topic": topic, "rows_max": rows_max})
     for row in found:
         _drop(connection, {"topic": row[0], "partition": row[1], "first_offset": row[2]})
-    left = rows_max - len(found)
-    for query in ("forget_snapshots", "forget_chunks"):
-        _run(connection, query, {"topic": topic, "rows_max": left})
-        left -= connection.changes() if left else 0
+    more = rows_max - len(found)
+    _run(connection, "forget_snapshots", {"topic": topic, "rows_max": more})
+    more -= connection.changes()
+    _run(connection, "forget_chunks", {"topic": topic, "rows_max": more})
     return bool(_run(connection, "anything_left", {"topic": topic})[0][0])
 
 
@@ -100,9 +105,8 @@ def extents(connection: apsw.Connection, topic: int, partition: int, offset: int
 def extents_in(connection: apsw.Connection, segment: int, after: ExtentKey, rows_max: int) -> list[Extent]:
     """The extents that use a segment, and say so themselves."""
     found: list[Extent] = []
-    for topic, partition, first_offset, *row in _run(
-        connection, "extents_in", {**after._asdict(), "segment": segment, "rows_max": rows_max}
-    ):
+    where: Values = {**after._asdict(), "segment": segment, "rows_max": rows_max}
+    for topic, partition, first_offset, *row in _run(connection, "extents_in", where):
         if row[0] is None:
             raise Damaged(f"{place(topic, partition, first_offset)} is not there, but should use segment {segment}")
         extent = verified_extent(row)
@@ -114,13 +118,15 @@ def extents_in(connection: apsw.Connection, segment: int, after: ExtentKey, rows
 
 def sealed(connection: apsw.Connection) -> list[Sealed]:
     found = _run(connection, "sealed", {})
-    _check_totals(connection, found, "extent_that_does_not_add_up")
+    if any(row[-1] for row in found):
+        raise _changed(_run(connection, "extent_that_does_not_add_up", {}))
     return [Sealed(*row[:4]) for row in found]
 
 
 def usage(connection: apsw.Connection) -> dict[int, int]:
     found = _run(connection, "usage", {})
-    _check_totals(connection, found, "use_that_does_not_add_up")
+    if any(row[-1] for row in found):
+        raise _changed(_run(connection, "use_that_does_not_add_up", {}))
     return {segment: used for segment, used, _ in found}
 
 
@@ -145,10 +151,8 @@ def _drop(connection: apsw.Connection, key: Values) -> None:
         _run_all(connection, "drop_use", [{**key, "segment": segment} for segment, _ in uses])
 
 
-def _check_totals(connection: apsw.Connection, sums: list[Any], which: str) -> None:
-    """Whether rows that were added up are what they were when they were written: the last value counts those that are not."""
-    if any(row[-1] for row in sums):
-        raise Damaged(f"{place(*_run(connection, which, {})[0])} does not verify: its numbers do not add up")
+def _changed(found: list[Any]) -> Damaged:
+    return Damaged(f"{place(*found[0])} does not verify: its numbers do not add up")
 
 
 def _place(key: Values) -> str:
