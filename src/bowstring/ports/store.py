@@ -43,8 +43,9 @@ class Store(Protocol):
     async def append(self, sequence: int, pages: Sequence[Page], *, copies: bool = False) -> list[Reference]:
         """Writes the pages of one flush, or of one slice of the sealer or cleaner. They are durable, names and all, only after `sync`.
         `copies` says that these pages are stored elsewhere until something refers to the new places: if that never comes to pass,
-        nobody misses them. Raises DiskFull if there is no room: then nothing was written, and the store goes on. Raises
-        StorageFailed."""
+        nobody misses them. Raises DiskFull if there is no room: then nothing was written, and the store goes on. (If a write itself
+        meets with a full disk, which no preallocated file does, everything but `read` raises DiskFull until `open`, and `room` is 0.)
+        Raises StorageFailed."""
         ...
 
     @property
