@@ -65,7 +65,7 @@ class Server:
             settings=self.settings,
             clock=clock,
             catalog=SqliteCatalog(path, self._worker),
-            store=_store(self.settings, self._disk),
+            store=_store(self.settings, self._disk, clock),
         )
         self._gateway = Gateway(self.broker, self.settings, self.broker.clock, software=f"bowstring/{version()}")
         self._grpc = GrpcServer(
@@ -146,10 +146,10 @@ def version() -> str:
         return "0"
 
 
-def _store(settings: Settings, disk: Disk | None) -> Store:
+def _store(settings: Settings, disk: Disk | None, clock: Clock) -> Store:
     if disk is None:
         return MemoryStore()
-    return LocalStore(disk, segment_bytes_first=settings.segment_bytes_first, segment_bytes_max=settings.segment_bytes_max)
+    return LocalStore(disk, segment_bytes_first=settings.segment_bytes_first, segment_bytes_max=settings.segment_bytes_max, clock=clock)
 
 
 def _check_catalog_is_there(disk: Disk, data: str) -> None:

@@ -15,20 +15,22 @@ from bowstring.store.segments import segment_name
 from tests.contract.scripted_disk import Platter, ScriptedDisk
 
 pytest.register_assert_rewrite("tests.contract.store_contract")
-from tests.contract.store_contract import SEGMENT_BYTES, Ground, StoreContract  # noqa: E402
+pytest.register_assert_rewrite("tests.contract.store_room_contract")
+from tests.contract.store_contract import SEGMENT_BYTES, Ground, StoreContract, swap_frames  # noqa: E402
+from tests.contract.store_room_contract import StoreRoomContract  # noqa: E402
 
 
 def local_store(disk: Disk) -> LocalStore:
     return LocalStore(disk, segment_bytes_first=SEGMENT_BYTES, segment_bytes_max=4 * SEGMENT_BYTES)
 
 
-class TestMemoryStore(StoreContract):
+class TestMemoryStore(StoreContract, StoreRoomContract):
     @pytest.fixture
     def ground(self) -> Ground:
         return Ground(store=lambda: MemoryStore(segment_bytes=SEGMENT_BYTES))
 
 
-class TestLocalStoreOnTheHost(StoreContract):
+class TestLocalStoreOnTheHost(StoreContract, StoreRoomContract):
     @pytest.fixture
     def ground(self, tmp_path: Path) -> Ground:
         def flip(reference: Reference, at: int) -> None:
@@ -39,16 +41,25 @@ class TestLocalStoreOnTheHost(StoreContract):
                 file.seek(reference.position + at)
                 file.write(bytes([byte ^ 1]))
 
-        return Ground(store=lambda: local_store(HostDisk(tmp_path)), outlasts=True, flip=flip)
+        def swap(one: Reference, other: Reference) -> None:
+            path = tmp_path / segment_name(one.segment)
+            data = bytearray(path.read_bytes())
+            swap_frames(data, one, other)
+            path.write_bytes(data)
+
+        return Ground(store=lambda: local_store(HostDisk(tmp_path)), outlasts=True, flip=flip, swap=swap)
 
 
-class TestLocalStoreOnAScriptedDisk(StoreContract):
+class TestLocalStoreOnAScriptedDisk(StoreContract, StoreRoomContract):
     @pytest.fixture
     def ground(self) -> Ground:
         platter = Platter()
 
         def flip(reference: Reference, at: int) -> None:
             platter.names[segment_name(reference.segment)].data[reference.position + at] ^= 16
+
+        def swap(one: Reference, other: Reference) -> None:
+            swap_frames(platter.names[segment_name(one.segment)].data, one, other)
 
         def fill() -> None:
             platter.room = platter.used
@@ -57,5 +68,11 @@ class TestLocalStoreOnAScriptedDisk(StoreContract):
             platter.room = None
 
         return Ground(
-            store=lambda: local_store(ScriptedDisk(platter)), outlasts=True, cut=platter.cut, flip=flip, fill=fill, relieve=relieve
+            store=lambda: local_store(ScriptedDisk(platter)),
+            outlasts=True,
+            cut=platter.cut,
+            flip=flip,
+            swap=swap,
+            fill=fill,
+            relieve=relieve,
         )

@@ -40,7 +40,8 @@ class Drive:
     def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.name = name
-        self.medium = Medium(world.source(f"{name}/lottery"), reorder=world.options.reorder)
+        self._capacity = world.options.disk_bytes or UNLIMITED
+        self.medium = Medium(world.source(f"{name}/lottery"), reorder=world.options.reorder, capacity=self._capacity)
         self.random: random.Random = world.source(f"{name}/drive")
         self.operations = 0
         self.tenants: list[Incarnation] = []
@@ -75,12 +76,13 @@ class Drive:
         return options.sync_seconds * share * (0.5 + self.random.random())
 
     def squeeze(self, left: int) -> None:
-        """Leaves that many bytes free."""
-        self.medium.capacity = self.medium.used + left
+        """Leaves that many bytes free: others have filled the disk. What is given up from then on is free again."""
+        self.medium.capacity = min(self._capacity, self.medium.used + left)
         self._full_was_felt = False
 
     def relax(self) -> None:
-        self.medium.capacity = UNLIMITED
+        """Others have made room."""
+        self.medium.capacity = self._capacity
 
     def go_dark(self) -> bool:
         """The power is gone. Returns whether that has harmed what was not synced."""

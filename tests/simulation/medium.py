@@ -209,8 +209,8 @@ class NameChange(NamedTuple):
 class Medium:
     """One directory of files, with what is pending of it. It outlives every process, and knows of no fault but the lottery."""
 
-    def __init__(self, source: random.Random, *, reorder: bool = True) -> None:
-        self.capacity = UNLIMITED
+    def __init__(self, source: random.Random, *, reorder: bool = True, capacity: int = UNLIMITED) -> None:
+        self.capacity = capacity
         self.used = 0
         self.names: dict[str, Inode] = {}
         self.durable_names: dict[str, Inode] = {}

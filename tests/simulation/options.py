@@ -42,6 +42,7 @@ class Options:
     sync_error_rate: float = 0.0
     bit_flip_rate: float = 0.0
     bit_rot_rate: float = 0.0
+    disk_bytes: int = 0  # what the disk holds, 0 for as much as anybody wants; `full_every` is how often others fill it
     full_every: float = NEVER
     full_seconds: float = 3.0
     sync_seconds: float = 0.002

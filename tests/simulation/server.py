@@ -225,7 +225,11 @@ class Server:
         )
         self._count_recycled(life)
         store = LocalStore(
-            life.disk, segment_bytes_first=self.load.segment_bytes, segment_bytes_max=4 * self.load.segment_bytes, free_files_max=2
+            life.disk,
+            segment_bytes_first=self.load.segment_bytes,
+            segment_bytes_max=4 * self.load.segment_bytes,
+            free_files_max=2,
+            clock=life.clock,
         )
         broker, gateway, fencible = await self._broker(life, catalog, store)
         listener = life.listen(ADDRESS, gateway)
@@ -270,6 +274,8 @@ class Server:
             rename(old, new)
             if old.startswith("free-"):
                 self.world.sometimes("segment recycled")
+            if new.startswith("orphan-"):
+                self.world.sometimes("segment put aside")
 
         life.disk.rename = counted  # type: ignore[method-assign]
 

@@ -5,16 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from bowstring.ports.store import Reference
+from bowstring.store.local import LocalStore
+from bowstring.store.segments import segment_name
 from tests.simulation.disk import Drive, SimulatedDisk
+from tests.simulation.loop import PowerCut
 from tests.simulation.options import Options
 
 pytest.register_assert_rewrite("tests.contract.disk_contract")
+pytest.register_assert_rewrite("tests.contract.store_contract")
+pytest.register_assert_rewrite("tests.contract.store_room_contract")
 from tests.contract.disk_contract import DiskContract, Medium  # noqa: E402
+from tests.contract.store_contract import SEGMENT_BYTES, Ground, StoreContract, swap_frames  # noqa: E402
+from tests.contract.store_room_contract import StoreRoomContract  # noqa: E402
 
 
 class Surroundings:
@@ -46,6 +55,40 @@ class Surroundings:
         for life in self.lives:
             life.dead = True
         self.drive.go_dark()
+
+    def fault(self, kind: str, where: str) -> None:
+        """Nor here."""
+
+
+class TestLocalStoreOnASimulatedDisk(StoreContract, StoreRoomContract):
+    @pytest.fixture
+    async def store(self, ground: Ground):
+        store = ground.store()
+        await store.open(1, ())
+        yield store
+        with suppress(PowerCut):
+            await store.close()
+
+    @pytest.fixture(params=range(3))
+    def ground(self, request: pytest.FixtureRequest) -> Ground:
+        surroundings = Surroundings(request.param)
+        medium = surroundings.drive.medium
+
+        def image(reference: Reference) -> bytearray:
+            return medium.names[segment_name(reference.segment)].data
+
+        def flip(reference: Reference, at: int) -> None:
+            image(reference)[reference.position + at] ^= 16
+
+        return Ground(
+            store=lambda: LocalStore(surroundings.mounted(), segment_bytes_first=SEGMENT_BYTES, segment_bytes_max=4 * SEGMENT_BYTES),
+            outlasts=True,
+            cut=surroundings.cut,
+            flip=flip,
+            swap=lambda one, other: swap_frames(image(one), one, other),
+            fill=lambda: surroundings.drive.squeeze(0),
+            relieve=surroundings.drive.relax,
+        )
 
 
 class TestSimulatedDisk(DiskContract):

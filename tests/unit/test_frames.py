@@ -12,15 +12,21 @@ from hypothesis import strategies as st
 
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page, Reference
-from bowstring.store.frames import frame, framed_length, padded, verify
+from bowstring.store.frames import frame, framed_length, header_of, padded, verify
 
 PAGE = Page(b"whose rows they are", b"a batch, as it came")
 SEGMENT, EPOCH, SEQUENCE = 3 << 24 | 7, 3, 41
 REFERENCE = Reference(SEGMENT, 4096, framed_length(PAGE), SEQUENCE)
 
 
-def framed(page: Page = PAGE, segment: int = SEGMENT, epoch: int = EPOCH, sequence: int = SEQUENCE) -> bytes:
-    return b"".join(frame(page, segment, epoch, sequence))
+def framed(page: Page = PAGE, segment: int = SEGMENT, epoch: int = EPOCH, sequence: int = SEQUENCE, position: int = 4096) -> bytes:
+    return b"".join(frame(page, segment, epoch, sequence, position))
+
+
+def framed_as_version_1(page: Page = PAGE) -> bytes:
+    fields = struct.pack("<4sHHQQQQI16x", b"BOWF", 1, 0, SEGMENT, EPOCH, SEQUENCE, len(page.body), len(page.header))
+    rest = page.header + bytes(page.body)
+    return fields + struct.pack("<I", google_crc32c.value(fields + rest)) + rest
 
 
 @given(st.binary(max_size=300), st.binary(max_size=3_000))
@@ -42,7 +48,8 @@ def test_a_frame_is_padded_with_zeros_to_whole_units_of_64_bytes(header: bytes, 
 
 def test_the_format_is_the_one_that_is_written_down():
     data = framed()
-    fields = struct.pack("<4sHHQQQQI16s", b"BOWF", 1, 0, SEGMENT, EPOCH, SEQUENCE, len(PAGE.body), len(PAGE.header), bytes(16))
+    lengths = len(PAGE.body), len(PAGE.header)
+    fields = struct.pack("<4sHHQQQQIQ8s", b"BOWF", 2, 0, SEGMENT, EPOCH, SEQUENCE, *lengths, 4096, bytes(8))
     assert data[:60] == fields
     assert data[60:64] == struct.pack("<I", google_crc32c.value(fields + PAGE.header + bytes(PAGE.body)))
     assert data[64 : framed_length(PAGE)] == PAGE.header + bytes(PAGE.body)
@@ -51,9 +58,9 @@ def test_the_format_is_the_one_that_is_written_down():
 def test_the_body_is_not_copied_on_the_way_out_nor_on_the_way_in():
     body = bytearray(b"a long body" * 1_000)
     page = Page(b"header", memoryview(body))
-    assert any(buffer is page.body for buffer in frame(page, 1, 1, 1))
+    assert any(buffer is page.body for buffer in frame(page, 1, 1, 1, 0))
     data = bytearray(framed(page))
-    found = verify(data, Reference(1, 0, framed_length(page), 1)._replace(segment=SEGMENT, sequence=SEQUENCE))
+    found = verify(data, REFERENCE._replace(length=framed_length(page)))
     assert isinstance(found.body, memoryview)
     assert found.body.obj is data
 
@@ -87,9 +94,10 @@ def test_the_padding_is_nobodys_and_may_be_missing_or_anything():
         (framed()[:63], "only 63 bytes are there"),
         (framed()[: REFERENCE.length - 1], f"only {REFERENCE.length - 1} bytes are there"),
         (bytes(1_000), "no frame begins here"),
-        (b"BOWF\x09\x00" + framed()[6:], "format version 9, and this release reads version 1"),
+        (b"BOWF\x09\x00" + framed()[6:], "format version 9, and this release reads versions up to 2"),
         (framed(segment=5), "segment 0x5"),
         (framed(sequence=40), "flush 40"),
+        (framed(position=8192), "written for position 8192"),
         (framed(Page(b"", PAGE.header + b"..")) + bytes(64), "0 bytes of header and 21 of body"),
         (framed()[:70] + b"!" + framed()[71:], "the checksum is"),
     ],
@@ -111,6 +119,33 @@ def test_a_whole_page_of_an_earlier_life_of_the_file_is_not_taken():
     old = framed(segment=1 << 24 | 1, epoch=1, sequence=3)
     with pytest.raises(Damaged, match="recycled"):
         verify(old, REFERENCE)
+
+
+def test_two_pages_of_one_flush_that_changed_places_are_told_apart():
+    """Equal in length, of the same segment and flush, each whole: only the position differs."""
+    one, other = Page(b"header", b"one body"), Page(b"header", b"a second"[:8])
+    first = REFERENCE._replace(length=framed_length(one))
+    second = first._replace(position=first.position + padded(first.length))
+    written = {first: framed(one, position=first.position), second: framed(other, position=second.position)}
+    for reference, data in ((first, written[second]), (second, written[first])):
+        with pytest.raises(Damaged, match="wrong place"):
+            verify(data, reference)
+
+
+def test_the_version_before_which_knew_no_position_is_still_read():
+    assert verify(framed_as_version_1(), REFERENCE).header == PAGE.header
+    assert verify(framed_as_version_1(), REFERENCE._replace(position=0)).header == PAGE.header
+    with pytest.raises(Damaged, match="the checksum is"):
+        verify(framed_as_version_1()[:-1] + b"!", REFERENCE)
+
+
+def test_a_frame_says_of_itself_what_it_is():
+    for copy in (False, True):
+        found = header_of(b"".join(frame(PAGE, SEGMENT, EPOCH, SEQUENCE, 128, copy=copy)))
+        assert (found.segment, found.epoch, found.sequence, found.position) == (SEGMENT, EPOCH, SEQUENCE, 128)
+        assert found.copy == copy
+        assert found.length == framed_length(PAGE)
+        assert verify(b"".join(frame(PAGE, SEGMENT, EPOCH, SEQUENCE, 4096, copy=copy)), REFERENCE).header == PAGE.header
 
 
 def test_a_reference_shorter_than_a_frame_is_refused():

@@ -198,7 +198,7 @@ async def test_old_bytes_at_the_very_place_of_a_lost_flush_are_not_served(disk: 
     await store.open(1, ())
     (old,) = await store.append(1, [page(3_000, b"o")])
     await store.sync()
-    await store.open(2, ())
+    await store.open(2, (), committed=0)
     (new,) = await store.append(2, [page(3_000, b"n")])
     assert (new.position, new.length) == (old.position, old.length)
     assert len(disk.done("create")) == 1
@@ -222,7 +222,7 @@ async def test_the_pool_of_free_files_is_bounded(disk: ScriptedDisk):
 
 
 async def test_what_others_keep_in_the_directory_is_never_touched(disk: ScriptedDisk):
-    others = ["lock", "catalog.db", "segment-1", "free-x", segment_name(segment_id(9, 1))]
+    others = ["lock", "catalog.db", "segment-1", "free-x", "orphan-x", segment_name(segment_id(9, 1))]
     for name in others:
         (await disk.create(name, 10)).close()
     store = store_on(disk)

@@ -15,6 +15,7 @@ from bowstring.store.segments import (
     free_name,
     in_blocks,
     number_of,
+    orphan_name,
     segment_id,
     segment_name,
     take_stock,
@@ -57,10 +58,21 @@ def test_what_nothing_refers_to_is_unused_and_what_is_later_is_left_alone():
     assert stock.live == [live]
     assert stock.unused == [older, mine]
     assert stock.number == 3
+    assert stock.later == (later,)
+    assert stock.epoch_last == 2
+
+
+def test_orphans_keep_their_numbers():
+    names = [orphan_name(segment_id(2, 7), None), orphan_name(segment_id(2, 9), 1_700_000_000), segment_name(segment_id(2, 4))]
+    stock = take_stock(names, 2, [])
+    assert [(orphan.segment, orphan.moment) for orphan in stock.orphans] == [(segment_id(2, 7), None), (segment_id(2, 9), 1_700_000_000)]
+    assert stock.number == 9
+    assert stock.unused == [segment_id(2, 4)]
 
 
 def test_a_live_segment_that_is_missing_is_no_matter():
-    assert take_stock([], 2, [77]) == ([], [], [], 0)
+    stock = take_stock([], 2, [77])
+    assert (stock.live, stock.unused, stock.missing) == ([], [], {77})
 
 
 def test_free_files_are_found_by_their_number():
@@ -70,10 +82,11 @@ def test_free_files_are_found_by_their_number():
 @pytest.mark.parametrize(
     "name",
     "lock catalog.db catalog.db-wal segment segment- segment-1 segment-00000000000000zz SEGMENT-0000000001000001 free- free-01 free-x "
+    "orphan- orphan-1 orphan-0000000001000001- orphan-0000000001000001-x orphan-0000000001000001-01 "
     "segment-0000000001000001.bak segment-00000000010000011 .segment-0000000001000001 free--1 free-1~".split(),
 )
 def test_a_name_of_any_other_form_is_not_ours(name: str):
-    assert take_stock([name, name + "\n"], 9, []) == ([], [], [], 0)
+    assert take_stock([name, name + "\n"], 9, []) == take_stock([], 9, [])
 
 
 # Growth

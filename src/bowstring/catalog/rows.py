@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 import google_crc32c
 
 from bowstring.ports.catalog import Row
+from bowstring.ports.disk import Buffer
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page
 from bowstring.store import frames
@@ -29,7 +30,12 @@ def inline(pages: Sequence[Page], epoch: int, sequence: int) -> bytes | None:
     """The frames of a row's small pages, one behind the other, each padded as in a segment; None for a row without any."""
     if not pages:
         return None
-    return b"".join(buffer for page in pages for buffer in frames.frame(page, 0, epoch, sequence))
+    buffers: list[Buffer] = []
+    position = 0
+    for page in pages:
+        buffers += frames.frame(page, 0, epoch, sequence, position)
+        position += frames.padded(frames.framed_length(page))
+    return b"".join(buffers)
 
 
 def verified(after: int, stored: Iterable[Sequence[object]]) -> list[Row]:

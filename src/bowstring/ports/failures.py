@@ -1,9 +1,10 @@
 """How storage fails, as far as the broker has to tell cases apart (invariant 2).
 
 `DiskFull` and `Fenced` end the incarnation but not the process: what is uncommitted is dropped and state is loaded under a new
-epoch. `StorageFailed` (a failed sync, an I/O error on writing, an unknown outcome) ends the server process, or the embedded Broker
-object: after a failed sync nobody can say what is on the disk, and it is never tried again. `Damaged` is about bytes that were read:
-the reader gets `Corrupt`, the broker goes on.
+epoch. (A store that finds no room for an append has written nothing of it, and goes on: there the caller may have a better answer.)
+`StorageFailed` (a failed sync, an I/O error on writing, an unknown outcome) ends the server process, or the embedded Broker object:
+after a failed sync nobody can say what is on the disk, and it is never tried again. `Damaged` is about bytes that were read: the reader
+gets `Corrupt`, the broker goes on.
 """
 
 from __future__ import annotations

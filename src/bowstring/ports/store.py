@@ -32,15 +32,20 @@ class Reference(NamedTuple):
 class Store(Protocol):
     """One stream of segments. Segment ids are `epoch << 24 | n`, so no two incarnations ever write the same one."""
 
-    async def open(self, epoch: int, live: Collection[int]) -> None:
-        """Starts an incarnation. `live` are the segments that the catalog refers to. Others of this epoch or an older one: if nothing
-        was written to them in this life they are reused, else they are put aside (`orphans`), never silently removed. Ones of a later
-        epoch than the catalog knows are left alone. Never appends to an old segment."""
+    async def open(self, epoch: int, live: Collection[int], committed: int | None = None) -> None:
+        """Starts an incarnation. `live` are the segments that the catalog refers to, or that it wants to release itself, and
+        `committed` is the last sequence of its journal. Other segments of this epoch or an older one are reused if nothing was written
+        to them in this life, or only what was never committed; else they are put aside (`orphans`), never silently removed. Without
+        `committed` everything that was written may have been. Ones of a later epoch than the catalog knows are left alone. Never
+        appends to an old segment."""
         ...
 
-    async def append(self, sequence: int, pages: Sequence[Page]) -> list[Reference]:
+    async def append(self, sequence: int, pages: Sequence[Page], *, copies: bool = False) -> list[Reference]:
         """Writes the pages of one flush, or of one slice of the sealer or cleaner. They are durable, names and all, only after `sync`.
-        Raises DiskFull if there is no room: then nothing was written, and the store goes on. Raises StorageFailed."""
+        `copies` says that these pages are stored elsewhere until something refers to the new places: if that never comes to pass,
+        nobody misses them. Raises DiskFull if there is no room: then nothing was written, and the store goes on. (If a write itself
+        meets with a full disk, which no preallocated file does, everything but `read` raises DiskFull until `open`, and `room` is 0.)
+        Raises StorageFailed."""
         ...
 
     @property
@@ -56,6 +61,10 @@ class Store(Protocol):
 
     def segments(self) -> dict[int, int]:
         """The segments that are not written to any more and are synced, with the size of their files: what the cleaner may look at."""
+        ...
+
+    def orphans(self) -> dict[str, int]:
+        """What was put aside, by name, with the size of the file."""
         ...
 
     async def sync(self) -> None:

@@ -3,19 +3,24 @@
     offset  size  field
          0     4  magic, "BOWF"
          4     2  version of this format
-         6     2  zero
+         6     2  1 for a copy: its page had another place before, which was referred to when this was written; else 0
          8     8  segment the page was written to; 0 for a page that is inlined in a journal row
         16     8  epoch under which it was written
         24     8  sequence of the flush that wrote it
         32     8  length of the body
         40     4  length of the page header
-        44    16  zero
+        44     8  position of this frame in its segment, or among the inlined pages of its row
+        52     8  zero
         60     4  CRC-32C of the 60 bytes before, the page header and the body
         64        page header, body, zeros up to a multiple of 64
 
-All numbers are little-endian. Segments are recycled files: behind their end lie the pages of an earlier life, whole and with good
+All numbers are little-endian. Version 1, which is still read, had zeros in place of kind and position.
+
+Segments are recycled files: behind their end lie the pages of an earlier life, whole and with good
 checksums. That is why the frame names its segment and its sequence, and why nothing is ever found by scanning: a reader comes with
-a reference, and what it finds either is that page or is called damaged, with a sentence that says what differs.
+a reference, and what it finds either is that page or is called damaged, with a sentence that says what differs. The position is there
+for disks that write to the wrong place: two pages of one flush, equal in length, are told apart by nothing else. (Only `orphans` looks
+at frames without a reference, to see whether anybody may miss them, and believes them nothing else.)
 
 The body is never copied here. `frame` answers with a list of buffers to be written one behind the other, `verify` with views into
 what was read. There is no I/O in this file: the catalog frames the pages that it inlines with the same two functions.
@@ -24,6 +29,7 @@ what was read. There is no I/O in this file: the catalog frames the pages that i
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 import google_crc32c
 import numpy
@@ -33,20 +39,44 @@ from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page, Reference
 
 MAGIC = b"BOWF"
-VERSION = 1
+VERSION = 2
+_VERSION_WITHOUT_POSITION = 1
 ALIGNMENT = 64
 FRAME_HEADER_BYTES = 64
 
-_FIELDS = struct.Struct("<4sH2xQQQQI16x")
+_FIELDS = struct.Struct("<4sHHQQQQIQ8x")
 _CHECKSUM = struct.Struct("<I")
 _PADDING = [bytes(n) for n in range(ALIGNMENT)]
 assert _FIELDS.size + _CHECKSUM.size == FRAME_HEADER_BYTES
 
 
-def frame(page: Page, segment: int, epoch: int, sequence: int) -> list[Buffer]:
+class FrameHeader(NamedTuple):
+    """What a frame says of itself."""
+
+    magic: bytes
+    version: int
+    copy: int
+    segment: int
+    epoch: int
+    sequence: int
+    body_bytes: int
+    header_bytes: int
+    position: int
+
+    @property
+    def length(self) -> int:
+        return FRAME_HEADER_BYTES + self.header_bytes + self.body_bytes
+
+
+def header_of(data: Buffer) -> FrameHeader:
+    """The fields of what may be a frame, unverified. `data` has at least FRAME_HEADER_BYTES bytes."""
+    return FrameHeader._make(_FIELDS.unpack_from(data))
+
+
+def frame(page: Page, segment: int, epoch: int, sequence: int, position: int, *, copy: bool = False) -> list[Buffer]:
     """The frame as buffers, padding included. Only the header, which is small, is copied: it goes into one buffer with the frame's."""
     body_bytes = size(page.body)
-    fields = _FIELDS.pack(MAGIC, VERSION, segment, epoch, sequence, body_bytes, len(page.header))
+    fields = _FIELDS.pack(MAGIC, VERSION, copy, segment, epoch, sequence, body_bytes, len(page.header), position)
     checksum = _extend(google_crc32c.value(fields + page.header), page.body)
     buffers: list[Buffer] = [b"".join((fields, _CHECKSUM.pack(checksum), page.header)), page.body]
     surplus = (len(page.header) + body_bytes) % ALIGNMENT
@@ -75,15 +105,17 @@ def verify(data: Buffer, reference: Reference) -> Page:
     view = memoryview(data)
     if len(view) < max(reference.length, FRAME_HEADER_BYTES):
         raise _damaged(reference, f"only {len(view)} bytes are there")
-    magic, version, segment, _, sequence, body_bytes, header_bytes = _FIELDS.unpack_from(view)
+    magic, version, _, segment, _, sequence, body_bytes, header_bytes, position = _FIELDS.unpack_from(view)
     if magic != MAGIC:
         raise _damaged(reference, "no frame begins here")
-    if version != VERSION:
-        raise _damaged(reference, f"the frame has format version {version}, and this release reads version {VERSION}")
+    if version not in (VERSION, _VERSION_WITHOUT_POSITION):
+        raise _damaged(reference, f"the frame has format version {version}, and this release reads versions up to {VERSION}")
     if segment != reference.segment:
         raise _damaged(reference, f"the frame belongs to segment {segment:#x}, of which this file is a recycled one or a copy")
     if sequence != reference.sequence:
         raise _damaged(reference, f"the frame belongs to flush {sequence}")
+    if position != reference.position and version != _VERSION_WITHOUT_POSITION:
+        raise _damaged(reference, f"the frame was written for position {position}, so a disk has put it in the wrong place")
     if FRAME_HEADER_BYTES + header_bytes + body_bytes != reference.length:
         raise _damaged(reference, f"the frame says {header_bytes} bytes of header and {body_bytes} of body")
     header_end = FRAME_HEADER_BYTES + header_bytes

@@ -22,11 +22,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 
+from bowstring.ports.clock import Clock
 from bowstring.ports.disk import Buffer, Disk
 from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
 from bowstring.ports.store import Page, Reference
 from bowstring.store.frames import frame, framed_length, padded, verify
 from bowstring.store.handles import Handles
+from bowstring.store.orphans import Quarantine
 from bowstring.store.segments import BLOCK_BYTES, MIB, Growth, in_blocks
 from bowstring.store.spans import Span, spans
 from bowstring.store.supply import Segment, Supply, is_full
@@ -48,9 +50,14 @@ class LocalStore:
         segment_bytes_max: int = 256 * MIB,
         free_files_max: int = 4,
         handles_max: int = 64,
+        clock: Clock | None = None,
+        orphan_seconds: float = 7 * 86_400.0,
     ) -> None:
+        """`orphan_seconds` is how long an orphan is kept at least, by the clock; without one it is kept for ever."""
         self._handles = Handles(disk, handles_max)
-        self._supply = Supply(disk, self._handles, Growth(segment_bytes_first, segment_bytes_max), free_files_max)
+        self._quarantine = Quarantine(disk, clock, orphan_seconds)
+        growth = Growth(segment_bytes_first, segment_bytes_max)
+        self._supply = Supply(disk, self._handles, self._quarantine, growth, free_files_max)
         self._prepare_at = int(segment_bytes_first * _PREPARE_AT)
         self._epoch = 0
         self._current: Segment | None = None
@@ -65,7 +72,7 @@ class LocalStore:
         self._syncing = asyncio.Lock()
         self._releasing = asyncio.Lock()
 
-    async def open(self, epoch: int, live: Collection[int]) -> None:
+    async def open(self, epoch: int, live: Collection[int], committed: int | None = None) -> None:
         """See `Store.open`. It can be called again after a full disk, with a new epoch."""
         if isinstance(self._failure, StorageFailed):
             self._refuse()
@@ -74,14 +81,14 @@ class LocalStore:
             self._abandon()
             self._handles.open()
             try:
-                self._sizes = await self._supply.open(epoch, live)
+                self._sizes = await self._supply.open(epoch, live, committed)
             except (OSError, StorageFailed) as error:
                 raise self._failed("opening the store", error) from error
             self._epoch = epoch
             self._failure = None
             self._is_open = True
 
-    async def append(self, sequence: int, pages: Sequence[Page]) -> list[Reference]:
+    async def append(self, sequence: int, pages: Sequence[Page], *, copies: bool = False) -> list[Reference]:
         """See `Store.append`. Appends are written in the order in which they were called, whoever calls."""
         async with self._appending:
             self._refuse()
@@ -93,7 +100,7 @@ class LocalStore:
             if segment is None or not segment.has_room(length):
                 segment = await self._next_segment(length)
                 self._refuse()
-            return self._write(segment, sequence, pages, lengths)
+            return self._write(segment, sequence, pages, lengths, copies)
 
     @property
     def room(self) -> int:
@@ -115,6 +122,10 @@ class LocalStore:
     def segments(self) -> dict[int, int]:
         """See `Store.segments`. One that has bytes which are not synced is not among them yet."""
         return {segment: size for segment, size in self._sizes.items() if not self._is_written(segment)}
+
+    def orphans(self) -> dict[str, int]:
+        """See `Store.orphans`."""
+        return dict(self._quarantine.orphans)
 
     async def sync(self) -> None:
         """See `Store.sync`. A second caller waits for the first: what the first is syncing is not durable yet."""
@@ -167,14 +178,14 @@ class LocalStore:
 
     # Writing
 
-    def _write(self, segment: Segment, sequence: int, pages: Sequence[Page], lengths: list[int]) -> list[Reference]:
+    def _write(self, segment: Segment, sequence: int, pages: Sequence[Page], lengths: list[int], copies: bool) -> list[Reference]:
         """Frames the pages and writes them behind the segment's end."""
         references: list[Reference] = []
         buffers: list[Buffer] = []
         position = segment.end
         for page, length in zip(pages, lengths, strict=True):
             references.append(Reference(segment.id, position, length, sequence))
-            buffers += frame(page, segment.id, self._epoch, sequence)
+            buffers += frame(page, segment.id, self._epoch, sequence, position, copy=copies)
             position += padded(length)
         end = in_blocks(position)
         if end > position:

@@ -30,7 +30,7 @@ class MemoryStore:
         self._end = 0
         self._is_open = False
 
-    async def open(self, epoch: int, live: Collection[int]) -> None:
+    async def open(self, epoch: int, live: Collection[int], committed: int | None = None) -> None:
         """See `Store.open`. What is not live is forgotten."""
         kept = frozenset(live)
         self._segments = {id: pages for id, pages in self._segments.items() if id in kept or epoch_of(id) > epoch}
@@ -40,7 +40,7 @@ class MemoryStore:
         self._is_open = True
         self._begin_segment()
 
-    async def append(self, sequence: int, pages: Sequence[Page]) -> list[Reference]:
+    async def append(self, sequence: int, pages: Sequence[Page], *, copies: bool = False) -> list[Reference]:
         """See `Store.append`."""
         self._require_open()
         lengths = [framed_length(page) for page in pages]
@@ -70,6 +70,10 @@ class MemoryStore:
         """See `Store.segments`."""
         current = segment_id(self._epoch, self._number) if self._is_open else 0
         return {id: size for id, size in self._sizes.items() if id != current and epoch_of(id) <= self._epoch}
+
+    def orphans(self) -> dict[str, int]:
+        """See `Store.orphans`. What was forgotten is not put aside."""
+        return {}
 
     async def sync(self) -> None:
         """Nothing here is ever durable, and nobody is told otherwise."""

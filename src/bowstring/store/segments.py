@@ -23,6 +23,7 @@ BLOCK_BYTES = 4096
 _NUMBER_BITS = 24
 _SEGMENT = re.compile(r"segment-([0-9a-f]{16})")
 _FREE = re.compile(r"free-(0|[1-9][0-9]{0,17})")
+_ORPHAN = re.compile(r"orphan-([0-9a-f]{16})(?:-(0|[1-9][0-9]{0,11}))?")
 
 
 def segment_id(epoch: int, number: int) -> int:
@@ -48,9 +49,20 @@ def free_name(number: int) -> str:
     return f"free-{number}"
 
 
+def orphan_name(segment: int, moment: int | None) -> str:
+    """The name of a segment that was put aside, at a moment in seconds since 1970 if there was a clock."""
+    return f"orphan-{segment:016x}" + ("" if moment is None else f"-{moment}")
+
+
 def in_blocks(length: int) -> int:
     """The length, rounded up to whole blocks."""
     return -(-length // BLOCK_BYTES) * BLOCK_BYTES
+
+
+class Orphan(NamedTuple):
+    name: str
+    segment: int
+    moment: int | None  # when it was put aside, in seconds since 1970
 
 
 class Inventory(NamedTuple):
@@ -59,17 +71,36 @@ class Inventory(NamedTuple):
     live: list[int]  # segments that the catalog refers to
     unused: list[int]  # segments that nothing refers to
     free: list[int]  # numbers of the free files
-    number: int  # the highest number among the segments of this very epoch, 0 if there is none
+    number: int  # the highest number among the segments and orphans of this very epoch, 0 if there is none
+    missing: frozenset[int] = frozenset()  # segments that the catalog refers to, and that are not there under their names
+    later: tuple[int, ...] = ()  # segments of a later epoch
+    orphans: tuple[Orphan, ...] = ()  # segments that were put aside
+    epoch_last: int = 0  # the last epoch, up to this one, of which there is a segment
 
 
 def take_stock(names: Iterable[str], epoch: int, live: Collection[int]) -> Inventory:
     """Sorts out a directory. A segment of a later epoch is somebody's who knows more than we do: it is neither used nor reused."""
-    segments = [int(found[1], 16) for name in names if (found := _SEGMENT.fullmatch(name))]
+    names = list(names)
+    segments = sorted(int(found[1], 16) for name in names if (found := _SEGMENT.fullmatch(name)))
     free = [int(found[1]) for name in names if (found := _FREE.fullmatch(name))]
     kept = frozenset(live)
-    ours = sorted(segment for segment in segments if epoch_of(segment) <= epoch)
-    number = max((number_of(segment) for segment in segments if epoch_of(segment) == epoch), default=0)
-    return Inventory([each for each in ours if each in kept], [each for each in ours if each not in kept], sorted(free), number)
+    ours = [segment for segment in segments if epoch_of(segment) <= epoch]
+    orphans = tuple(_orphan(name, found[1], found[2]) for name in names if (found := _ORPHAN.fullmatch(name)))
+    taken = [*segments, *(orphan.segment for orphan in orphans)]
+    return Inventory(
+        live=[each for each in ours if each in kept],
+        unused=[each for each in ours if each not in kept],
+        free=sorted(free),
+        number=max((number_of(segment) for segment in taken if epoch_of(segment) == epoch), default=0),
+        missing=kept.difference(segments),
+        later=tuple(segment for segment in segments if epoch_of(segment) > epoch),
+        orphans=orphans,
+        epoch_last=max(map(epoch_of, ours), default=0),
+    )
+
+
+def _orphan(name: str, segment: str, moment: str | None) -> Orphan:
+    return Orphan(name, int(segment, 16), None if moment is None else int(moment))
 
 
 class Growth:

@@ -3,7 +3,7 @@
 A segment is handed out only when its file is allocated and its name is durable, so that afterwards syncing the file is all that it
 takes. Whether the file is new or a recycled one, the order is the same: create or rename, then sync the directory, then hand out.
 
-    open ──► list: segments that nothing refers to become free files ──► prepare
+    open ──► list: segments that nothing refers to are put aside (`orphans`) or become free files ──► prepare
     prepare, in the background: a free file that fits, else a new one, else (a full disk) any free file or a smaller new one ──► ready
     take: the one that is ready; if it is too small for the flush, one of the flush's own size
 
@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from bowstring.ports.disk import Disk, File
 from bowstring.ports.failures import StorageFailed
 from bowstring.store.handles import Handles
-from bowstring.store.segments import FreeFile, FreePool, Growth, free_name, in_blocks, segment_id, segment_name, take_stock
+from bowstring.store.orphans import Quarantine
+from bowstring.store.segments import FreeFile, FreePool, Growth, Inventory, free_name, in_blocks, segment_id, segment_name, take_stock
 
 
 @dataclass(slots=True)
@@ -48,9 +49,10 @@ def is_full(error: OSError) -> bool:
 class Supply:
     """Makes segments of one incarnation after the other, in one directory."""
 
-    def __init__(self, disk: Disk, handles: Handles, growth: Growth, free_files_max: int) -> None:
+    def __init__(self, disk: Disk, handles: Handles, quarantine: Quarantine, growth: Growth, free_files_max: int) -> None:
         self._disk = disk
         self._handles = handles
+        self._quarantine = quarantine
         self._growth = growth
         self._pool = FreePool(growth.first, growth.largest, free_files_max)
         self._epoch = 0
@@ -62,7 +64,7 @@ class Supply:
         self._error: OSError | StorageFailed | None = None
         """What went wrong in the background, other than a full disk."""
 
-    async def open(self, epoch: int, live: Collection[int]) -> dict[int, int]:
+    async def open(self, epoch: int, live: Collection[int], committed: int | None) -> dict[int, int]:
         """Starts an incarnation: what an earlier one left, and nothing refers to, is reused. Gives the live segments with their sizes."""
         await self.close()
         self._raise_error()
@@ -74,8 +76,9 @@ class Supply:
         self._pool.clear()
         for number in stock.free:
             self._unlink(self._pool.add(number, await self._disk.size(free_name(number))))
-        await self._free(stock.unused)
-        sizes = {segment: await self._disk.size(segment_name(segment)) for segment in stock.live}
+        await self._put_aside(stock, committed)
+        live_now = take_stock(self._disk.names(), epoch, live).live
+        sizes = {segment: await self._disk.size(segment_name(segment)) for segment in live_now}
         self.prepare()
         return sizes
 
@@ -124,6 +127,18 @@ class Supply:
         cut brought back under its name would look like one that somebody has lost."""
         if await self._free(segments):
             await self._sync_directory()
+
+    async def _put_aside(self, stock: Inventory, committed: int | None) -> None:
+        """What nothing refers to becomes free, or an orphan."""
+        before = self._disk.names()
+        for segment in stock.unused:
+            await self._handles.retire(segment)
+        await self._quarantine.take_stock(stock)
+        reusable = await self._quarantine.sort_out(stock, committed)
+        await self._quarantine.measure()
+        if self._disk.names() != before:
+            await self._sync_directory()
+        await self._free(reusable)
 
     async def _free(self, segments: Iterable[int]) -> bool:
         """Gives whether there was any; one that is not there is left out."""
