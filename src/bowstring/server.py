@@ -32,6 +32,7 @@ from bowstring.ports.store import Store
 from bowstring.settings import Settings, default_data
 from bowstring.store.local import LocalStore
 from bowstring.store.memory import MemoryStore
+from bowstring.store.reserve import Reserve
 from bowstring.wire.grpc_server import GrpcServer
 
 CATALOG: Final = "catalog.sqlite"
@@ -66,6 +67,7 @@ class Server:
             clock=clock,
             catalog=SqliteCatalog(path, self._worker),
             store=_store(self.settings, self._disk, clock),
+            reserve=None if self._disk is None else Reserve(self._disk),
         )
         self._gateway = Gateway(self.broker, self.settings, self.broker.clock, software=f"bowstring/{version()}")
         self._grpc = GrpcServer(

@@ -71,6 +71,7 @@ class Load:
     upkeep_seconds: float = 1.0
     index_bytes: int = 64 * KIB
     ids_bytes: int = 64 * KIB
+    reserve_bytes: int = 64 * KIB
 
     def __str__(self) -> str:
         return " ".join(f"{name}={value:g}" for name, value in asdict(self).items())

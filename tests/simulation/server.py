@@ -25,6 +25,7 @@ from bowstring.ports.disk import Buffer
 from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
 from bowstring.ports.transport import Inbound
 from bowstring.store.local import LocalStore
+from bowstring.store.reserve import Reserve
 from bowstring.wire.codec import split
 from bowstring.wire.generated import bowstring_pb2 as pb
 from tests.history import checkers
@@ -258,7 +259,8 @@ class Server:
     ) -> tuple[WatchedBroker, WatchedGateway, Fencible]:
         fencible = Fencible(catalog)
         settings = self.load.settings()
-        ports = {"clock": life.clock, "catalog": fencible, "store": store}
+        reserve = Reserve(life.disk, size=self.load.reserve_bytes)
+        ports = {"clock": life.clock, "catalog": fencible, "store": store, "reserve": reserve}
         broker = WatchedBroker(self.watch, settings=settings, **ports)
         if opened:
             fencible.open = _nothing  # type: ignore[attr-defined]

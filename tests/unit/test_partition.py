@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from bowstring import errors
 from bowstring.core.answers import Repeat, ResendAfter, Stored
 from bowstring.core.changes import Change, decode, encode
+from bowstring.core.decisions import Accept, Answered, Decision, Found, GivenBack, Ids, Lookup, Publish, Refused, Wait
 from bowstring.core.natural_ids import Hits
 from bowstring.core.partition import Partition
-from bowstring.core.decisions import Accept, Answered, Decision, Found, GivenBack, Ids, Lookup, Publish, Refused, Wait
 
 SECOND = 1_000_000
 WINDOW = 600 * SECOND

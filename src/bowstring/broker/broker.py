@@ -31,6 +31,7 @@ from bowstring.ports.clock import Clock
 from bowstring.ports.failures import Damaged, DiskFull, Fenced, StorageFailed
 from bowstring.ports.store import Store
 from bowstring.settings import Settings
+from bowstring.store.reserve import Reserve
 
 T = TypeVar("T")
 
@@ -52,7 +53,7 @@ class Statistics(NamedTuple):
 class Broker:
     """One broker over a catalog and a store that somebody else has opened a place for."""
 
-    def __init__(self, *, settings: Settings, clock: Clock, catalog: Catalog, store: Store) -> None:
+    def __init__(self, *, settings: Settings, clock: Clock, catalog: Catalog, store: Store, reserve: Reserve | None = None) -> None:
         self.settings = settings
         self.clock = SteadyClock(clock)
         """The broker's time, which is what kits are told."""
@@ -60,6 +61,8 @@ class Broker:
         """16 bytes that name the data."""
         self._catalog = catalog
         self._store = store
+        self._reserve = reserve
+        """Space for the catalog, on a disk that can be full."""
         self._incarnation: Incarnation | None = None
         self._unavailable: errors.Error = errors.Unavailable("the broker is starting.")
         self._serving: asyncio.Task[None] | None = None
@@ -73,12 +76,16 @@ class Broker:
     async def start(self) -> None:
         """Loads what is there and serves. Raises what makes that impossible."""
         await self._catalog.open()
+        if self._reserve is not None:
+            await self._reserve.hold()
         await self._begin()
         self.cluster = await self._catalog.cluster()
         self._serving = asyncio.create_task(self._serve())
 
     async def _begin(self) -> None:
-        self._incarnation = await Incarnation.begin(settings=self.settings, clock=self.clock, catalog=self._catalog, store=self._store)
+        self._incarnation = await Incarnation.begin(
+            settings=self.settings, clock=self.clock, catalog=self._catalog, store=self._store, reserve=self._reserve
+        )
 
     async def _serve(self) -> None:
         """Runs incarnations one after the other until one fails for good."""
@@ -89,6 +96,8 @@ class Broker:
                     await self._incarnation.flusher.run()
                 except (DiskFull, Fenced) as failure:
                     self._end(_why(failure))
+                    if self._reserve is not None and isinstance(failure, DiskFull):
+                        await self._reserve.give_up()
                 await self._begin_again()
         except asyncio.CancelledError:
             raise

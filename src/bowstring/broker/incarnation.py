@@ -31,21 +31,27 @@ from bowstring.core.partition import Partition
 from bowstring.ports.catalog import Catalog, Extent, TopicRow
 from bowstring.ports.store import Store
 from bowstring.settings import Settings
+from bowstring.store.reserve import Reserve
 
 BROKER_NUMBER = 1
 PUBLISHERS_MAX = 100_000
+ROOM_KEPT = 1 << 20
+"""Bytes in segments that publishers leave to sealer and cleaner."""
 
 
 class Incarnation:
     """One life of a broker."""
 
-    def __init__(self, loaded: Loaded, *, settings: Settings, clock: SteadyClock, catalog: Catalog, store: Store) -> None:
+    def __init__(
+        self, loaded: Loaded, *, settings: Settings, clock: SteadyClock, catalog: Catalog, store: Store, reserve: Reserve | None
+    ) -> None:
         self.settings = settings
         self.fence = loaded.fence
         self.clock = clock
         self.trusted = TrustedClock(clock)
         self.store = store
         self.catalog = catalog
+        self.reserve = reserve
         caches = Caches(PageCache(settings.memory_tail_bytes, touch=False), PageCache(settings.memory_pages_bytes, touch=True))
         self._tail = caches.tail
         self.extents = Extents(catalog=catalog, store=store, settings=settings)
@@ -67,12 +73,14 @@ class Incarnation:
         self.upkeep = Upkeep(self, trimmed=loaded.trimmed, deleted=loaded.deleted)
 
     @staticmethod
-    async def begin(*, settings: Settings, clock: SteadyClock, catalog: Catalog, store: Store) -> Incarnation:
+    async def begin(
+        *, settings: Settings, clock: SteadyClock, catalog: Catalog, store: Store, reserve: Reserve | None = None
+    ) -> Incarnation:
         """Registers a new epoch and loads everything."""
         loaded = await load(catalog, BROKER_NUMBER)
         clock.not_before(max((partition.arrived for partition in loaded.partitions.values()), default=0))
-        await store.open(loaded.fence.epoch, loaded.segments())
-        incarnation = Incarnation(loaded, settings=settings, clock=clock, catalog=catalog, store=store)
+        await store.open(loaded.fence.epoch, loaded.segments(), loaded.sequence)
+        incarnation = Incarnation(loaded, settings=settings, clock=clock, catalog=catalog, store=store, reserve=reserve)
         await restore_ids(loaded.partitions.values(), incarnation.reader)
         incarnation.upkeep.start()
         return incarnation
@@ -187,7 +195,14 @@ class Incarnation:
         if self._publishers.get(producer) is publisher:
             del self._publishers[producer]
 
-    async def reserve(self, size: int) -> None:
+    def check_room(self, size: int) -> None:
+        """Raises Full if there is no room for so much on the disk: the next segment could not be made, or the catalog has nothing in
+        reserve. Some room is left for what makes room again."""
+        needed = self.flusher.waiting_bytes + size + min(ROOM_KEPT, self.settings.segment_bytes_first // 8)
+        if self.store.room < needed or (self.reserve is not None and not self.reserve.held):
+            raise errors.Full("the disk is full; nothing of this was stored.", hint="Free some space: the broker goes on by itself.")
+
+    async def admit(self, size: int) -> None:
         """Waits for credit. Raises Unavailable when the incarnation ends meanwhile."""
         if self.ended is not None:
             raise self.ended.with_traceback(None)

@@ -68,7 +68,7 @@ class Placing:
         pending, self._pending, self._bytes = self._pending, [], 0
         if not pending:
             return
-        references = await self._store.append(self.sequence, [page for _, page in pending])
+        references = await self._store.append(self.sequence, [page for _, page in pending], copies=True)
         for (place, _), reference in zip(pending, references, strict=True):
             place.reference = reference
             self._usage.pin(reference.segment)

@@ -54,7 +54,7 @@ class Publisher:
 
     async def admit(self, size: int) -> None:
         """Waits until there is memory for the next batch. It is given back when that batch is answered."""
-        await self._incarnation.reserve(size)
+        await self._incarnation.admit(size)
         self._admitted += size
 
     def publish(self, batch: PublishedBatch) -> asyncio.Future[Answer]:
@@ -72,6 +72,7 @@ class Publisher:
             raise errors.Unavailable("a newer stream of this producer has taken over.")
         _check_numbers(batch)
         actor = self._incarnation.topic_by_id(self._topic).actor(batch.partition)
+        self._incarnation.check_room(len(batch.data))
         bytes_max = self._incarnation.settings.batch_bytes_max
         columns = layout.check(batch.schema, batch.columns, batch.rows, batch.data, bytes_max=bytes_max)
         publish = Publish(

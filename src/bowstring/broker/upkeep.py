@@ -91,3 +91,5 @@ class Upkeep:
             await incarnation.catalog.edit(incarnation.fence, Edit())  # raises Fenced: a successor may use what we take to be free
             await incarnation.store.release(unused)
         await incarnation.store.make_room()
+        if incarnation.reserve is not None:
+            await incarnation.reserve.hold()
