@@ -3,8 +3,8 @@
 The reader grants bytes and the broker sends as long as there are some, so what lies here unread is bounded; more is granted as pages are
 handed out. After a break a new stream begins where the last page that came in ended: no gap, nothing twice.
 
-**Threads.** Pages are taken on the loop or in the thread of a program (`sync`), one at a time. So every count has one writer: what came in
-and what was granted are the loop's, what was taken is the taker's, and what is ahead or owed is a difference.
+**Threads.** Pages are taken on the loop or in a thread of the program (`sync`), by one at a time. So every count has one writer: what
+came in and what was granted are the loop's, what was taken is the taker's, and what is ahead or owed is a difference.
 
 A topic that was deleted and made again is another one: its offsets mean other messages, so the reader fails instead of going on there.
 """
@@ -12,7 +12,6 @@ A topic that was deleted and made again is another one: its offsets mean other m
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
 from typing import Any, Final
 
@@ -49,7 +48,6 @@ class Fetching:
         self.position: dict[int, int] = {}
         """Where the program is: behind what was handed out."""
         self._pages: deque[Chunk] = deque()
-        self._taking = threading.Lock()
         self._rows_came = self._bytes_came = self._bytes_taken = self._bytes_granted = 0
         self._grants = asyncio.Event()
         self._changed = asyncio.Event()
@@ -82,18 +80,17 @@ class Fetching:
 
     def take(self, rows_max: int | None) -> Chunk | None:
         """The next rows, all of one page; None if there are none now."""
-        with self._taking:
-            if not self._pages:
-                return None
-            chunk = self._pages.popleft()
-            if rows_max is not None and chunk.rows > rows_max:
-                self._pages.appendleft(Chunk(chunk.page, chunk.first + rows_max, chunk.rows - rows_max))
-                chunk = Chunk(chunk.page, chunk.first, rows_max)
-            else:
-                self._bytes_taken += chunk.page.header.stored_bytes
-            self.position[chunk.page.partition] = chunk.next_offset
-            self.messages += chunk.rows
-            return chunk
+        if not self._pages:
+            return None
+        chunk = self._pages.popleft()
+        if rows_max is not None and chunk.rows > rows_max:
+            self._pages.appendleft(Chunk(chunk.page, chunk.first + rows_max, chunk.rows - rows_max))
+            chunk = Chunk(chunk.page, chunk.first, rows_max)
+        else:
+            self._bytes_taken += chunk.page.header.stored_bytes
+        self.position[chunk.page.partition] = chunk.next_offset
+        self.messages += chunk.rows
+        return chunk
 
     @property
     def bytes_ahead(self) -> int:
@@ -111,10 +108,7 @@ class Fetching:
 
     def next_size(self) -> int:
         """The bytes of the rows that `take` gives next; 0 if there are none now."""
-        try:
-            return self._pages[0].size
-        except IndexError:
-            return 0
+        return self._pages[0].size if self._pages else 0
 
     def owes(self) -> bool:
         """Whether credit is to be given back for what was taken: by `grant`, on the loop."""

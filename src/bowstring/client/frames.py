@@ -137,8 +137,8 @@ class _Columns(Frame):
         return encode
 
 
-class _LargeValues(Frame):
-    """A list of large values, which are not put into columns at all."""
+class _Values(Frame):
+    """A list of values that are not put into columns at all."""
 
     routed = False
 
@@ -167,7 +167,7 @@ def _of_values(values: Sequence[Any], created: int, compression: str | None) -> 
     sample = values[:: len(values) // _SAMPLE_ROWS + 1]
     row_bytes = ROW_BYTES + sum(map(_length, sample)) // len(sample)
     if row_bytes > ROW_BYTES + Unjoined.WORTH_WHILE and compression is None and _all_bytes(values):
-        return _LargeValues(values, created)
+        return _Values(values, created)
     return _Columns.of_values(values, row_bytes, created, compression)
 
 

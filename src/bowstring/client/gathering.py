@@ -148,7 +148,8 @@ class Gathering:
         batch.number = self._number
         batch.encoded, batch.rows, batch.sealed = encoded, encoded.rows, True
         batch.given_ids, batch.has_ids = given_ids, given_ids is not None
-        batch.size = batch.reserved = encoded.size + ROW_BYTES
+        batch.size = encoded.size + ROW_BYTES
+        batch.reserved = encoded.size + ROW_BYTES * len(encoded.pieces)
         self.bytes_under_way += batch.reserved
         self._start_time(batch, timeout)
         if place == self._current:

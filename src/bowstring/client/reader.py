@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from operator import length_hint
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -66,6 +66,13 @@ class Reader:
         self._chunk: Chunk | None = None
         """The rows that `async for` is in."""
         self._messages: Iterator[Message] = iter(())
+        self._taking: AbstractContextManager[Any] = nullcontext()
+        """Held while pages are taken. Where threads take them (`sync`) it is a lock."""
+        self._on_loop: Callable[[Callable[[], object]], object] = lambda call: call()
+
+    def _taken_by_threads(self, lock: AbstractContextManager[Any], on_loop: Callable[[Callable[[], object]], object]) -> None:
+        """From now on pages are taken in any thread, under this lock; `on_loop` has something called on the loop."""
+        self._taking, self._on_loop = lock, on_loop
 
     def _begin(self, start: Any) -> Fetching:
         settings = self._settings
@@ -90,15 +97,16 @@ class Reader:
         while not self._messages_at_hand():
             if not await self._fetching.available():
                 return False
-        self._fetching.grant()
         return True
 
     def _messages_at_hand(self) -> bool:
         """Goes on to the next rows if they are there; in any thread."""
-        chunk = self._fetching.take(None) if self._open else None
-        if chunk is None:
-            return False
-        self._chunk, self._messages = chunk, messages(chunk)
+        with self._taking:
+            chunk = self._fetching.take(None) if self._open else None
+            if chunk is None:
+                return False
+            self._chunk, self._messages = chunk, messages(chunk)
+        self._grant()
         return True
 
     async def batches(self, max_rows: int = 65536, max_wait: Span = 0.05) -> AsyncIterator[Batch]:
@@ -110,16 +118,14 @@ class Reader:
         """What `batches` gives next; None at the end."""
         limit, seconds = _rows(max_rows), times.span(max_wait, "max_wait")
         self._check_open()
-        left = length_hint(self._messages)
-        if not left and not await self._fetching.available():
-            return None
-        if not self._fetching.holds(limit - left, JOINED_BYTES):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._fetching.filled(limit - left)
-        batch = self._batch(limit, JOINED_BYTES)
-        self._fetching.grant()
-        return batch
+        while (left := length_hint(self._messages)) or await self._fetching.available():
+            if not self._fetching.holds(limit - left, JOINED_BYTES):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await self._fetching.filled(limit - left)
+            if batch := self._batch(limit, JOINED_BYTES):
+                return batch
+        return None
 
     def _batch_at_hand(self, max_rows: int) -> Batch | None:
         """What `batches` gives next if there is enough for it without waiting; in any thread."""
@@ -135,22 +141,27 @@ class Reader:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._fetching.available()
-        batch = self._batch(limit, ROWS_MAX)
-        self._fetching.grant()
-        return batch
+        return self._batch(limit, ROWS_MAX)
 
     def _batch(self, rows_max: int, bytes_max: int) -> Batch:
-        """What is there now. Credit for it is still to be granted."""
-        chunks = self._left_over(rows_max)
-        rows, size = sum(chunk.rows for chunk in chunks), sum(chunk.size for chunk in chunks)
-        while rows < rows_max and not (chunks and size + self._fetching.next_size() > bytes_max):
-            chunk = self._fetching.take(rows_max - rows)
-            if chunk is None:
-                break
-            chunks.append(chunk)
-            rows += chunk.rows
-            size += chunk.size
+        """What is there now."""
+        with self._taking:
+            chunks = self._left_over(rows_max)
+            rows, size = sum(chunk.rows for chunk in chunks), sum(chunk.size for chunk in chunks)
+            while rows < rows_max and not (chunks and size + self._fetching.next_size() > bytes_max):
+                chunk = self._fetching.take(rows_max - rows)
+                if chunk is None:
+                    break
+                chunks.append(chunk)
+                rows += chunk.rows
+                size += chunk.size
+        self._grant()
         return Batch(chunks, self._settings.columns)
+
+    def _grant(self) -> None:
+        """Gives credit back for what was taken. The loop is bothered only when it is worth while."""
+        if self._fetching.owes():
+            self._on_loop(self._fetching.grant)
 
     def _left_over(self, limit: int) -> list[Chunk]:
         """What `async for` has begun and not handed out."""

@@ -203,32 +203,20 @@ class Reader:
         self.topic = reader.topic
         self._reader = reader
         self._thread = thread
+        reader._taken_by_threads(threading.Lock(), thread.loop.call_soon_threadsafe)
 
     def __iter__(self) -> Iterator[Message]:
         reader = self._reader
         while True:
             yield from reader._messages
-            if reader._messages_at_hand():
-                self._grant()
-            elif not self._thread.run(reader._next_messages()):
+            if not reader._messages_at_hand() and not self._thread.run(reader._next_messages()):
                 return
 
     def batches(self, max_rows: int = 65536, max_wait: Span = 0.05) -> Iterator[Batch]:
         """Batches of up to `max_rows`, or of about a MiB; one that is not full waits `max_wait` for more rows."""
         reader = self._reader
-        while True:
-            batch = reader._batch_at_hand(max_rows)
-            if batch is not None:
-                self._grant()
-            elif (batch := self._thread.run(reader._next_batch(max_rows, max_wait))) is None:
-                return
+        while batch := reader._batch_at_hand(max_rows) or self._thread.run(reader._next_batch(max_rows, max_wait)):
             yield batch
-
-    def _grant(self) -> None:
-        """Gives credit back for what was taken here. The loop is woken only when it is worth while."""
-        fetching = self._reader._fetching
-        if fetching.owes():
-            self._thread.loop.call_soon_threadsafe(fetching.grant)
 
     def poll(self, timeout: Span = 0, max_rows: int | None = None) -> Batch:
         """What is there now, after waiting up to `timeout` for something; an empty batch if nothing came."""
