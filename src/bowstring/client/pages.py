@@ -48,6 +48,7 @@ class Page:
         self.header = header
         self.partition = header.partition
         self.rows = header.rows
+        self.size = len(data)
         self._data = data
         self._columns: dict[str, pa.Array] = {}
         self._lists: dict[str, list[Any]] = {}
@@ -101,6 +102,11 @@ class Chunk(NamedTuple):
         """A column over these rows, without copying."""
         column = self.page.column(name)
         return column if self.rows == self.page.rows else column.slice(self.first, self.rows)
+
+    @property
+    def size(self) -> int:
+        """Their share of the page's bytes."""
+        return self.page.size * self.rows // self.page.rows
 
     @property
     def next_offset(self) -> int:

@@ -255,7 +255,7 @@ class Publisher:
         batch.first_stream = batch.first_stream or self._stream_number
         batch.stream = self._stream_number
         batch.written_at = self._clock.monotonic()
-        self._window.wrote(batch, len(encoded.data))
+        self._window.wrote(batch, encoded.size)
         header = pb.PublishRequest(
             partition=batch.partition,
             number=batch.number,
@@ -266,7 +266,10 @@ class Publisher:
             columns=encoded.mask,
             rows=encoded.rows,
         )
-        return codec.join(header.SerializeToString(), encoded.data)
+        message = codec.join_pieces(header.SerializeToString(), encoded.pieces, encoded.size)
+        # For a resend the batch in this message is as good, and nothing of what it was made of has to be kept.
+        batch.encoded = encoded._replace(pieces=(memoryview(message)[-encoded.size :],))
+        return message
 
     # ---- answers
 

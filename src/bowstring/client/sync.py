@@ -4,8 +4,8 @@ One thread runs a loop for all clients of the process, and everything happens th
 works in scripts, in notebooks, under a running loop and from several threads at once. The calls here hand over and wait; there is no logic
 in them. The thread is never stopped: grpc.aio stumbles over events of loops that are closed.
 
-Two things do not go through the loop. `send` gathers in the calling thread (see `sending`), and the messages of a page that has arrived are
-iterated over there.
+Two things do not go through the loop, because handing over and waiting costs as much as hundreds of messages. `send` gathers in the
+calling thread (see `sending`), and pages that have arrived are taken there (see `fetching`).
 """
 
 from __future__ import annotations
@@ -203,17 +203,19 @@ class Reader:
         self.topic = reader.topic
         self._reader = reader
         self._thread = thread
+        reader._taken_by_threads(threading.Lock(), thread.loop.call_soon_threadsafe)
 
     def __iter__(self) -> Iterator[Message]:
         reader = self._reader
         while True:
             yield from reader._messages
-            if not self._thread.run(reader._next_messages()):
+            if not reader._messages_at_hand() and not self._thread.run(reader._next_messages()):
                 return
 
     def batches(self, max_rows: int = 65536, max_wait: Span = 0.05) -> Iterator[Batch]:
-        """Batches of up to `max_rows`; one that is not full waits `max_wait` for more rows."""
-        while (batch := self._thread.run(self._reader._next_batch(max_rows, max_wait))) is not None:
+        """Batches of up to `max_rows`, or of about a MiB; one that is not full waits `max_wait` for more rows."""
+        reader = self._reader
+        while batch := reader._batch_at_hand(max_rows) or self._thread.run(reader._next_batch(max_rows, max_wait)):
             yield batch
 
     def poll(self, timeout: Span = 0, max_rows: int | None = None) -> Batch:
