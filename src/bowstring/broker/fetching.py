@@ -56,12 +56,14 @@ class _Cursor:
         self.offset = offset
         self.end = end
         """The first offset that is not wanted any more; 0 to follow for ever."""
+        self.announces = False
+        """Whether its beginning is to be told, before anything else."""
         self.has_delivered = offset > actor.partition.retained.first
         """From then on nothing may be missing; a reader from the beginning begins with what is there."""
 
     @property
     def done(self) -> bool:
-        return self.end != 0 and self.offset >= self.end
+        return self.end != 0 and self.offset >= self.end and not self.announces
 
     @property
     def limit(self) -> int:
@@ -120,6 +122,9 @@ class Fetcher:
         partition = cursor.actor.partition
         while True:
             cursor.check_overtaken(self._topic)
+            if cursor.announces:
+                cursor.announces = False
+                return [self._passed_over(cursor, cursor.offset)]
             if cursor.done or cursor.offset >= cursor.limit:
                 return []
             moves = partition.moves
@@ -238,7 +243,9 @@ def _cursor(topic: str, actor: PartitionActor, offset: int, end: int) -> _Cursor
     partition = actor.partition
     if offset != 0 and not partition.retained.first <= offset <= partition.committed_offset:
         raise out_of_range(topic, partition, offset)
-    return _Cursor(actor, offset or partition.retained.first, end)
+    cursor = _Cursor(actor, offset or partition.retained.first, end)
+    cursor.announces = offset == 0 and cursor.offset > 1
+    return cursor
 
 
 def out_of_range(topic: str, partition: Partition, offset: int) -> errors.OutOfRange:

@@ -169,9 +169,14 @@ class Fetching:
         topic = await self.describe()
         self._topic_id = topic.id
         starts, self._ends = resolve(topic, self._start, self._end, self._partitions)
-        self._received = dict(starts)
+        self._received = self._beginnings(starts) if self._start in (None, "beginning") else dict(starts)
         self.position = dict(starts)
         self._changed.set()
+
+    def _beginnings(self, starts: dict[int, int]) -> dict[int, int]:
+        """0 stands for the beginning, wherever retention has left it by the time that the broker is asked."""
+        ends = {number: self._ends.get(number, 0) for number in starts}
+        return {number: 0 if not ends[number] or offset < ends[number] else offset for number, offset in starts.items()}
 
     async def _check_topic(self) -> None:
         topic = await self.describe()

@@ -142,7 +142,10 @@ def _created(page: Page) -> pa.Array:
 
 
 def _arrived(page: Page) -> pa.Array:
-    return pa.array(np.full(page.rows, page.header.arrived, np.int64)).view(_MOMENT)
+    """Rows of a page may have arrived at different times, if the broker has joined small pages."""
+    runs = page.header.runs
+    moments = [run.arrived or page.header.arrived for run in runs]
+    return pa.array(np.repeat(np.array(moments, np.int64), [run.rows for run in runs])).view(_MOMENT)
 
 
 def _producer_group(page: Page) -> pa.Array:
