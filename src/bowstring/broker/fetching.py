@@ -56,6 +56,8 @@ class _Cursor:
         self.offset = offset
         self.end = end
         """The first offset that is not wanted any more; 0 to follow for ever."""
+        self.floor = actor.partition.retained.floor
+        """The floor when the reader began: what is missing below it was missing then."""
         self.announces = False
         """Whether its beginning is to be told, before anything else."""
         self.has_delivered = offset > actor.partition.retained.first
@@ -73,12 +75,13 @@ class _Cursor:
 
     def check_overtaken(self, topic: str) -> None:
         """A reader that retention has overtaken is told so, never passed over what is gone; but one that begins, begins where it can."""
-        first = self.actor.partition.retained.first
-        if self.offset >= first:
-            return
-        if self.has_delivered:
+        retained = self.actor.partition.retained
+        if self.offset >= retained.floor or self.offset < self.floor:
+            self.offset = max(self.offset, retained.first)
+        elif self.has_delivered:
             raise out_of_range(topic, self.actor.partition, self.offset)
-        self.offset = first
+        else:
+            self.offset, self.floor = max(self.offset, retained.first), retained.floor
 
 
 class Fetcher:
@@ -163,7 +166,7 @@ class Fetcher:
         end = min(entry.end, cursor.limit)
         if end <= first:
             return None
-        if is_old(entry, moments) and cursor.has_delivered:
+        if cursor.has_delivered and first >= cursor.floor and is_old(entry, moments):
             raise out_of_range(self._topic, partition, first)
         cursor.offset = end
         if (first, end) == (entry.first_offset, entry.end) and is_whole(partition, entry, moments):

@@ -80,6 +80,8 @@ class Partition:
         self.sealed_end = 1
         """Rows below this are in extents."""
         self.sealed_bytes = 0
+        self.bytes_behind = 0
+        """Of these bytes those that are below the floor, where somebody has counted them."""
         self.moves = 0
         """How often something has moved to another place: sealed, cleaned, or gone with time."""
         self.seals = 0
@@ -342,7 +344,7 @@ class Partition:
     @property
     def bytes(self) -> int:
         """Bytes of its pages."""
-        return self.sealed_bytes + self.pages.bytes
+        return max(0, self.sealed_bytes - self.bytes_behind) + self.pages.bytes
 
     def live(self, first: int, end: int) -> Rows:
         """The offsets of [first, end) that are neither deleted nor behind retention, ascending."""
