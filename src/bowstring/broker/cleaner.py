@@ -112,6 +112,8 @@ class Cleaner:
                 pages += await self._copied(placing, actor, index.state(), segment)
             keys = [ExtentKey(extent.topic, extent.partition, extent.first_offset) for extent in extents]
             if not pages:
+                if any(extent.index.sequence > incarnation.upkeep.sealer.trimmed for extent in extents):
+                    return None  # the journal still has the pages, and would bring them back at load
                 await incarnation.catalog.edit(incarnation.fence, Edit(drop=keys))
                 return incarnation.replaced(actor, extents, None)
             await placing.flush()

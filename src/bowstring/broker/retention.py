@@ -160,8 +160,10 @@ class Retention:
             return
         extents = await incarnation.extents.of(partition)
         trimmed = incarnation.upkeep.sealer.trimmed
-        expired = [extent for extent in extents if 0 < extent.expires < now and extent.index.sequence <= trimmed]
-        gone = list(dict.fromkeys((*(extent for extent in extents if _is_below(partition, extent)), *expired)))
+        gone = [extent for extent in extents if extent.end_offset <= partition.retained.first]
+        # While the journal still has the pages, only a floor keeps them from coming back at load.
+        rest = [extent for extent in extents[len(gone) :] if extent.index.sequence <= trimmed]
+        gone += [extent for extent in rest if 0 < extent.expires < now or _is_below(partition, extent)]
         for start in range(0, len(gone), EXTENTS_AN_EDIT):
             step = gone[start : start + EXTENTS_AN_EDIT]
             keys = [ExtentKey(extent.topic, extent.partition, extent.first_offset) for extent in step]

@@ -88,6 +88,8 @@ class Partition:
         """The last flush with a change of this partition."""
         self.snapshot_sequence = 0
         """The flush that its snapshot in the catalog stands for."""
+        self.snapshot_end = 1
+        """How far it was sealed when that snapshot was made."""
 
     # Deciding
 
@@ -354,6 +356,12 @@ class Partition:
 
     def is_gone(self, offset: int) -> bool:
         return not len(self.live(offset, offset + 1))
+
+    @property
+    def is_ahead_of_snapshot(self) -> bool:
+        """Whether the snapshot lacks something that is not in extents, or not for ever: those may go when nothing in them lives, and
+        then only a snapshot tells how far the log is sealed."""
+        return self.changed_sequence > self.snapshot_sequence or self.sealed_end > self.snapshot_end
 
     def is_blind(self, now: int) -> bool:
         """Are there ids within the window that could not be read at load?"""
