@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from bowstring.broker.placing import Draft, Placed, Placing, write_sections
 from bowstring.broker.reading import reference
-from bowstring.broker.visibility import is_old
 from bowstring.core.id_sections import joined
 from bowstring.core.pages import PageEntry
 from bowstring.ports.catalog import Edit, Extent, ExtentKey
@@ -129,8 +128,7 @@ class Cleaner:
     async def _copied(self, placing: Placing, actor: PartitionActor, entries: list[PageEntry], segment: int) -> list[Placed]:
         """The pages that live on: those in the segment are copied."""
         partition = actor.partition
-        moments = self._incarnation.moments(partition.topic)
-        live = [entry for entry in entries if not is_old(entry, moments) and len(partition.live(entry.first_offset, entry.end))]
+        live = [entry for entry in entries if len(partition.live(entry.first_offset, entry.end))]
         found: list[Placed] = []
         chunk: list[PageEntry] = []
         for entry in (*live, None):
