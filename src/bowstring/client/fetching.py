@@ -132,6 +132,10 @@ class Fetching:
                 except errors.Unavailable:
                     await self._pauses.wait()
                     await self._check_topic()
+                except errors.OutOfRange:
+                    if self.batches or self._start not in (None, "beginning"):
+                        raise
+                    await self._place()  # what was the beginning is gone by now
         except errors.Error as error:
             self._error = error
         except Exception as error:

@@ -136,7 +136,9 @@ def _created(page: Page) -> pa.Array:
 
 
 def _arrived(page: Page) -> pa.Array:
-    return pa.array(np.full(page.rows, page.header.arrived, np.int64)).view(_MOMENT)
+    runs = page.header.runs
+    moments = np.repeat(np.array([run.arrived or page.header.arrived for run in runs], np.int64), [run.rows for run in runs])
+    return pa.array(moments).view(_MOMENT)
 
 
 def _producer_group(page: Page) -> pa.Array:
