@@ -11,6 +11,7 @@ A turn looks at every partition, but with a glance that costs nothing where noth
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from bowstring.core.retained import Runs
 from bowstring.messages import encoding
 from bowstring.messages.schema import DUE
 from bowstring.ports.catalog import Edit, Extent, ExtentKey
+from bowstring.ports.failures import Damaged
 
 if TYPE_CHECKING:
     from bowstring.broker.actor import PartitionActor
@@ -36,6 +38,8 @@ EXTENTS_AN_EDIT = 50
 PAGES_A_READ = 256
 KEPT_SECONDS = 60.0
 """How often rows that are kept below the floor are looked at."""
+
+_log = logging.getLogger("bowstring.retention")
 
 
 class _Oldest(NamedTuple):
@@ -77,10 +81,13 @@ class Retention:
                 asked += (partition.topic, partition.number) not in self._oldest
                 if asked > PARTITIONS_A_TURN:
                     return
-                kept = looks_at_kept and partition.retained.kept
-                if kept or await self._may_be_old(partition, horizon) or _is_too_much(topic, partition):
-                    await self._retain(topic, actor, horizon)
-                await self._drop_extents(actor, now)
+                try:
+                    kept = looks_at_kept and partition.retained.kept
+                    if kept or await self._may_be_old(partition, horizon) or _is_too_much(topic, partition):
+                        await self._retain(topic, actor, horizon)
+                    await self._drop_extents(actor, now)
+                except Damaged as error:  # the others are not to wait for this one
+                    _log.warning("%s/%d: retention was given up for now: %s", topic.row.name, partition.number, error)
 
     async def _may_be_old(self, partition: Partition, horizon: int) -> bool:
         key = partition.topic, partition.number
@@ -128,7 +135,8 @@ class Retention:
         """The rows of an old page whose due time keeps them."""
         page = (await self._incarnation.reader.pages(partition, [entry]))[0]
         header = decode_header(page.header)
-        assert header.columns & DUE
+        if not header.columns & DUE:  # the rows that had one were repeats, and are not stored here
+            return ()
         due = pc.fill_null(encoding.decode(header.columns, page.body).column("due").cast("int64"), 0)
         live: NDArray[np.int64] = partition.live(entry.first_offset, entry.end)
         return tuple(runs_of(live[due.to_numpy(zero_copy_only=False)[live - entry.first_offset] >= horizon]))
