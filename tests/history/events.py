@@ -55,6 +55,7 @@ class Settings(NamedTuple):
     retention: float = 7 * 86_400.0
     retention_bytes: int = 0
     deduplication: float = 600.0
+    partitions: int = 1
 
 
 class Event(NamedTuple):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bowstring import errors
 from bowstring.broker import flusher
 from bowstring.broker.broker import Broker
+from bowstring.broker.fetching import Fetched, Fetcher
 from bowstring.broker.flusher import Flush
 from bowstring.broker.incarnation import Incarnation as Epoch
 from bowstring.catalog.sqlite import SqliteCatalog
@@ -54,6 +55,10 @@ class Watch:
         self.last: Epoch | None = None
         self.sent: list[tuple[float, frozenset[str]]] = []
         """The labels in every answer to a reader."""
+        self.fetched: list[tuple[float, str, frozenset[str]]] = []
+        """When messages were taken for a reader: the topic, and their labels."""
+        self.begins: list[float] = []
+        """When incarnations began."""
         self.compared = 0
         self._deadlines: dict[Key, int] = {}
         self._late: set[Key] = set()
@@ -61,6 +66,7 @@ class Watch:
     def begun(self, epoch: Epoch, sequence: int) -> None:
         """A new incarnation was loaded; the one before is dead, or is fenced and may commit nothing any more."""
         before, self.last = self.last, epoch
+        self.begins.append(self.world.loop.time())
         if before is not None:
             self.compared += 1
             self.violations += compare(before, epoch, sequence)
@@ -108,6 +114,19 @@ class WatchedBroker(Broker):
     def __init__(self, watch: Watch, **ports: Any) -> None:
         super().__init__(**ports)
         self._watch = watch
+
+    def fetcher(self, topic: str, froms: list[tuple[int, int, int]]) -> Fetcher:
+        fetcher = super().fetcher(topic, froms)
+        taken = fetcher.next
+
+        async def watched(bytes_max: int) -> list[Fetched]:
+            answers = await taken(bytes_max)
+            labels = frozenset(label.decode() for answer in answers if answer.data is not None for label in LABEL.findall(answer.data))
+            self._watch.fetched.append((self._watch.world.loop.time(), topic, labels))
+            return answers
+
+        fetcher.next = watched  # type: ignore[method-assign]
+        return fetcher
 
     async def _begin(self) -> None:
         await super()._begin()
