@@ -17,7 +17,7 @@ from bowstring.broker.flusher import Flusher
 from bowstring.broker.lookups import Lookups
 from bowstring.core.answers import Answer, Stored
 from bowstring.core.changes import Append, Change
-from bowstring.core.decisions import Accept, Found, Lookup, Publish, Refused, Rows, Wait
+from bowstring.core.decisions import Accept, BatchName, Found, Lookup, Publish, Refused, Rows, Wait
 from bowstring.core.pages import Origin, PageHeader, encode_header
 from bowstring.core.partition import Partition
 from bowstring.messages import encoding
@@ -117,7 +117,7 @@ class PartitionActor:
         except Damaged as error:
             self._lookup = None
             self._queue.popleft()
-            self._answer(request, errors.Corrupt(f"an id could not be compared with the stored one: {error}"))
+            self._answer(request, _not_compared(request, lookup, error))
             self._handle()
             return
         self._lookup = None
@@ -174,6 +174,13 @@ class PartitionActor:
         self._queue.clear()
         self._unanswered.clear()
         self.wake()
+
+
+def _not_compared(request: Request, lookup: Lookup, error: Damaged) -> errors.Error:
+    """What is damaged may be this very batch, if it came before: then it may well be stored."""
+    if BatchName(request.publish.producer, request.publish.number) in lookup.batches:
+        return errors.OutcomeUnknown(f"the batch came before, and whether it is stored cannot be read: {error}")
+    return errors.Corrupt(f"an id could not be compared with the stored one: {error}")
 
 
 def _settle(future: asyncio.Future[Answer], outcome: Answer | errors.Error) -> None:
