@@ -224,13 +224,13 @@ def expired_is_not_delivered(fetched: Iterable[tuple[float, str, frozenset[str]]
     """
     broken: list[Violation] = []
     all_kept = {topic: Keeping(facts_of(events, topic), clocks) for topic in topics_of(events)}
+    places = {topic: {row.label: place for place, row in kept.facts.rows.items()} for topic, kept in all_kept.items()}
     for time, topic, labels in fetched:
         kept = all_kept.get(topic)
         if kept is None or kept.facts.deleted or time < kept.facts.acknowledged:
             continue
-        places = {row.label: place for place, row in kept.facts.rows.items() if row.label in labels} if labels else {}
-        for label, place in places.items():
-            send = kept.facts.sends.get(label)
+        for label in sorted(labels & places[topic].keys()):
+            send, place = kept.facts.sends.get(label), places[topic][label]
             if send is not None and kept.must_be_gone(place, send, time):
                 broken.append(Violation("expired_is_not_delivered", f"{label} of {topic} was taken for a reader at {time:.3f} s"))
     return broken

@@ -117,15 +117,15 @@ def drawn_load(seed: int) -> Load:
     source = random.Random(f"{seed}/load")
     usurped = source.random() < 0.2
     return Load(
-        seconds=source.choice((10.0, 20.0, 40.0)),
+        seconds=source.choice((8.0, 15.0, 30.0)),
         topics=source.randint(1, 4),
         mortal_topics=0 if usurped else source.choice((0, 1, 1, 2)),
         mortal_seconds=source.choice((0.5, 2.0, 5.0)),
         partitions_max=source.randint(1, 4),
-        producers=source.randint(1, 5),
+        producers=source.randint(1, 4),
         readers=source.randint(1, 3),
         plain=source.choice((0.0, 0.2, 0.5)),
-        pause_seconds=source.choice((0.02, 0.05, 0.1, 0.3)),
+        pause_seconds=source.choice((0.03, 0.08, 0.15, 0.4)),
         under_way_max=source.choice((1, 5, 20, 60)),
         batch_rows_max=source.choice((2, 5, 20)),
         batches=source.choice((0.0, 0.2, 0.6, 1.0)),

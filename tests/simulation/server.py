@@ -103,9 +103,13 @@ class Watch:
         )
 
     def answered(self, message: Buffer) -> None:
-        labels = frozenset(label.decode() for label in LABEL.findall(message))
+        labels = labels_in(message)
         if labels:
             self.sent.append((self.world.loop.time(), labels))
+
+
+def labels_in(data: Buffer) -> frozenset[str]:
+    return frozenset(label.decode() for label in set(LABEL.findall(data)))
 
 
 class WatchedBroker(Broker):
@@ -121,7 +125,7 @@ class WatchedBroker(Broker):
 
         async def watched(bytes_max: int) -> list[Fetched]:
             answers = await taken(bytes_max)
-            labels = frozenset(label.decode() for answer in answers if answer.data is not None for label in LABEL.findall(answer.data))
+            labels = frozenset().union(*(labels_in(answer.data) for answer in answers if answer.data is not None))
             self._watch.fetched.append((self._watch.world.loop.time(), topic, labels))
             return answers
 
