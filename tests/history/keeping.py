@@ -106,9 +106,9 @@ class Keeping:
         if self.clocks is None:
             return False
         now = self.clocks.earliest(time)
-        if 0 < send.sent.expires < now:
-            return True
         row = self.facts.rows.get(place)
+        if row is not None and 0 < row.expires < now:
+            return True
         longest = max(settings.retention for settings in self.facts.settings(time, time))
         return row is not None and max(row.arrived, send.sent.due) + longest * 1e6 < now
 

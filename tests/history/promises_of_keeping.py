@@ -77,9 +77,9 @@ def passed_over_stays_a_hole(kept: Keeping) -> Cases:
     facts = kept.facts
     for session in facts.sessions.values():
         last = {partition: start - 1 for partition, start in session.starts.items() if start}
-        for _, row in session.seen:
+        for time, row in session.seen:
             for offset in range(last.get(row.partition, 0) + 1, row.offset):
-                if (row.partition, offset) in facts.final:
+                if (row.partition, offset) in facts.final and not kept.may_be_gone((row.partition, offset), time):
                     where = f"{facts.topic}/{row.partition}@{offset}"
                     yield f"{session.name} passed over {where}, and at the end {facts.final[row.partition, offset].label} is there"
             last[row.partition] = row.offset

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bowstring import errors
@@ -304,7 +305,8 @@ class PlainReader:
             while (message := await stream.read()) is not None:
                 header, data = split(message)
                 answer = pb.FetchAnswer.FromString(header)
-                await stream.write(pb.FetchRequest(credit=answer.stored_bytes).SerializeToString())
+                with suppress(errors.Unavailable):  # the broker may have sent all there is, and its end; what has come is read first
+                    await stream.write(pb.FetchRequest(credit=answer.stored_bytes).SerializeToString())
                 rows = _rows(answer, data)
                 self._next[answer.partition] = answer.next_offset
                 yield rows

@@ -133,7 +133,7 @@ class Fetching:
                     await self._pauses.wait()
                     await self._check_topic()
                 except errors.OutOfRange:
-                    if self.batches or self._start not in (None, "beginning"):
+                    if self.messages or self._pages or self._start not in (None, "beginning"):
                         raise
                     await self._place()  # what was the beginning is gone by now
         except errors.Error as error:
