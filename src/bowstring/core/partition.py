@@ -339,7 +339,9 @@ class Partition:
     @property
     def messages(self) -> int:
         """How many messages can be read."""
-        return self.committed_offset - self.retained.first - self.retained.gone - len(self.deletions)
+        below = self.deletions.between(self.retained.first, self.retained.floor)
+        counted_twice = len(below) - len(self.retained.of(below))
+        return self.committed_offset - self.retained.first - self.retained.gone - len(self.deletions) + counted_twice
 
     @property
     def bytes(self) -> int:
