@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -122,8 +123,8 @@ class Retention:
         while True:
             entries = await self._incarnation.reader.entries(partition, offset, partition.readable_offset, 1 << 40, PAGES_A_READ)
             for entry in entries:
-                if entry.arrived_last >= horizon:
-                    return _Reach(max(floor, entry.first_offset), kept)
+                if entry.arrived_last >= horizon:  # a longer retention may stop below the floor: what was kept from there on stays
+                    return _Reach(max(floor, entry.first_offset), kept + _from(partition.retained.kept, entry.first_offset))
                 if entry.due >= horizon:
                     kept += await self._kept(partition, entry, horizon)
                 offset = entry.end
@@ -159,7 +160,7 @@ class Retention:
                 surplus -= entry.length
                 offset = entry.end
                 floor = max(floor, min(entry.end, partition.readable_offset))
-        return _Reach(floor, [run for run in reach.kept if run[0] >= offset])
+        return _Reach(floor, _from(reach.kept, offset))
 
     async def _drop_extents(self, actor: PartitionActor, now: int) -> None:
         """Extents in which nothing lives leave the catalog."""
@@ -189,6 +190,11 @@ def _is_below(partition: Partition, extent: Extent) -> bool:
     if extent.end_offset > partition.retained.floor:
         return False
     return not any(offset < extent.end_offset and extent.first_offset < offset + rows for offset, rows in partition.retained.kept)
+
+
+def _from(runs: Iterable[tuple[int, int]], offset: int) -> list[tuple[int, int]]:
+    """What of the runs is not before the offset."""
+    return [(max(first, offset), first + rows - max(first, offset)) for first, rows in runs if first + rows > offset]
 
 
 def _joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
