@@ -308,7 +308,8 @@ class PlainReader:
                 with suppress(errors.Unavailable):  # the broker may have sent all there is, and its end; what has come is read first
                     await stream.write(pb.FetchRequest(credit=answer.stored_bytes).SerializeToString())
                 rows = _rows(answer, data)
-                self._next[answer.partition] = answer.next_offset
+                if rows or self._next[answer.partition]:  # else it is still to begin
+                    self._next[answer.partition] = answer.next_offset
                 yield rows
         finally:
             stream.cancel()

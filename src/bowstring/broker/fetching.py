@@ -58,7 +58,7 @@ class _Cursor:
         self.offset = max(offset, retained.first)
         self.end = end
         """The first offset that is not wanted any more; 0 to follow for ever."""
-        self.has_delivered = offset > retained.first
+        self.has_delivered = offset != 0
         """From then on nothing may be missing; a reader from the beginning begins with what is there."""
         self.floor = 0 if self.has_delivered else retained.floor
         self.horizon = 0 if self.has_delivered else moments.horizon

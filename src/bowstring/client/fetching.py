@@ -39,6 +39,8 @@ class Fetching:
         self._topic_id = 0
         self._received: dict[int, int] = {}
         """Where the next stream begins."""
+        self._beginning: set[int] = set()
+        """Partitions that are read from their beginning, wherever that is by then: nothing of them has come yet."""
         self._ends: dict[int, int] = {}
         self.position: dict[int, int] = {}
         """Where the program is: behind what was handed out."""
@@ -132,10 +134,6 @@ class Fetching:
                 except errors.Unavailable:
                     await self._pauses.wait()
                     await self._check_topic()
-                except errors.OutOfRange:
-                    if self.messages or self._pages or self._start not in (None, "beginning"):
-                        raise
-                    await self._place()  # what was the beginning is gone by now
         except errors.Error as error:
             self._error = error
         except Exception as error:
@@ -149,6 +147,7 @@ class Fetching:
         self._topic_id = topic.id
         starts, self._ends = resolve(topic, self._start, self._end, self._partitions)
         self._received = dict(starts)
+        self._beginning = set(starts) if self._start in (None, "beginning") else set()
         self.position = dict(starts)
         self._changed.set()
 
@@ -167,7 +166,7 @@ class Fetching:
         stream = self._connection.channel.stream("Fetch")
         opening = pb.FetchRequest(open=pb.FetchOpen(topic=self._topic), credit=max(1, CREDIT_BYTES - self.bytes_ahead))
         for number, offset, end in self._open_ranges():
-            opening.open.partitions.add(partition=number, offset=offset, end=end)
+            opening.open.partitions.add(partition=number, offset=0 if number in self._beginning else offset, end=end)
         self._to_grant = 0
         granting = asyncio.create_task(self._write_grants(stream, opening.SerializeToString()))
         try:
@@ -194,10 +193,12 @@ class Fetching:
             self.batches += 1
             self.bytes += len(message)
             if data is not None and header.rows:
+                self._beginning.discard(header.partition)
                 self._pages.append(Chunk(Page(self._topic, header, data), 0, header.rows))
                 self.bytes_ahead += header.stored_bytes
             else:
                 self._to_grant += header.stored_bytes
             self._changed.set()
+        self._received |= {number: end for number, _, end in self._open_ranges() if end}  # a good end: nothing is left of them
         if self._open_ranges():
             raise errors.Unavailable("the broker has ended the stream.", hint="Wait and repeat.")
