@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": VALUES | {"ports", "core"},
     "catalog": VALUES | {"ports", "core"},
     "broker": VALUES | {"store", "catalog", "ports", "core", "settings", "times"},
+    "inspection": VALUES | {"broker", "store", "catalog", "ports", "core", "host", "times"},
     "wire": VALUES | {"ports"},
     "gateway": VALUES | {"wire", "broker", "ports", "core", "settings", "times"},
     "client": VALUES | {"wire", "ports", "times", "settings", "host"},
@@ -55,7 +56,9 @@ MAY_IMPORT: dict[str, set[str]] = {
 # store does.
 MAY_IMPORT_TOO: dict[str, set[str]] = {
     "cli/serve.py": {"broker", "gateway", "store", "catalog", "wire", "ports", "host", "embedded", "server"},
+    "cli/inspect.py": {"inspection", "ports"},
     "catalog/sqlite.py": {"store"},
+    "catalog/sqlite_reading.py": {"store"},
     "catalog/rows.py": {"store"},
 }
 
@@ -77,6 +80,7 @@ ADAPTERS: dict[str, set[str]] = {
     "wire/loops.py": {"*"},
     "catalog/sqlite*.py": {"apsw"},
     "catalog/sqlite_file.py": {"*"},
+    "inspection/directory.py": {"*"},
     "embedded.py": {"threading", "concurrent"},
     "client/sync*.py": {"threading", "concurrent"},
 }
