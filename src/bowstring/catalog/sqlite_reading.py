@@ -15,6 +15,7 @@ import apsw
 
 from bowstring.catalog import rows, sqlite_file
 from bowstring.catalog.extents import verified_chunks, verified_extent, verified_snapshots
+from bowstring.catalog.sqlite_copying import CatalogCopying
 from bowstring.ports.catalog import Chunk, Extent, Row, Snapshot, TopicRow
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page, Reference
@@ -58,6 +59,15 @@ class CatalogReading:
 
     def close(self) -> None:
         sqlite_file.abandon(self._connection)
+
+    def back_up(self, path: str) -> None:
+        """Writes a copy to a new file. Raises DiskFull or StorageFailed."""
+        copying = CatalogCopying(self._connection, path)
+        try:
+            while not copying.step():
+                pass
+        finally:
+            copying.finish()
 
     def trouble(self) -> list[str]:
         """What SQLite finds wrong with its own structure; nothing if all is well."""

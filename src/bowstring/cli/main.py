@@ -14,7 +14,7 @@ from typing import Final
 import typer
 
 from bowstring import errors
-from bowstring.cli import inspect, output, serve
+from bowstring.cli import backup, inspect, output, serve
 
 EXIT_CODES: Final[tuple[tuple[type[errors.Error], int], ...]] = (
     (errors.Unavailable, 3),
@@ -35,6 +35,7 @@ app = typer.Typer(
 )
 serve.add_to(app)
 inspect.add_to(app)
+backup.add_to(app)
 
 
 @app.command()

@@ -22,7 +22,8 @@ _HANDLES_MAX: Final = 64
 class DataDirectory:
     """The files of one directory. Raises Conflict with the address of the broker that serves it, if one does."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, catalog: str | None = None) -> None:
+        """With `catalog`, a copy of the directory's own one, it may be served meanwhile, and is not locked."""
         self.path = os.path.abspath(path)
         self._descriptors: dict[int, int] = {}
         self._lock = DirectoryLock(self.path)
@@ -32,8 +33,9 @@ class DataDirectory:
             self.sizes = _sizes(self.path)
             if CATALOG not in self.sizes:
                 raise _no_catalog(self.path, self.sizes)
-            self._lock.take_to_look()
-            self.catalog = CatalogReading(os.path.join(self.path, CATALOG))
+            if catalog is None:
+                self._lock.take_to_look()
+            self.catalog = CatalogReading(catalog or os.path.join(self.path, CATALOG))
         except OSError as error:
             raise errors.NotAuthorised(f"{self.path} cannot be read: {error.strerror}.", hint="Is it yours?") from error
         except BaseException:
