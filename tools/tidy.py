@@ -83,6 +83,7 @@ ADAPTERS: dict[str, set[str]] = {
     "catalog/sqlite*.py": {"apsw"},
     "catalog/sqlite_file.py": {"*"},
     "inspection/directory.py": {"*"},
+    "inspection/repairing.py": {"*"},
     "backup/*": {"*"},
     "embedded.py": {"threading", "concurrent"},
     "client/sync*.py": {"threading", "concurrent"},

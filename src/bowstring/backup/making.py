@@ -21,7 +21,7 @@ from bowstring import errors
 from bowstring.backup.manifest import FORMAT, NAME, FileEntry, Manifest, encode
 from bowstring.core.pages import LOST
 from bowstring.inspection.contents import Contents
-from bowstring.inspection.directory import CATALOG, DataDirectory
+from bowstring.inspection.directory import CATALOG, DataDirectory, sync_directory
 from bowstring.inspection.verifying import read_sections
 from bowstring.ports.archive import Filled
 from bowstring.ports.failures import Damaged
@@ -223,14 +223,6 @@ def write_durably(path: str, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(descriptor)
-
-
-def sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _unusable(target: str, error: OSError) -> errors.Error:

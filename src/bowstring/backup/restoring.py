@@ -22,7 +22,7 @@ from bowstring import errors
 from bowstring.backup import making
 from bowstring.backup.manifest import NAME, FileEntry, Manifest, decode
 from bowstring.catalog import sqlite_anew
-from bowstring.inspection.directory import CATALOG
+from bowstring.inspection.directory import CATALOG, sync_directory
 from bowstring.store.segments import segment_name
 
 RESTORING = CATALOG + ".restoring"
@@ -70,9 +70,9 @@ def restore(backup: str, directory: str, *, now: int, progress: making.Progress)
             target = os.path.join(directory, RESTORING if entry.name == CATALOG else entry.name)
             done = _copy(os.path.join(backup, entry.name), target, entry, lambda at, done=done: progress(done + at, total)) + done
         cluster, epoch = sqlite_anew.begin_anew(os.path.join(directory, RESTORING), epoch_least=now)
-        making.sync_directory(directory)
+        sync_directory(directory)
         os.rename(os.path.join(directory, RESTORING), os.path.join(directory, CATALOG))
-        making.sync_directory(directory)
+        sync_directory(directory)
     except BaseException as error:
         _remove(directory, manifest, was_there)
         if isinstance(error, OSError):

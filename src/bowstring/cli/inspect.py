@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -171,7 +172,7 @@ def _findings(printer: Printer, findings: list[Finding]) -> None:
 def _repair(printer: Printer, directory: str) -> None:
     from bowstring.inspection.repairing import repair
 
-    done = repair(directory)
+    done = repair(directory, now=time.time_ns() // 1000)
     if printer.is_json:
         printer.objects(step.row() for step in done)
     elif done:

@@ -32,6 +32,10 @@ class Gap(NamedTuple):
     key: Key
     first_offset: int
     end_offset: int
+    sequence: int
+    """The flush that goes on behind it."""
+    arrived: int
+    """When what is before it arrived, or else what is behind."""
 
 
 class Contents:
@@ -183,7 +187,7 @@ class Contents:
         key = partition.topic, partition.number
         if change.first_offset > max(partition.next_offset, partition.sealed_end):
             first = max(partition.next_offset, partition.sealed_end)
-            self.gaps.append(Gap(key, first, change.first_offset))
+            self.gaps.append(Gap(key, first, change.first_offset, sequence, partition.arrived or change.arrived))
             text = f"no row of the journal tells of these offsets; flush {sequence} goes on behind them"
             self._add("gap", text, **self.at(key, first, change.first_offset))
         partition.next_offset = partition.committed_offset = change.first_offset

@@ -21,8 +21,8 @@ from bowstring.store.frames import FRAME_HEADER_BYTES, header_of
 from bowstring.store.segments import epoch_of, segment_name
 
 
-def extent_structure(contents: Contents, extent: Extent, entries: list[PageEntry], places: list[Reference]) -> list[Finding]:
-    """Whether an extent's index and the extent say the same."""
+def extent_structure(contents: Contents, extent: Extent, entries: list[PageEntry], places: list[Reference] | None) -> list[Finding]:
+    """Whether an extent's index and the extent say the same. `places` are those of its sections, if all are known."""
     wrong: list[str] = []
     if len(entries) != extent.pages or sum(entry.length for entry in entries) != extent.bytes:
         wrong.append(f"its index has {len(entries)} pages, and the extent says {extent.pages} of {extent.bytes} bytes")
@@ -30,9 +30,8 @@ def extent_structure(contents: Contents, extent: Extent, entries: list[PageEntry
     if not inside or any(before.end > after.first_offset for before, after in pairwise(entries)):
         wrong.append("its pages overlap, or are outside of it")
     used = Counter(segments((entry.segment for entry in entries), (entry.length for entry in entries)))
-    used.update(segments((place.segment for place in places), (place.length for place in places)))
-    whole = extent.ids is None or extent.ids in places
-    if whole and dict(extent.uses) != dict(used):
+    used.update(segments((place.segment for place in places or ()), (place.length for place in places or ())))
+    if places is not None and dict(extent.uses) != dict(used):
         wrong.append("the bytes that it uses in segments do not add up")
     place = contents.at((extent.topic, extent.partition), extent.first_offset, extent.end_offset)
     return [Finding("extent", text, **place) for text in wrong]

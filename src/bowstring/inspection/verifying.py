@@ -37,6 +37,7 @@ class Sealed(NamedTuple):
     pages: PageIndex | None
     places: list[Reference]
     """Index section, directory and blocks of ids, as far as they can be read."""
+    is_whole: bool
 
 
 class Verified(NamedTuple):
@@ -80,7 +81,7 @@ class Verifier:
         self._read(sum(place.length for place in sealed.places))
         if sealed.pages is not None:
             entries = sealed.pages.state()
-            self._findings += extent_structure(self._contents, extent, entries, sealed.places)
+            self._findings += extent_structure(self._contents, extent, entries, sealed.places if sealed.is_whole else None)
             self._check_pages(key, entries)
 
     def _section_damaged(self, key: Key, extent: Extent, kind: str, error: Exception) -> None:
@@ -146,7 +147,8 @@ def read_sections(directory: DataDirectory, extent: Extent, damaged: Callable[[s
     except (Damaged, sections.Unreadable) as error:
         damaged("index", error)
     if extent.ids is None:
-        return Sealed(index, places)
+        return Sealed(index, places, index is not None)
+    whole = index is not None
     try:
         header, body = read_section(directory, extent, extent.ids, sections.IDS)
         _, blocks = sections.decode_directory(header, body)
@@ -157,7 +159,8 @@ def read_sections(directory: DataDirectory, extent: Extent, damaged: Callable[[s
             places.append(reference)
     except (Damaged, sections.Unreadable) as error:
         damaged("ids", error)
-    return Sealed(index, places)
+        whole = False
+    return Sealed(index, places, whole)
 
 
 def read_section(directory: DataDirectory, extent: Extent, reference: Reference, kind: str) -> tuple[sections.SectionHeader, memoryview]:
