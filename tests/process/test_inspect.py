@@ -52,13 +52,16 @@ def test_the_overview_tells_what_is_there_and_changes_nothing(data: Path):
 
 
 def test_what_is_only_in_the_wal_is_seen_and_the_wal_is_left_alone(tmp_path: Path):
-    with serving("--data", str(tmp_path / "data"), "--topic-create", "on-publish") as served:
-        with bowstring.connect(served.address) as client, client.producer("orders") as producer:
-            producer.send(b"in the WAL").result(30)
-            served.end(signal.SIGKILL)
-            (tmp_path / "data" / "catalog.sqlite-wal").stat()
-            before = stored.snapshot(tmp_path / "data")
-            done = run("inspect", str(tmp_path / "data"))
+    with (
+        serving("--data", str(tmp_path / "data"), "--topic-create", "on-publish") as served,
+        bowstring.connect(served.address) as client,
+        client.producer("orders") as producer,
+    ):
+        producer.send(b"in the WAL").result(30)
+        served.end(signal.SIGKILL)
+    assert (tmp_path / "data" / "catalog.sqlite-wal").stat().st_size
+    before = stored.snapshot(tmp_path / "data")
+    done = run("inspect", str(tmp_path / "data"))
     assert objects(done.stdout)[0]["topics"][0]["messages"] == 1
     assert stored.snapshot(tmp_path / "data") == before
 
