@@ -154,16 +154,21 @@ def batches_are_forgotten_when_they_are_sealed() -> Generator[None]:
 @bug(CALM, SEALING.only(natural=1.0, ids=20))
 def ids_are_looked_for_in_the_newest_extent_only() -> Generator[None]:
     """An id that was sealed twice ago is not known any more."""
-    original = Extents.of
+    original = Extents.candidates
 
     async def candidates(self: Extents, partition: Partition, hashes: Any, horizon: int) -> Hits:
-        with patch.object(Extents, "of", newest):
-            return await found(self, partition, hashes, horizon)
+        return await original(_Newest(self), partition, hashes, horizon)  # type: ignore[arg-type]
 
-    async def newest(self: Extents, partition: Partition) -> Any:
-        return (await original(self, partition))[-1:]
+    class _Newest:
+        def __init__(self, extents: Extents) -> None:
+            self._all = extents
 
-    found = Extents.candidates
+        async def of(self, partition: Partition) -> Any:
+            return (await self._all.of(partition))[-1:]
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._all, name)
+
     none = lambda *_: False  # noqa: E731
     with patch.object(Extents, "candidates", candidates), patch.object(Extents, "surely_none", none):
         yield
