@@ -282,7 +282,7 @@ def expired_rows_are_delivered() -> Generator[None]:
         yield
 
 
-@bug(CALM, KEEPING.only(readers=4, producers=4))
+@bug(CALM, KEEPING.only(readers=4, delayed=0.3))
 def overtaken_reader_goes_on_without_a_word() -> Generator[None]:
     """It is put behind what is gone."""
 

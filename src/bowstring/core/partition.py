@@ -30,20 +30,7 @@ import numpy as np
 from bowstring import errors
 from bowstring.core.answers import Repeat, ResendAfter, Stored, repeats_of
 from bowstring.core.changes import Append, Change, Delete, Floor
-from bowstring.core.decisions import (
-    Accept,
-    Answered,
-    BatchName,
-    Decision,
-    Found,
-    GivenBack,
-    Ids,
-    Lookup,
-    Publish,
-    Refused,
-    Rows,
-    Wait,
-)
+from bowstring.core.decisions import Accept, Answered, BatchName, Decision, Found, GivenBack, Ids, Lookup, Publish, Refused, Rows, Wait
 from bowstring.core.deletions import Deletions
 from bowstring.core.natural_ids import Hashes, Hits, NaturalIds
 from bowstring.core.pages import PageIndex, entry_of
