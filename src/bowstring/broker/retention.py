@@ -87,6 +87,8 @@ class Retention:
                     if kept or await self._may_be_old(partition, horizon) or _is_too_much(topic, partition):
                         await self._retain(topic, actor, horizon)
                     await self._drop_extents(actor, now)
+                    if topic.settings.retention_bytes is not None:
+                        partition.bytes_behind = await self._bytes_behind(partition)
                 except Damaged as error:  # the others are not to wait for this one
                     _log.warning("%s/%d: retention was given up for now: %s", topic.row.name, partition.number, error)
 
@@ -147,20 +149,30 @@ class Retention:
         limit = topic.settings.retention_bytes
         if limit is None:
             return reach
-        share, floor = limit // topic.row.partitions, reach.floor
-        surplus = partition.bytes - share
-        offset = partition.retained.first
+        partition.bytes_behind = await self._bytes_behind(partition)
+        surplus = partition.bytes - limit // topic.row.partitions
+        offset, floor = partition.retained.floor, partition.retained.floor
         while surplus > 0:
             entries = await self._incarnation.reader.entries(partition, offset, partition.readable_offset, 1 << 40, PAGES_A_READ)
+            for entry in entries:
+                if surplus > 0:
+                    surplus -= entry.length
+                    offset = entry.end
+                    floor = min(entry.end, partition.readable_offset)
             if not entries:
                 break
-            for entry in entries:
-                if surplus <= 0:
-                    break
-                surplus -= entry.length
-                offset = entry.end
-                floor = max(floor, min(entry.end, partition.readable_offset))
-        return _Reach(floor, _from(reach.kept, offset))
+        return _Reach(max(floor, reach.floor), _from(reach.kept, floor))
+
+    async def _bytes_behind(self, partition: Partition) -> int:
+        """Bytes of pages below the floor that extents still have."""
+        floor, size = partition.retained.floor, 0
+        for extent in await self._incarnation.extents.of(partition):
+            if extent.end_offset <= floor:
+                size += extent.bytes
+            elif extent.first_offset < floor:
+                index = await self._incarnation.extents.index(extent)
+                size += sum(entry.length for entry in index.state() if entry.end <= floor)
+        return size
 
     async def _drop_extents(self, actor: PartitionActor, now: int) -> None:
         """Extents in which nothing lives leave the catalog."""

@@ -15,12 +15,6 @@ State changes only in `apply`, which the loader calls with the changes of the jo
 things are not durable and not in `apply`: how far the log is committed, the page index, which grows in `committed`, and how much of
 the log is sealed. `sealed` forgets what sections of the store tell from then on: pages, ids, batches. Every time that something has
 moved its place `moves` goes up, and whoever has looked for it meanwhile looks again.
-
-Time. `now` is the broker's clock. It may jump ahead, but within an incarnation it never falls (`broker.steady_clock`), so what came too
-late once is too late for ever. Arrival never falls: it is `now` or the last arrival, whichever is later. What is remembered for
-deduplication is what arrived within the window before the *last arrival*, so that replay forgets just what was forgotten; a question
-also looks at `now`. A batch first sent before what is remembered could have been stored and forgotten: its outcome is unknown, and it is
-not stored.
 """
 
 from __future__ import annotations
@@ -32,7 +26,7 @@ from bowstring.core.answers import Repeat, ResendAfter, Stored, repeats_of
 from bowstring.core.changes import Append, Change, Delete, Floor
 from bowstring.core.decisions import Accept, Answered, BatchName, Decision, Found, GivenBack, Ids, Lookup, Publish, Refused, Rows, Wait
 from bowstring.core.deletions import Deletions
-from bowstring.core.natural_ids import Hashes, Hits, NaturalIds
+from bowstring.core.natural_ids import NO_HITS, Hashes, Hits, NaturalIds
 from bowstring.core.pages import PageIndex, entry_of
 from bowstring.core.producers import Absent, Batches, Producers
 from bowstring.core.retained import Retained
@@ -67,6 +61,8 @@ class Partition:
         self.sealed_end = 1
         """Rows below this are in extents."""
         self.sealed_bytes = 0
+        self.bytes_behind = 0
+        """Of these bytes those that are below the floor, where somebody has counted them."""
         self.moves = 0
         """How often something has moved to another place: sealed, cleaned, or gone with time."""
         self.seals = 0
@@ -102,7 +98,7 @@ class Partition:
         if known is Absent.SEALED:
             name = BatchName(batch.producer, batch.number)
             if found is None:
-                return Lookup(_NOTHING, sealed=False, batches=(name,))
+                return Lookup(NO_HITS, sealed=False, batches=(name,))
             sealed = found.batches.get(name)
             if sealed is not None and not self.deletions.is_freed(sealed.first_offset):
                 return Answered(Stored(sealed.first_offset, sealed.rows, (), duplicate=True))
@@ -333,7 +329,7 @@ class Partition:
     @property
     def bytes(self) -> int:
         """Bytes of its pages."""
-        return self.sealed_bytes + self.pages.bytes
+        return max(0, self.sealed_bytes - self.bytes_behind) + self.pages.bytes
 
     def live(self, first: int, end: int) -> Rows:
         """The offsets of [first, end) that are neither deleted nor behind retention, ascending."""
@@ -360,7 +356,7 @@ class Partition:
         """The offset of a generated id, 0 if it is not stored, None if that is not decided yet, Lookup if sections have to be asked."""
         name = BatchName(given.producer, given.number)
         if self._find(name) is Absent.SEALED and (found is None or found.moves != self.moves):
-            return Lookup(_NOTHING, sealed=False, batches=(name,))
+            return Lookup(NO_HITS, sealed=False, batches=(name,))
         offset = self._given_back(given, found)
         if offset >= self.committed_offset:
             return None
@@ -388,6 +384,3 @@ class Partition:
             "retained": self.retained.rest(),
             "ids": [pair for pair in self.ids.pairs() if pair[0] in recent],
         }
-
-
-_NOTHING = Hits(np.empty(0, np.int64), np.empty(0, np.int64))
