@@ -36,7 +36,7 @@ THEMES = (
     (SLOW, JOURNAL.only(usurp_every=1.0)),
     (POWER.only(inside_operations=300), KEEPING.only(delayed=0.3, expiring=0.3, inline_bytes=0)),
     (CRASHES, SEALING.only(natural=0.7, ids=20, plain=0.5, expiring=0.3, seal_seconds=0.5)),
-    (CUTS.only(disk_bytes=1200 * KIB), KEEPING.only(topics=0, sized_topics=1, retention_bytes=200 * KIB, seconds=20.0, large=0.4)),
+    (CUTS.only(disk_bytes=2400 * KIB), KEEPING.only(topics=0, sized_topics=1, retention_bytes=400 * KIB, seconds=20.0, large=0.6)),
     (CUTS, HURRY.only(plain=0.5, under_way_max=60, pause_seconds=0.01, partitions_max=1)),
 )
 """Faults and work that belong together."""

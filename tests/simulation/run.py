@@ -124,7 +124,7 @@ def world_of(seed: int) -> tuple[Options, Load]:
     if source.random() < 0.1:  # a disk that only retention makes room on
         load = drawn_load(seed)
         kept = load.only(topics=0, mortal_topics=0, brief_topics=1, sized_topics=1, retention_bytes=200 * KIB, delayed=0.0)
-        return options.only(disk_bytes=source.choice((1200, 2400)) * KIB, half_open_seconds=options.half_open_seconds / 8), kept
+        return options.only(disk_bytes=source.choice((2400, 4800)) * KIB, half_open_seconds=options.half_open_seconds / 8), kept
     return options.only(half_open_seconds=options.half_open_seconds / 8), drawn_load(seed)
 
 
