@@ -116,7 +116,7 @@ def restore(
     printer = Printer(output)
     directory = os.path.abspath(directory)
     with progress("restoring") as told:
-        restored = restore_to(os.path.abspath(source), directory, now=int(time.time()), progress=told)
+        restored = restore_to(os.path.abspath(source), directory, progress=told)
     done = {
         "directory": directory,
         "made": restored.manifest.made,
