@@ -71,4 +71,4 @@ def _notes(results: Results) -> list[str]:
     if not results.has_kafka:
         return [*NOTES, f"Kafka was not measured: {results.kafka}. Bars beside it are not judged."]
     best = [f"{results.kafka_best(kind, size)} ({kind}, {size} B)" for size in (100, 1024) for kind in ("publish", "read")]
-    return [*NOTES, f"Kafka {results.kafka}, the faster variant each: {', '.join(best)}."]
+    return [*NOTES, f"Kafka {results.kafka}, the faster variant each: {', '.join(best)}; plain consume() judges the speed of reading."]

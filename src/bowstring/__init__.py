@@ -57,7 +57,8 @@ if TYPE_CHECKING:
     from bowstring.client.batch import Batch
     from bowstring.client.message import Message
     from bowstring.client.receipts import Answers, Stored
-    from bowstring.client.sync import BatchReceipt, Client, Producer, Reader, Receipt, connect
+    from bowstring.client.sync import BatchReceipt, Client, Producer, Receipt, connect
+    from bowstring.client.sync_reader import Reader
     from bowstring.client.topics import Topic
     from bowstring.embedded import Broker
 
@@ -115,7 +116,7 @@ _PLACES = {
     "Client": "client.sync",
     "Message": "client.message",
     "Producer": "client.sync",
-    "Reader": "client.sync",
+    "Reader": "client.sync_reader",
     "Receipt": "client.sync",
     "Stored": "client.receipts",
     "Topic": "client.topics",

@@ -189,7 +189,6 @@ async def test_wrong_fetches(channel: Channel):
     await wire.create(channel, "orders")
     for froms, kind in [
         ([(0, 2, 0)], errors.OutOfRange),
-        ([(0, 0, 0)], errors.OutOfRange),
         ([(0, 2**64 - 1, 0)], errors.OutOfRange),
         ([(1, 1, 0)], errors.InvalidArgument),
         ([], errors.InvalidArgument),

@@ -90,6 +90,26 @@ def test_as_arrow(client: bowstring.Client, topic: str):
     assert (rows, total) == (len(values), sum(map(len, values)))
 
 
+def test_several_threads_share_a_reader(client: bowstring.Client, topic: str):
+    with client.producer(topic) as producer:
+        for number in range(20):
+            producer.send_batch([b"%d-%d-" % (number, row) + b"x" * (1000 if number % 2 else 10) for row in range(2000)])
+    reader = client.reader(topic, end="latest")
+    seen: list[bytes] = []
+
+    def work(max_rows: int) -> None:
+        for batch in reader.batches(max_rows):
+            seen.extend(message.value or b"" for message in batch)
+
+    running = [threading.Thread(target=work, args=(max_rows,)) for max_rows in (300, 700, 65536)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join(60)
+    assert len(seen) == len(set(seen)) == 40_000
+    assert reader.statistics().bytes_ahead == 0
+
+
 def test_several_threads_share_a_producer(client: bowstring.Client, topic: str):
     threads, each = 4, 3000
     with client.producer(topic, max_bytes=200_000) as producer:

@@ -231,7 +231,7 @@ class FakeBroker:
             credit[0] += pb.FetchRequest.FromString(await stream.inbound()).credit
 
     async def _fetch(self, stream: FakeStream, partition: FakePartition, wanted: pb.FetchFrom, credit: list[int]) -> None:
-        offset = wanted.offset
+        offset = wanted.offset or 1
         if not 1 <= offset <= len(partition.log) + 1:
             raise errors.OutOfRange(f"{offset} was asked for.")
         while not wanted.end or offset < wanted.end:

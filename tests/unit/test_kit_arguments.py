@@ -52,7 +52,7 @@ def rows(made: Sending) -> list[dict[str, object]]:
     for batch in {id(batch): batch for batch in made.inbox}.values():
         from bowstring.messages import encoding
 
-        encoded = batch.encode(None)
+        encoded = batch.encode(None).encoded()
         found += encoding.decode(encoded.mask, encoded.data).to_pylist()
     return found
 

@@ -175,6 +175,24 @@ def test_batches_gather_up_to_their_size_and_wait_for_more():
     run(story())
 
 
+def test_a_large_page_is_a_batch_of_its_own_and_is_not_copied():
+    async def story():
+        broker = FakeBroker()
+        broker.topic("t")
+        async with connected(broker) as client:
+            async with client.producer("t") as producer:
+                for rows, size in ((3, 10), (2, 10), (3000, 500), (2500, 500), (4, 10)):
+                    producer.send_batch([b"v" * size] * rows)
+                    await producer.flush()
+            reader = client.reader("t", end="latest")
+            batches = [batch async for batch in reader.batches()]
+            assert [len(batch) for batch in batches] == [5, 3000, 2500, 4]
+            large = batches[1]
+            assert large.column("value").buffers()[2].address == large._chunks[0].page.column("value").buffers()[2].address
+
+    run(story())
+
+
 def test_poll_gives_what_is_there():
     async def story():
         broker = FakeBroker()

@@ -216,6 +216,44 @@ def test_what_waits_for_partitions_has_its_deadline_too():
     run(story())
 
 
+@pytest.mark.parametrize(
+    ("happens", "size", "expected"),
+    [
+        (None, 1000, errors.DeadlinePassed),
+        (errors.LoginRequired("no."), 1000, errors.LoginRequired),
+        ("back", 90_000, errors.TooLarge),
+    ],
+)
+def test_what_fails_while_it_waits_for_partitions_makes_room(happens, size, expected):
+    async def story():
+        broker = FakeBroker()
+        broker.topic("t", 4)
+        broker.batch_bytes_max = 80_000
+        async with connected(broker) as client:
+            broker.down = True
+            producer = client.producer("t", timeout=2, max_bytes=100_000)
+            receipt = producer.send_batch(pa.table({"value": [bytes(size)] * (90_000 // size), "key": ["k"] * (90_000 // size)}))
+            with pytest.raises(errors.Full):
+                producer.send_batch([b"x"])
+            ready = asyncio.create_task(producer.ready())
+            await asyncio.sleep(0.5)
+            assert not ready.done()
+            if happens is not None:
+                broker.down = False
+                broker.call_errors += [happens] if isinstance(happens, errors.Error) else []
+            async with asyncio.timeout(10):
+                await ready
+            answers = await receipt
+            assert all(isinstance(answers.refused[row], expected) for row in range(90_000 // size))
+            assert producer.statistics().refused == 90_000 // size
+            assert producer.statistics().bytes_under_way == 0
+            with pytest.raises(errors.PartlyRefused):
+                answers.raise_for_refused()
+            await producer.close()
+
+    run(story())
+
+
 def test_a_producer_finds_the_topic_that_took_the_place_of_a_deleted_one():
     async def story():
         broker = FakeBroker()

@@ -198,8 +198,11 @@ class Incarnation:
     def check_room(self, size: int) -> None:
         """Raises Full if there is no room for so much on the disk: the next segment could not be made, or the catalog has nothing in
         reserve. Some room is left for what makes room again."""
-        needed = self.flusher.waiting_bytes + size + min(ROOM_KEPT, self.settings.segment_bytes_first // 8)
-        if self.store.room < needed or (self.reserve is not None and not self.reserve.held):
+        short = self.reserve is not None and not self.reserve.held
+        if self.store.is_short:
+            needed = self.flusher.waiting_bytes + size + min(ROOM_KEPT, self.settings.segment_bytes_first // 8)
+            short = short or self.store.room < needed
+        if short:
             raise errors.Full("the disk is full; nothing of this was stored.", hint="Free some space: the broker goes on by itself.")
 
     async def admit(self, size: int) -> None:

@@ -72,9 +72,9 @@ class Publisher:
             raise errors.Unavailable("a newer stream of this producer has taken over.")
         _check_numbers(batch)
         actor = self._incarnation.topic_by_id(self._topic).actor(batch.partition)
-        self._incarnation.check_room(len(batch.data))
         bytes_max = self._incarnation.settings.batch_bytes_max
         columns = layout.check(batch.schema, batch.columns, batch.rows, batch.data, bytes_max=bytes_max)
+        self._incarnation.check_room(len(batch.data))
         publish = Publish(
             producer=self._producer,
             number=batch.number,

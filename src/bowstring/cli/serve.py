@@ -89,8 +89,10 @@ def _usage(error: errors.Error) -> typer.Exit:
 
 
 def _run(coroutine: Coroutine[Any, Any, None]) -> None:
+    from bowstring.host.memory import keep_freed_memory
     from bowstring.wire import loops
 
+    keep_freed_memory()
     loop = loops.new_event_loop()
     try:
         loop.run_until_complete(coroutine)

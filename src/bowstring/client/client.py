@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from types import TracebackType
+from types import EllipsisType, TracebackType
 from typing import Any
 
 from bowstring import errors, times
@@ -154,6 +154,18 @@ class Client:
         answer = pb.ListTopicsAnswer.FromString(await self._connection.call("ListTopics", request, self._timeout))
         page = [topics.from_wire(message) for message in answer.topics]
         return page, page[-1].name if answer.more and page else None
+
+    async def alter_topic(
+        self,
+        name: str,
+        *,
+        retention: timedelta | float | None = None,
+        retention_bytes: int | EllipsisType | None = ...,
+        deduplication: timedelta | float | None = None,
+    ) -> Topic:
+        """Changes what is given, and only that; `retention_bytes=None` takes the limit away. Raises `TopicNotFound`."""
+        request = topics.alteration(name, retention=retention, retention_bytes=retention_bytes, deduplication=deduplication)
+        return topics.from_wire(pb.Topic.FromString(await self._change("AlterTopic", request, errors.TopicExists)))
 
     async def delete_topic(self, name: str, missing_ok: bool = False) -> None:
         """Deletes a topic and its messages."""

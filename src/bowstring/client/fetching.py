@@ -3,6 +3,9 @@
 The reader grants bytes and the broker sends as long as there are some, so what lies here unread is bounded; more is granted as pages are
 handed out. After a break a new stream begins where the last page that came in ended: no gap, nothing twice.
 
+**Threads.** Pages are taken on the loop or in a thread of the program (`sync`), by one at a time. So every count has one writer: what
+came in and what was granted are the loop's, what was taken is the taker's, and what is ahead or owed is a difference.
+
 A topic that was deleted and made again is another one: its offsets mean other messages, so the reader fails instead of going on there.
 """
 
@@ -22,8 +25,10 @@ from bowstring.wire.generated import bowstring_pb2 as pb
 
 CREDIT_BYTES: Final = 8 * 1024 * 1024
 """What the broker may send ahead of the program."""
-GRANT_BYTES: Final = 1024 * 1024
+GRANT_BYTES: Final = 2 * 1024 * 1024
 """Credit is given back in steps of about this."""
+FILL_BYTES: Final = CREDIT_BYTES // 2
+"""More than this is never waited for, because it might not come before some of it is taken."""
 DESCRIBE_SECONDS: Final = 5.0
 
 
@@ -39,12 +44,13 @@ class Fetching:
         self._topic_id = 0
         self._received: dict[int, int] = {}
         """Where the next stream begins."""
+        self._beginning: set[int] = set()
+        """Partitions that are read from their beginning, wherever that is by then: nothing of them has come yet."""
         self._ends: dict[int, int] = {}
         self.position: dict[int, int] = {}
         """Where the program is: behind what was handed out."""
         self._pages: deque[Chunk] = deque()
-        self.bytes_ahead = 0
-        self._to_grant = 0
+        self._rows_came = self._bytes_came = self._bytes_taken = self._bytes_granted = 0
         self._grants = asyncio.Event()
         self._changed = asyncio.Event()
         self._error: BaseException | None = None
@@ -83,10 +89,37 @@ class Fetching:
             self._pages.appendleft(Chunk(chunk.page, chunk.first + rows_max, chunk.rows - rows_max))
             chunk = Chunk(chunk.page, chunk.first, rows_max)
         else:
-            self._grant(chunk.page.header.stored_bytes)
+            self._bytes_taken += chunk.page.header.stored_bytes
         self.position[chunk.page.partition] = chunk.next_offset
         self.messages += chunk.rows
         return chunk
+
+    @property
+    def bytes_ahead(self) -> int:
+        """What has come in and was not taken."""
+        return self._bytes_came - self._bytes_taken
+
+    def holds(self, rows: int, size: int) -> bool:
+        """Whether so many rows, or so many bytes of them, can be taken now."""
+        return self._rows_came - self.messages >= rows or self.bytes_ahead >= size
+
+    async def filled(self, rows: int) -> None:
+        """Waits until there is so much that a program is busy for a while, or no more to come."""
+        while not self.holds(rows, FILL_BYTES) and not self.finished() and self._error is None:
+            await self._wait()
+
+    def next_size(self) -> int:
+        """The bytes of the rows that `take` gives next; 0 if there are none now."""
+        return self._pages[0].size if self._pages else 0
+
+    def owes(self) -> bool:
+        """Whether credit is to be given back for what was taken: by `grant`, on the loop."""
+        return self._bytes_taken - self._bytes_granted >= GRANT_BYTES
+
+    def grant(self) -> None:
+        """Gives credit back for what was taken, once it is worth while."""
+        if self.owes():
+            self._grants.set()
 
     async def close(self) -> None:
         """Ends the stream and the connection."""
@@ -115,12 +148,6 @@ class Fetching:
             raise type(error)(error.message, hint=error.hint, details=error.details) from error.__cause__
         raise error
 
-    def _grant(self, size: int) -> None:
-        self.bytes_ahead -= size
-        self._to_grant += size
-        if self._to_grant >= GRANT_BYTES:
-            self._grants.set()
-
     # ---- the stream
 
     async def _run(self) -> None:
@@ -145,6 +172,7 @@ class Fetching:
         self._topic_id = topic.id
         starts, self._ends = resolve(topic, self._start, self._end, self._partitions)
         self._received = dict(starts)
+        self._beginning = set(starts) if self._start in (None, "beginning") else set()
         self.position = dict(starts)
         self._changed.set()
 
@@ -161,10 +189,11 @@ class Fetching:
     async def _serve(self) -> None:
         self.connections += 1
         stream = self._connection.channel.stream("Fetch")
-        opening = pb.FetchRequest(open=pb.FetchOpen(topic=self._topic), credit=max(1, CREDIT_BYTES - self.bytes_ahead))
+        self._bytes_granted = self._bytes_taken
+        ahead = self._bytes_came - self._bytes_granted
+        opening = pb.FetchRequest(open=pb.FetchOpen(topic=self._topic), credit=max(1, CREDIT_BYTES - ahead))
         for number, offset, end in self._open_ranges():
-            opening.open.partitions.add(partition=number, offset=offset, end=end)
-        self._to_grant = 0
+            opening.open.partitions.add(partition=number, offset=0 if number in self._beginning else offset, end=end)
         granting = asyncio.create_task(self._write_grants(stream, opening.SerializeToString()))
         try:
             await self._read(stream)
@@ -178,7 +207,8 @@ class Fetching:
         while True:
             self._grants.clear()
             await self._grants.wait()
-            credit, self._to_grant = self._to_grant, 0
+            taken = self._bytes_taken
+            credit, self._bytes_granted = taken - self._bytes_granted, taken
             await stream.write(pb.FetchRequest(credit=credit).SerializeToString())
 
     async def _read(self, stream: Stream) -> None:
@@ -190,10 +220,14 @@ class Fetching:
             self.batches += 1
             self.bytes += len(message)
             if data is not None and header.rows:
+                self._beginning.discard(header.partition)
+                self._rows_came += header.rows
+                self._bytes_came += header.stored_bytes
                 self._pages.append(Chunk(Page(self._topic, header, data), 0, header.rows))
-                self.bytes_ahead += header.stored_bytes
             else:
-                self._to_grant += header.stored_bytes
+                self._bytes_granted -= header.stored_bytes  # there is nothing to take, so it is owed at once
+                self.grant()
             self._changed.set()
+        self._received |= {number: end for number, _, end in self._open_ranges() if end}  # a good end: nothing is left of them
         if self._open_ranges():
             raise errors.Unavailable("the broker has ended the stream.", hint="Wait and repeat.")

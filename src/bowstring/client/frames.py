@@ -9,7 +9,9 @@ partition. Within a partition rows keep their order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from functools import partial
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -21,15 +23,21 @@ from bowstring import errors
 from bowstring.client import arguments
 from bowstring.client.rows import partition_for
 from bowstring.messages import encoding, hashing, schema
+from bowstring.messages.metadata import Unjoined
 
 ROWS_MAX: Final = 1 << 20
 """Rows of one batch, however small they are."""
+ROW_BYTES: Final = 32
+"""What a row counts beside its bytes and texts."""
+_AT_ONCE_BYTES: Final = 8 * 1024 * 1024
+"""What a list is turned into Arrow in."""
+_SAMPLE_ROWS: Final = 64
 _ROUTING: Final = {"key", "id"}
 _LIKE_GENERATED: Final = "^[0-9a-f]{32}-"
 _HINT: Final = "Give a list of bytes or text, or a frame with a column 'value' (and any of key, attributes, id, due, expires, created)."
 
 Numbers = npt.NDArray[np.int64]
-Encoder = Callable[[], "tuple[encoding.Encoded, Sequence[Any] | None]"]
+Encoder = Callable[[], "tuple[encoding.Draft, Sequence[Any] | None]"]
 
 
 class Piece(NamedTuple):
@@ -53,68 +61,59 @@ class Frame:
     def of(data: object, created: int, compression: str | None) -> Frame:
         """Takes what was given, or refuses it in words."""
         if isinstance(data, list | tuple):
-            return _Values(data, created, compression)
-        return _Columns(_table(data), created, compression)
+            return _of_values(data, created, compression)
+        return _Columns.of_table(_table(data), created, compression)
 
     def pieces(self, partitions: int, target: int, bytes_max: int) -> Iterator[Piece]:
         """The rows in batches of about `target` bytes. A single row may have up to `bytes_max`."""
         raise NotImplementedError
 
 
-class _Values(Frame):
-    """A list of values."""
+class _Columns(Frame):
+    """Columns of Arrow, in batches that are made when their turn comes."""
 
-    routed = False
-
-    def __init__(self, values: Sequence[object], created: int, compression: str | None) -> None:
-        if not values:
-            raise errors.InvalidArgument("The batch is empty.", hint="Send at least one row.")
-        kinds = set(map(type, values))
-        if kinds != {bytes}:
-            values = [None if value is None else arguments.binary(value, f"data[{row}]") for row, value in enumerate(values)]
-        self._values: Sequence[Any] = values
+    def __init__(self, names: Sequence[str], batches: Iterable[pa.RecordBatch], created: int, compression: str | None) -> None:
+        self._batches = batches
         self._created = created
         self._compression = compression
-        self._nulls = type(None) in kinds
-        self.rows = len(values)
-        self.size = sum(map(len, filter(None, values) if self._nulls else values)) + 16 * self.rows  # pyright: ignore[reportArgumentType]
+        self.routed = not _ROUTING.isdisjoint(names)
 
-    def pieces(self, partitions: int, target: int, bytes_max: int) -> Iterator[Piece]:
-        if self.size <= target:
-            yield Piece(None, range(self.rows), lambda: self._encode(self._values))
-            return
-        sizes = np.fromiter((len(value or b"") for value in self._values) if self._nulls else map(len, self._values), np.int64, self.rows)
-        _check_sizes(sizes, bytes_max)
-        for first, end in _cuts(sizes + 16, target):
-            yield Piece(None, range(first, end), lambda first=first, end=end: self._encode(self._values[first:end]))
-
-    def _encode(self, values: Sequence[Any]) -> tuple[encoding.Encoded, None]:
-        return encoding.encode_columns(len(values), values=values, created=self._created, compression=self._compression), None
-
-
-class _Columns(Frame):
-    """Columns of Arrow."""
-
-    def __init__(self, table: pa.Table, created: int, compression: str | None) -> None:
+    @classmethod
+    def of_table(cls, table: pa.Table, created: int, compression: str | None) -> _Columns:
         schema.mask_of(table.schema.names)
         if not table.num_rows:
-            raise errors.InvalidArgument("The batch is empty.", hint="Send at least one row.")
-        if "created" not in table.schema.names:
-            moments = pa.array(np.full(table.num_rows, created, np.int64)).cast(pa.timestamp("us", "UTC"))
-            table = table.append_column("created", moments)
-        self._table = table
-        self._compression = compression
-        self.rows = table.num_rows
-        self.size = table.nbytes
-        self.routed = not _ROUTING.isdisjoint(table.schema.names)
+            raise _empty()
+        frame = cls(table.schema.names, table.to_batches(), created, compression)
+        frame.rows, frame.size = table.num_rows, table.nbytes
+        return frame
+
+    @classmethod
+    def of_values(cls, values: Sequence[Any], row_bytes: int, created: int, compression: str | None) -> _Columns:
+        """Arrow looks at each value anyway, so only a list that is too long to be turned into Arrow at once is walked over before,
+        because one with something wrong in it is refused as a whole."""
+        rows = len(values)
+        batches: Iterable[pa.RecordBatch]
+        if rows * row_bytes <= _AT_ONCE_BYTES:
+            batches = _batches_of(values)
+        else:
+            checked = values if _all_bytes(values) else _binaries(values)
+            step = max(1, _AT_ONCE_BYTES // row_bytes)
+            batches = chain.from_iterable(_batches_of(checked[first : first + step]) for first in range(0, rows, step))
+        frame = cls(("value",), batches, created, compression)
+        frame.rows, frame.size = rows, rows * row_bytes
+        return frame
 
     def pieces(self, partitions: int, target: int, bytes_max: int) -> Iterator[Piece]:
         first = 0
-        for batch in self._table.to_batches():
+        for batch in self._batches:
             yield from self._pieces_of(batch, first, partitions, target, bytes_max)
             first += batch.num_rows
 
     def _pieces_of(self, batch: pa.RecordBatch, first: int, partitions: int, target: int, bytes_max: int) -> Iterator[Piece]:
+        rows = batch.num_rows
+        if not self.routed and batch.nbytes + ROW_BYTES * rows <= target and rows <= ROWS_MAX:
+            yield Piece(None, range(first, first + rows), self._encoder(batch))
+            return
         sizes = _sizes(batch)
         _check_sizes(sizes, bytes_max, first)
         if not self.routed or partitions == 1:
@@ -124,18 +123,76 @@ class _Columns(Frame):
         homes = _homes(batch, partitions)
         order = np.argsort(homes, kind="stable")
         bounds = np.flatnonzero(np.diff(homes[order])) + 1
-        for rows in np.split(order, bounds):
-            home = int(homes[rows[0]])
-            for start, end in _cuts(sizes[rows], target):
-                chosen = rows[start:end]
+        for members in np.split(order, bounds):
+            home = int(homes[members[0]])
+            for start, end in _cuts(sizes[members], target):
+                chosen = members[start:end]
                 yield Piece(None if home < 0 else home, first + chosen, self._encoder(batch.take(pa.array(chosen))))
 
     def _encoder(self, batch: pa.RecordBatch) -> Encoder:
-        def encode() -> tuple[encoding.Encoded, Sequence[Any] | None]:
-            encoded = encoding.encode(batch, compression=self._compression)
+        def encode() -> tuple[encoding.Draft, Sequence[Any] | None]:
+            encoded = encoding.draft(batch, created=self._created, compression=self._compression)
             return encoded, batch.column("id") if encoded.mask & schema.ID else None
 
         return encode
+
+
+class _Values(Frame):
+    """A list of values that are not put into columns at all."""
+
+    routed = False
+
+    def __init__(self, values: Sequence[bytes], created: int) -> None:
+        self._values = values
+        self._created = created
+        self._lengths: Numbers = np.fromiter(map(len, values), np.int64, len(values))
+        self.rows = len(values)
+        self.size = int(self._lengths.sum()) + ROW_BYTES * self.rows
+
+    def pieces(self, partitions: int, target: int, bytes_max: int) -> Iterator[Piece]:
+        sizes = self._lengths + ROW_BYTES
+        _check_sizes(sizes, bytes_max)
+        for first, end in _cuts(sizes, target):
+            yield Piece(None, range(first, end), partial(self._encode, first, end))
+
+    def _encode(self, first: int, end: int) -> tuple[encoding.Draft, None]:
+        values = Unjoined(self._values[first:end], self._lengths[first:end])
+        return encoding.draft_columns(end - first, values=values, created=self._created), None
+
+
+def _of_values(values: Sequence[Any], created: int, compression: str | None) -> Frame:
+    """A list of values. How large they are is told by a sample."""
+    if not values:
+        raise _empty()
+    sample = values[:: len(values) // _SAMPLE_ROWS + 1]
+    row_bytes = ROW_BYTES + sum(map(_length, sample)) // len(sample)
+    if row_bytes > ROW_BYTES + Unjoined.WORTH_WHILE and compression is None and _all_bytes(values):
+        return _Values(values, created)
+    return _Columns.of_values(values, row_bytes, created, compression)
+
+
+def _all_bytes(values: Sequence[object]) -> bool:
+    return list(map(type, values)).count(bytes) == len(values)
+
+
+def _batches_of(values: Sequence[Any]) -> list[pa.RecordBatch]:
+    try:
+        array = pa.array(values, pa.binary())
+    except (pa.ArrowException, TypeError, ValueError):
+        array = pa.array(_binaries(values), pa.binary())
+    return pa.table({"value": array}).to_batches()
+
+
+def _binaries(values: Sequence[Any]) -> list[bytes | None]:
+    return [None if value is None else arguments.binary(value, f"data[{row}]") for row, value in enumerate(values)]
+
+
+def _length(value: object) -> int:
+    return len(value) if isinstance(value, Sized) else 0
+
+
+def _empty() -> errors.InvalidArgument:
+    return errors.InvalidArgument("The batch is empty.", hint="Send at least one row.")
 
 
 def _table(data: Any) -> pa.Table:
@@ -183,7 +240,7 @@ def _binary(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 def _sizes(batch: pa.RecordBatch) -> Numbers:
     """About what each row has in bytes: the length of its bytes and texts, an equal share of everything else."""
-    sizes = np.full(batch.num_rows, 32, np.int64)
+    sizes = np.full(batch.num_rows, ROW_BYTES, np.int64)
     for column in batch.columns:
         kind = column.type
         if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -200,8 +257,10 @@ def _check_sizes(sizes: Numbers, bytes_max: int, first: int = 0) -> None:
 
 
 def _cuts(sizes: Numbers, target: int) -> Iterator[tuple[int, int]]:
-    """Runs of rows of at most the target in sum, or of one row."""
+    """Runs of rows of at most the target in sum, or of one row; about equally large, rather than with a small rest."""
     ends = np.cumsum(sizes)
+    total = int(ends[-1])
+    target = min(target, total // -(-total // target) + int(sizes.max()))
     first, rows = 0, len(sizes)
     while first < rows:
         before = int(ends[first - 1]) if first else 0

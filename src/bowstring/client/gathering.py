@@ -26,7 +26,7 @@ from bowstring.client.outgoing import FULL, KEYED, PLAIN, Outgoing
 from bowstring.client.receipts import MessageReceipt
 from bowstring.client.rows import ROW_BYTES, Row, partition_for
 from bowstring.client.waiting import Waiting
-from bowstring.messages.encoding import Encoded
+from bowstring.messages.encoding import Draft
 from bowstring.ports.clock import Clock
 from bowstring.ports.randomness import Randomness
 
@@ -138,7 +138,7 @@ class Gathering:
         self._open = self.gatherings[self._current]
         self._hand_over(batch)
 
-    def _add_batch(self, partition: int | None, encoded: Encoded, given_ids: Sequence[Any] | None, timeout: float) -> Outgoing:
+    def _add_batch(self, partition: int | None, encoded: Draft, given_ids: Sequence[Any] | None, timeout: float) -> Outgoing:
         """Takes a batch as a whole, after what was gathered for its partition."""
         place = self._current if partition is None else partition % len(self.gatherings)
         if self.gatherings[place].number:
@@ -148,7 +148,8 @@ class Gathering:
         batch.number = self._number
         batch.encoded, batch.rows, batch.sealed = encoded, encoded.rows, True
         batch.given_ids, batch.has_ids = given_ids, given_ids is not None
-        batch.size = batch.reserved = len(encoded.data) + ROW_BYTES
+        batch.size = encoded.size + ROW_BYTES
+        batch.reserved = encoded.size + ROW_BYTES * len(encoded.pieces)
         self.bytes_under_way += batch.reserved
         self._start_time(batch, timeout)
         if place == self._current:

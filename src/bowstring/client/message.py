@@ -58,7 +58,7 @@ class Message(msgspec.Struct, eq=False, gc=False):
     @property
     def arrived(self) -> datetime:
         """When it came to the broker; never falls within a partition."""
-        return times.to_datetime(self._page.header.arrived)
+        return times.to_datetime(self._page.entries("arrived")[self._row])
 
     @property
     def due(self) -> datetime | None:

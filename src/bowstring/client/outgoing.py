@@ -16,13 +16,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from bowstring import errors
+from bowstring.client.rows import ROW_BYTES
 from bowstring.messages import encoding, ids
+from bowstring.messages.metadata import Unjoined
 
 PLAIN: Final = 2
 """Entries of a row: value, stamp."""
@@ -136,7 +139,7 @@ class Outgoing:
         """When the first row came, by the broker's clock; the same in every resend."""
 
         # While it is under way; the loop's own.
-        self.encoded: encoding.Encoded | None = None
+        self.encoded: encoding.Draft | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.barrier = -1
         self.serial = 0
@@ -171,25 +174,28 @@ class Outgoing:
             self.given_ids = self.items[6 : self.rows * FULL : FULL]
         return self.rows
 
-    def encode(self, compression: str | None) -> encoding.Encoded:
+    def encode(self, compression: str | None) -> encoding.Draft:
         """The bytes that travel, written once and kept for resends until there is an outcome."""
         if self.encoded is None:
             self.encoded = self._encode(compression)
             self.items = []
         return self.encoded
 
-    def _encode(self, compression: str | None) -> encoding.Encoded:
+    def _encode(self, compression: str | None) -> encoding.Draft:
         items, width, rows = self.items, self.width, self.rows
         end = rows * width
-        values = items[0:end:width]
+        values: Any = items[0:end:width]
+        if rows > 1 and compression is None and self.size >= rows * (ROW_BYTES + Unjoined.WORTH_WHILE):
+            with suppress(TypeError):  # for nulls, which have no length
+                values = Unjoined(values, np.fromiter(map(len, values), np.int64, rows))
         stamps = self.stamps or []
         created = stamps[0] // 1000 if rows == 1 else np.fromiter(stamps, np.int64, rows) // 1000
         if width == PLAIN:
-            return encoding.encode_columns(rows, values=values, created=created, compression=compression)
+            return encoding.draft_columns(rows, values=values, created=created, compression=compression)
         keys = items[2:end:width]
         if width == KEYED:
-            return encoding.encode_columns(rows, values=values, keys=keys, created=created, compression=compression)
-        return encoding.encode_columns(
+            return encoding.draft_columns(rows, values=values, keys=keys, created=created, compression=compression)
+        return encoding.draft_columns(
             rows,
             values=values,
             created=created,

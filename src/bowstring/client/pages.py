@@ -48,6 +48,7 @@ class Page:
         self.header = header
         self.partition = header.partition
         self.rows = header.rows
+        self.size = len(data)
         self._data = data
         self._columns: dict[str, pa.Array] = {}
         self._lists: dict[str, list[Any]] = {}
@@ -103,6 +104,11 @@ class Chunk(NamedTuple):
         return column if self.rows == self.page.rows else column.slice(self.first, self.rows)
 
     @property
+    def size(self) -> int:
+        """Their share of the page's bytes."""
+        return self.page.size * self.rows // self.page.rows
+
+    @property
     def next_offset(self) -> int:
         """Where to go on behind these rows."""
         end = self.first + self.rows
@@ -136,7 +142,10 @@ def _created(page: Page) -> pa.Array:
 
 
 def _arrived(page: Page) -> pa.Array:
-    return pa.array(np.full(page.rows, page.header.arrived, np.int64)).view(_MOMENT)
+    """Rows of a page may have arrived at different times, if the broker has joined small pages."""
+    runs = page.header.runs
+    moments = [run.arrived or page.header.arrived for run in runs]
+    return pa.array(np.repeat(np.array(moments, np.int64), [run.rows for run in runs])).view(_MOMENT)
 
 
 def _producer_group(page: Page) -> pa.Array:

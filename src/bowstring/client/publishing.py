@@ -156,7 +156,7 @@ class Publisher:
                 raise
             self._tried.set()
             late = errors.DeadlinePassed("the timeout passed before it could be sent; it is not stored.")
-            self._failed += self._gathering.fail_waiting(late, self._clock.monotonic())
+            self._note_failed(self._gathering.fail_waiting(late, self._clock.monotonic()))
             await self._pauses.wait()
 
     async def _serve(self) -> None:
@@ -195,7 +195,7 @@ class Publisher:
         if known and partitions != known:
             self._refuse_all(_remade(self._gathering.topic, known, partitions))
         if partitions != known:
-            self._failed += self._gathering.know_partitions(partitions)
+            self._note_failed(self._gathering.know_partitions(partitions))
         if identity != self._topic_id:
             self._topic_id = identity
             for lane in self._lanes.values():
@@ -210,7 +210,7 @@ class Publisher:
         """Nothing under way can be sent any more. What was written before this stream may have been stored, unless the topic is gone."""
         self._gathering.seal_all()
         self.work()
-        self._failed += self._gathering.fail_waiting(error)
+        self._note_failed(self._gathering.fail_waiting(error))
         unknown = errors.OutcomeUnknown(
             f"the answer was lost, and then: {error.message}", hint="Ask producer.find(id), or repeat with the same id."
         )
@@ -255,7 +255,7 @@ class Publisher:
         batch.first_stream = batch.first_stream or self._stream_number
         batch.stream = self._stream_number
         batch.written_at = self._clock.monotonic()
-        self._window.wrote(batch, len(encoded.data))
+        self._window.wrote(batch, encoded.size)
         header = pb.PublishRequest(
             partition=batch.partition,
             number=batch.number,
@@ -266,7 +266,10 @@ class Publisher:
             columns=encoded.mask,
             rows=encoded.rows,
         )
-        return codec.join(header.SerializeToString(), encoded.data)
+        message = codec.join_pieces(header.SerializeToString(), encoded.pieces, encoded.size)
+        # For a resend the batch in this message is as good, and nothing of what it was made of has to be kept.
+        batch.encoded = encoded._replace(pieces=(memoryview(message)[-encoded.size :],))
+        return message
 
     # ---- answers
 
@@ -307,10 +310,15 @@ class Publisher:
         if isinstance(outcome, Placed):
             self.counts.stored(batch)
         else:
-            self.counts.refused += batch.rows
-            self._failed.append(batch)
-            del self._failed[:-FAILURES_MAX]
+            self._note_failed([batch])
         batch.resolve(outcome)
+        self._room.set()
+
+    def _note_failed(self, batches: list[Outgoing]) -> None:
+        """These have failed, or are placeholders of what has. What they held is given back already: there may be room now."""
+        self.counts.refused += sum(batch.rows for batch in batches)
+        self._failed += batches
+        del self._failed[:-FAILURES_MAX]
         self._room.set()
 
     # ---- waiting

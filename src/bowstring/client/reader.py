@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from operator import length_hint
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -20,6 +21,8 @@ from bowstring.client.sending import Span
 from bowstring.client.statistics import ReaderStatistics
 
 ROWS_MAX = 2**31 - 1
+JOINED_BYTES = 1024 * 1024
+"""Small pages are joined up to this into one of `batches`, which copies them. A page that is larger comes alone, and as it is."""
 
 
 class ReaderSettings(NamedTuple):
@@ -63,6 +66,13 @@ class Reader:
         self._chunk: Chunk | None = None
         """The rows that `async for` is in."""
         self._messages: Iterator[Message] = iter(())
+        self._taking: AbstractContextManager[Any] = nullcontext()
+        """Held while pages are taken. Where threads take them (`sync`) it is a lock."""
+        self._on_loop: Callable[[Callable[[], object]], object] = lambda call: call()
+
+    def _taken_by_threads(self, lock: AbstractContextManager[Any], on_loop: Callable[[Callable[[], object]], object]) -> None:
+        """From now on pages are taken in any thread, under this lock; `on_loop` has something called on the loop."""
+        self._taking, self._on_loop = lock, on_loop
 
     def _begin(self, start: Any) -> Fetching:
         settings = self._settings
@@ -84,15 +94,23 @@ class Reader:
     async def _next_messages(self) -> bool:
         """Goes on to the next rows; False at the end."""
         self._check_open()
-        if not await self._fetching.available():
-            return False
-        self._chunk = self._fetching.take(None)
-        assert self._chunk is not None
-        self._messages = messages(self._chunk)
+        while not self._messages_at_hand():
+            if not await self._fetching.available():
+                return False
+        return True
+
+    def _messages_at_hand(self) -> bool:
+        """Goes on to the next rows if they are there; in any thread."""
+        with self._taking:
+            chunk = self._fetching.take(None) if self._open else None
+            if chunk is None:
+                return False
+            self._chunk, self._messages = chunk, messages(chunk)
+        self._grant()
         return True
 
     async def batches(self, max_rows: int = 65536, max_wait: Span = 0.05) -> AsyncIterator[Batch]:
-        """Batches of up to `max_rows`; one that is not full waits `max_wait` for more rows."""
+        """Batches of up to `max_rows`, or of about a MiB; one that is not full waits `max_wait` for more rows."""
         while (batch := await self._next_batch(max_rows, max_wait)) is not None:
             yield batch
 
@@ -100,41 +118,50 @@ class Reader:
         """What `batches` gives next; None at the end."""
         limit, seconds = _rows(max_rows), times.span(max_wait, "max_wait")
         self._check_open()
-        left = self._left_over(limit)
-        if not left and not await self._fetching.available():
-            return None
-        return Batch(await self._gather(left, limit, seconds), self._settings.columns)
+        while (left := length_hint(self._messages)) or await self._fetching.available():
+            if not self._fetching.holds(limit - left, JOINED_BYTES):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await self._fetching.filled(limit - left)
+            if batch := self._batch(limit, JOINED_BYTES):
+                return batch
+        return None
+
+    def _batch_at_hand(self, max_rows: int) -> Batch | None:
+        """What `batches` gives next if there is enough for it without waiting; in any thread."""
+        if self._open and self._fetching.holds(_rows(max_rows), JOINED_BYTES):
+            return self._batch(max_rows, JOINED_BYTES) or None
+        return None
 
     async def poll(self, timeout: Span = 0, max_rows: int | None = None) -> Batch:
         """What is there now, after waiting up to `timeout` for something; an empty batch if nothing came."""
         limit, seconds = ROWS_MAX if max_rows is None else _rows(max_rows), times.span(timeout, "timeout")
         self._check_open()
-        left = self._left_over(limit)
-        if not left:
-            try:
+        if not length_hint(self._messages):
+            with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._fetching.available()
-            except TimeoutError:
-                pass
-        return Batch(await self._gather(left, limit, 0), self._settings.columns)
+        return self._batch(limit, ROWS_MAX)
 
-    async def _gather(self, chunks: list[Chunk], limit: int, seconds: float) -> list[Chunk]:
-        rows = sum(chunk.rows for chunk in chunks)
-        try:
-            async with asyncio.timeout(seconds):
-                while rows < limit:
-                    chunk = self._fetching.take(limit - rows)
-                    if chunk is not None:
-                        chunks.append(chunk)
-                        rows += chunk.rows
-                    elif not seconds or not await self._fetching.available():
-                        break
-        except TimeoutError:
-            pass
-        except errors.Error:
-            if not chunks:
-                raise
-        return chunks
+    def _batch(self, rows_max: int, bytes_max: int) -> Batch:
+        """What is there now."""
+        with self._taking:
+            chunks = self._left_over(rows_max)
+            rows, size = sum(chunk.rows for chunk in chunks), sum(chunk.size for chunk in chunks)
+            while rows < rows_max and not (chunks and size + self._fetching.next_size() > bytes_max):
+                chunk = self._fetching.take(rows_max - rows)
+                if chunk is None:
+                    break
+                chunks.append(chunk)
+                rows += chunk.rows
+                size += chunk.size
+        self._grant()
+        return Batch(chunks, self._settings.columns)
+
+    def _grant(self) -> None:
+        """Gives credit back for what was taken. The loop is bothered only when it is worth while."""
+        if self._fetching.owes():
+            self._on_loop(self._fetching.grant)
 
     def _left_over(self, limit: int) -> list[Chunk]:
         """What `async for` has begun and not handed out."""

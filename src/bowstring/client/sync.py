@@ -4,8 +4,8 @@ One thread runs a loop for all clients of the process, and everything happens th
 works in scripts, in notebooks, under a running loop and from several threads at once. The calls here hand over and wait; there is no logic
 in them. The thread is never stopped: grpc.aio stumbles over events of loops that are closed.
 
-Two things do not go through the loop. `send` gathers in the calling thread (see `sending`), and the messages of a page that has arrived are
-iterated over there.
+Two things do not go through the loop, because handing over and waiting costs as much as hundreds of messages. `send` gathers in the
+calling thread (see `sending`), and pages that have arrived are taken there (see `fetching`).
 """
 
 from __future__ import annotations
@@ -14,20 +14,19 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
-from types import TracebackType
+from types import EllipsisType, TracebackType
 from typing import Any, TypeVar
 
 from bowstring import times
 from bowstring.client import client as asynchronous
 from bowstring.client import producer as asynchronous_producer
 from bowstring.client import reader as asynchronous_reader
-from bowstring.client.batch import Batch
-from bowstring.client.message import Message
 from bowstring.client.outgoing import Outgoing
 from bowstring.client.ranges import End, Start
 from bowstring.client.receipts import Answers, MessageReceipt, RowsReceipt, Span, Stored
 from bowstring.client.sending import Sending, SpanOrMoment
-from bowstring.client.statistics import ClientStatistics, ProducerStatistics, ReaderStatistics
+from bowstring.client.statistics import ClientStatistics, ProducerStatistics
+from bowstring.client.sync_reader import Reader
 from bowstring.client.topics import Topic
 from bowstring.wire.loops import LoopThread
 
@@ -196,65 +195,6 @@ class Producer:
         return self._producer.__reduce__()
 
 
-class Reader:
-    """Reads a topic from a place on. `for message in reader`, or `batches()`, or `poll()`."""
-
-    def __init__(self, reader: asynchronous_reader.Reader, thread: LoopThread) -> None:
-        self.topic = reader.topic
-        self._reader = reader
-        self._thread = thread
-
-    def __iter__(self) -> Iterator[Message]:
-        reader = self._reader
-        while True:
-            yield from reader._messages
-            if not self._thread.run(reader._next_messages()):
-                return
-
-    def batches(self, max_rows: int = 65536, max_wait: Span = 0.05) -> Iterator[Batch]:
-        """Batches of up to `max_rows`; one that is not full waits `max_wait` for more rows."""
-        while (batch := self._thread.run(self._reader._next_batch(max_rows, max_wait))) is not None:
-            yield batch
-
-    def poll(self, timeout: Span = 0, max_rows: int | None = None) -> Batch:
-        """What is there now, after waiting up to `timeout` for something; an empty batch if nothing came."""
-        return self._thread.run(self._reader.poll(timeout, max_rows))
-
-    @property
-    def position(self) -> dict[int, int]:
-        """The next offset of each partition; empty until the reader knows where it begins."""
-        return self._reader.position
-
-    def seek(self, start: Start) -> None:
-        """Goes on from another place."""
-        self._thread.run(self._reader.seek(start))
-
-    def lag(self) -> dict[int, int]:
-        """How many offsets are behind the position, for each partition."""
-        return self._thread.run(self._reader.lag())
-
-    def statistics(self) -> ReaderStatistics:
-        """How much was read."""
-        return self._reader.statistics()
-
-    def close(self) -> None:
-        """Ends the reader."""
-        if self._reader._open:
-            self._thread.run(self._reader.close())
-
-    def __enter__(self) -> Reader:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return repr(self._reader)
-
-    def __reduce__(self) -> Any:
-        return self._reader.__reduce__()
-
-
 class Client:
     """A connection to Bowstring. Made by `bowstring.connect`."""
 
@@ -311,6 +251,18 @@ class Client:
         while after is not None:
             page, after = self._run(self._client._topic_page(pattern, after))
             yield from page
+
+    def alter_topic(
+        self,
+        name: str,
+        *,
+        retention: timedelta | float | None = None,
+        retention_bytes: int | EllipsisType | None = ...,
+        deduplication: timedelta | float | None = None,
+    ) -> Topic:
+        """Changes what is given, and only that; `retention_bytes=None` takes the limit away. Raises `TopicNotFound`."""
+        given = {"retention": retention, "retention_bytes": retention_bytes, "deduplication": deduplication}
+        return self._run(self._client.alter_topic(name, **given))  # pyright: ignore[reportArgumentType]
 
     def delete_topic(self, name: str, missing_ok: bool = False) -> None:
         """Deletes a topic and its messages."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import EllipsisType
 
 from bowstring import errors, times
 from bowstring.client import arguments
@@ -71,6 +72,24 @@ def creation(
         deduplication=max(1, times.microseconds(times.span(deduplication, "deduplication"))),
         exists_ok=exists_ok,
     )
+
+
+def alteration(
+    name: str,
+    *,
+    retention: timedelta | float | None,
+    retention_bytes: int | EllipsisType | None,
+    deduplication: timedelta | float | None,
+) -> pb.AlterTopicRequest:
+    """The request that changes a topic: what is given, and only that."""
+    request = pb.AlterTopicRequest(name=arguments.topic_name(name))
+    if retention is not None:
+        request.retention = max(1, times.microseconds(times.span(retention, "retention")))
+    if not isinstance(retention_bytes, EllipsisType):
+        request.retention_bytes = 0 if retention_bytes is None else _whole("retention_bytes", retention_bytes, 2**62)
+    if deduplication is not None:
+        request.deduplication = times.microseconds(times.span(deduplication, "deduplication"))
+    return request
 
 
 def fits(topic: Topic, request: pb.CreateTopicRequest) -> bool:

@@ -2,7 +2,7 @@
 
 The reader grants bytes; answers are sent as long as there is credit, and a batch may overdraw it, so that a large one always gets
 through. Where there is nothing to send the broker wakes us at the next commit: nothing polls. What is taken from the broker at once is
-bounded whatever the credit, and a slow connection holds the next round back.
+bounded whatever the credit, and a slow connection holds all but the next round back.
 
 The stream ends well when every partition has reached its end, and when the reader has said that no more credit comes and has used
 what it had.
@@ -108,18 +108,33 @@ class FetchStream:
         self._granted.set()
 
     async def _send(self, fetcher: Fetcher) -> None:
-        while True:
-            while self._credit <= 0:
-                if self._no_more_credit:
+        """Round after round. Behind a large one there is probably more, so the next one is read while it is written."""
+        ahead: asyncio.Task[list[Fetched]] | None = None
+        try:
+            while ahead is not None or await self._has_credit():
+                answers = await (ahead or fetcher.next(min(self._credit, ROUND_BYTES_MAX)))
+                ahead = None
+                if not answers:
                     return
-                self._granted.clear()
-                await self._granted.wait()
-            answers = await fetcher.next(min(self._credit, ROUND_BYTES_MAX))
-            if not answers:
-                return
-            for fetched in answers:
-                self._credit -= fetched.size
-                await self._inbound.write(fetch_answer(fetched))
+                size = sum(fetched.size for fetched in answers)
+                self._credit -= size
+                if size > ROUND_BYTES_MAX // 2 and self._credit > 0:
+                    ahead = asyncio.create_task(fetcher.next(min(self._credit, ROUND_BYTES_MAX)))
+                for fetched in answers:
+                    await self._inbound.write(fetch_answer(fetched))
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+                await asyncio.gather(ahead, return_exceptions=True)
+
+    async def _has_credit(self) -> bool:
+        """Waits for credit; False when there is none and none comes any more."""
+        while self._credit <= 0:
+            if self._no_more_credit:
+                return False
+            self._granted.clear()
+            await self._granted.wait()
+        return True
 
 
 def fetch_answer(fetched: Fetched) -> bytes:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from bowstring import errors
 from bowstring.messages import schema
-from bowstring.messages.contents import Bytes
+from bowstring.messages.metadata import Bytes, Unjoined
 
 Attributes: TypeAlias = Mapping[str, str]
 Moments: TypeAlias = "int | Sequence[int | None] | npt.NDArray[np.int64]"
@@ -36,7 +36,7 @@ class Part(NamedTuple):
     """A column in canonical layout: nodes as length, null count, …; buffers with their exact lengths."""
 
     nodes: tuple[int, ...]
-    buffers: tuple[Bytes, ...]
+    buffers: tuple[Bytes | Unjoined, ...]
 
 
 # -- from one message
@@ -104,6 +104,13 @@ def texts(name: str, rows: int, many: Sequence[bytes | str | None]) -> Part:
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise _not_bytes(name, error) from error
     return _text_part(_whole(name, array))
+
+
+def unjoined(rows: int, values: Unjoined) -> Part:
+    """The column of many values that are left where they are."""
+    if values.size > _DATA_MAX:
+        raise _too_large("value")
+    return Part((rows, 0), (b"", _plain(values.offsets.astype(np.int32)), values))
 
 
 def ids(rows: int, many: Sequence[str]) -> Part:

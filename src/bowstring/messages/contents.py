@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,10 +25,7 @@ import pyarrow.compute as pc
 
 from bowstring import errors
 from bowstring.messages import schema
-from bowstring.messages.metadata import Form
-
-# Always of single bytes: `len` is their number.
-Bytes: TypeAlias = bytes | memoryview
+from bowstring.messages.metadata import Bytes, Form
 
 _RESERVED = schema.RESERVED_PREFIX.encode()
 _MOMENT = struct.Struct("<Q")  # unsigned: what is before 1970 is then far beyond 2200

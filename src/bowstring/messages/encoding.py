@@ -5,7 +5,7 @@ both keep the promise that no row's bytes travel in another's message: a column 
 bytes, bytes under nulls are dropped, and padding is zeros that we write, not memory that happened to lie there. pyarrow's own writer
 is not used, because its padding and its bitmaps hold what its input held.
 
-There are three ways in. `encode_columns` takes Python lists, which is what `send()` gathers; a single message, the most frequent
+There are three ways in. `draft_columns` takes Python lists, which is what `send()` gathers; a single message, the most frequent
 batch of a quiet producer, is packed by hand in about 3 µs instead of pyarrow's 8 to 21. `encode` takes a record batch of anybody's
 making, so it casts, compacts and checks (`columns` has both kinds of making). `take` takes rows of a batch that was checked before.
 
@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +26,7 @@ import pyarrow as pa
 from bowstring import errors
 from bowstring.messages import columns, contents, schema
 from bowstring.messages.columns import Attributes, Moments, Part
-from bowstring.messages.contents import Bytes
-from bowstring.messages.metadata import CODECS, Form, form
+from bowstring.messages.metadata import CODECS, Bytes, Form, Unjoined, form
 
 _RAW = (-1).to_bytes(8, "little", signed=True)  # in place of the size: this buffer was left uncompressed
 _SMALLEST_COMPRESSED = 64  # bytes; in anything smaller the compressor's own frame is more than what it saves
@@ -40,6 +40,19 @@ class Encoded(NamedTuple):
     data: bytes
 
 
+class Draft(NamedTuple):
+    """The same before its last copy: the kit joins the pieces right behind the header of a request."""
+
+    mask: int
+    rows: int
+    pieces: Sequence[Bytes]
+    size: int
+
+    def encoded(self) -> Encoded:
+        """The batch, as a message of its own."""
+        return Encoded(self.mask, self.rows, b"".join(self.pieces))
+
+
 def decode(mask: int, data: bytes | memoryview | pa.Buffer) -> pa.RecordBatch:
     """A batch that was checked before, over the same bytes where they are not compressed."""
     return pa.ipc.read_record_batch(pa.py_buffer(data), schema.arrow_schema(mask))
@@ -47,7 +60,15 @@ def decode(mask: int, data: bytes | memoryview | pa.Buffer) -> pa.RecordBatch:
 
 def encode(batch: pa.RecordBatch, *, compression: str | None = None, reserved_ok: bool = False) -> Encoded:
     """A record batch with some of our columns, in any order and of any types that can become theirs."""
+    return draft(batch, compression=compression, reserved_ok=reserved_ok).encoded()
+
+
+def draft(batch: pa.RecordBatch, *, created: int | None = None, compression: str | None = None, reserved_ok: bool = False) -> Draft:
+    """The same in pieces. Where the batch does not say when its rows were `created`, this does."""
     parts = [(column.bit, columns.part(column, columns.converted(column, array))) for column, array in _ordered(batch)]
+    if created is not None and "created" not in batch.schema.names:
+        parts.append((schema.CREATED, columns.moments("created", batch.num_rows, created)))
+        parts.sort(key=itemgetter(0))
     return _write(parts, batch.num_rows, compression, checked=True, reserved_ok=reserved_ok)
 
 
@@ -56,10 +77,15 @@ def encode_values(values: Sequence[bytes | str | None], *, compression: str | No
     return encode_columns(len(values), values=values, compression=compression)
 
 
-def encode_columns(
+def encode_columns(rows: int, **given: Any) -> Encoded:
+    """Python lists with one entry a row, as `draft_columns` takes them."""
+    return draft_columns(rows, **given).encoded()
+
+
+def draft_columns(
     rows: int,
     *,
-    values: Sequence[bytes | str | None],
+    values: Sequence[bytes | str | None] | Unjoined,
     keys: Sequence[bytes | str | None] | None = None,
     attributes: Sequence[Attributes | None] | None = None,
     created: Moments | None = None,
@@ -68,7 +94,7 @@ def encode_columns(
     ids: Sequence[str] | None = None,
     compression: str | None = None,
     reserved_ok: bool = False,
-) -> Encoded:
+) -> Draft:
     """Python lists with one entry a row. Values and keys are bytes, or text that becomes UTF-8; times are µs since 1970, one for
     all rows or one for each."""
     single = rows == 1
@@ -76,7 +102,10 @@ def encode_columns(
     parts: list[tuple[int, Part]] = []
     if keys is not None:
         parts.append((schema.KEY, text("key", rows, keys)))
-    parts.append((schema.VALUE, text("value", rows, values)))
+    if isinstance(values, Unjoined):
+        parts.append((schema.VALUE, columns.unjoined(rows, values)))
+    else:
+        parts.append((schema.VALUE, text("value", rows, values)))
     if attributes is not None:
         parts.append((schema.ATTRIBUTES, (columns.attributes_of_one if single else columns.attributes)(rows, attributes)))
     if created is not None:
@@ -94,7 +123,7 @@ def take(batch: pa.RecordBatch, rows: npt.NDArray[np.int64] | pa.Array, *, compr
     """The given rows of a checked batch as a message of their own, with no byte of any other row in it."""
     taken = batch.take(pa.array(rows))
     parts = [(column.bit, columns.part(column, array)) for column, array in _ordered(taken)]
-    return _write(parts, taken.num_rows, compression, checked=False)
+    return _write(parts, taken.num_rows, compression, checked=False).encoded()
 
 
 def _ordered(batch: pa.RecordBatch) -> list[tuple[schema.Column, pa.Array]]:
@@ -105,10 +134,10 @@ def _ordered(batch: pa.RecordBatch) -> list[tuple[schema.Column, pa.Array]]:
     return [(column, batch.column(column.name)) for column in schema.COLUMNS if column.name in batch.schema.names]
 
 
-def _write(parts: list[tuple[int, Part]], rows: int, compression: str | None, *, checked: bool, reserved_ok: bool = False) -> Encoded:
+def _write(parts: list[tuple[int, Part]], rows: int, compression: str | None, *, checked: bool, reserved_ok: bool = False) -> Draft:
     """The parts in their order; those with nothing but nulls are left out, and where all are, a `value` of nulls stands for them."""
     mask = 0
-    buffers: list[Bytes] = []
+    buffers: list[Any] = []
     nodes: list[int] = []
     for bit, part in parts:
         if part.nodes[1] < rows:
@@ -122,12 +151,16 @@ def _write(parts: list[tuple[int, Part]], rows: int, compression: str | None, *,
         contents.check(wanted, rows, buffers, reserved_ok=reserved_ok)
     if compression is not None:
         wanted, buffers = _compressed(mask, buffers, compression)
-    return Encoded(mask, rows, wanted.message(rows, buffers, nodes))
+    return _drafted(wanted, rows, buffers, nodes)
 
 
-def _write_nulls(rows: int) -> Encoded:
+def _write_nulls(rows: int) -> Draft:
     buffers = (bytes((rows + 7) // 8), bytes(4 * rows + 4), b"")
-    return Encoded(schema.VALUE, rows, form(schema.VALUE).message(rows, buffers, (rows, rows)))
+    return _drafted(form(schema.VALUE), rows, buffers, (rows, rows))
+
+
+def _drafted(wanted: Form, rows: int, buffers: Sequence[Bytes], nodes: Sequence[int]) -> Draft:
+    return Draft(wanted.mask, rows, *wanted.pieces(rows, buffers, nodes))
 
 
 def _compressed(mask: int, buffers: list[Bytes], compression: str) -> tuple[Form, list[Bytes]]:

@@ -26,9 +26,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from bowstring.messages import schema
+
+Bytes: TypeAlias = bytes | memoryview
+"""Always of single bytes: `len` is their number."""
 
 MARKER: Final = b"\xff\xff\xff\xff"
 CODECS: Final[tuple[str | None, ...]] = (None, "lz4", "zstd")
@@ -72,6 +78,27 @@ _TABLES: Final[dict[str | None, _Tables]] = {
         ),
     ),
 }
+
+
+class Unjoined:
+    """A buffer in the form of the values of its rows, all of them bytes, which are copied only when the message is joined.
+
+    To put them into a buffer first costs another copy and, worse, memory that is fresh each time. For tiny values that is cheaper.
+    """
+
+    __slots__ = ("offsets", "size", "values")
+
+    WORTH_WHILE: Final = 64
+    """From how many bytes a value on it is."""
+
+    def __init__(self, values: Sequence[bytes], lengths: npt.NDArray[np.int64]) -> None:
+        self.values = values
+        self.offsets = np.zeros(len(values) + 1, np.int64)
+        np.cumsum(lengths, out=self.offsets[1:])
+        self.size = int(self.offsets[-1])
+
+    def __len__(self) -> int:
+        return self.size
 
 
 class Place(NamedTuple):
@@ -132,22 +159,29 @@ class Form:
             position += (length + 7) & -8
         return self._fields.pack(first, position, second, rows, third, *spots, self._between, *nodes)
 
-    def message(self, rows: int, buffers: Sequence[bytes | memoryview], nodes: Sequence[int]) -> bytes:
-        """The whole message: head, buffers, zeros between them. The buffers are of single bytes."""
+    def message(self, rows: int, buffers: Sequence[Bytes], nodes: Sequence[int]) -> bytes:
+        """The whole message."""
+        return b"".join(self.pieces(rows, buffers, nodes)[0])
+
+    def pieces(self, rows: int, buffers: Sequence[Bytes | Unjoined], nodes: Sequence[int]) -> tuple[list[Bytes], int]:
+        """What a message is joined of: head, buffers, zeros between them; and its size. The buffers are of single bytes."""
         first, second, third = self._constants
-        pieces: list[bytes | memoryview] = [b""]
+        pieces: list[Bytes] = [b""]
         spots: list[int] = []
         position = 0
         for buffer in buffers:
             length = len(buffer)
             spots += (position, length)
-            pieces.append(buffer)
+            if isinstance(buffer, Unjoined):
+                pieces += buffer.values
+            else:
+                pieces.append(buffer)
             position += length
             if length & 7:
                 pieces.append(ZEROS[-length & 7])
                 position += -length & 7
         pieces[0] = self._fields.pack(first, position, second, rows, third, *spots, self._between, *nodes)
-        return b"".join(pieces)
+        return pieces, self.size + position
 
     def read(self, data: bytes | memoryview) -> Head:
         """What stands where lengths, nodes and rows stand; only `write` tells whether the rest belongs to it."""

@@ -55,6 +55,11 @@ class Store(Protocol):
         fits may be smaller. 0 while the store is not open."""
         ...
 
+    @property
+    def is_short(self) -> bool:
+        """Did the last try to have another segment find the disk full? Then `room` is all there is."""
+        ...
+
     async def make_room(self) -> None:
         """Tries once more to have the next segment ready. A disk that is still full is no error: `room` tells."""
         ...

@@ -110,6 +110,10 @@ class LocalStore:
         current = self._current
         return self._supply.room + (0 if current is None else current.size - current.end)
 
+    @property
+    def is_short(self) -> bool:
+        return self._supply.is_short
+
     async def make_room(self) -> None:
         """See `Store.make_room`."""
         async with self._releasing:

@@ -62,6 +62,10 @@ class MemoryStore:
         """See `Store.room`."""
         return _ROOM if self._is_open else 0
 
+    @property
+    def is_short(self) -> bool:
+        return False
+
     async def make_room(self) -> None:
         """See `Store.make_room`."""
         self._require_open()

@@ -61,7 +61,7 @@ class Supply:
         self._preparing: asyncio.Task[None] | None = None
         self._full: OSError | None = None
         """How the last preparation found the disk full: nobody tries again by the way."""
-        self._error: OSError | StorageFailed | None = None
+        self._error: Exception | None = None
         """What went wrong in the background, other than a full disk."""
 
     async def open(self, epoch: int, live: Collection[int], committed: int | None) -> dict[int, int]:
@@ -175,7 +175,7 @@ class Supply:
     async def _prepare(self) -> None:
         try:
             await self._prepare_next()
-        except (OSError, StorageFailed) as error:
+        except Exception as error:  # whatever it was, it is told to the next who needs a segment
             if isinstance(error, OSError) and is_full(error):
                 self._full = error
             else:

@@ -11,6 +11,7 @@ last thing, and a caller may bound the header, since walking it costs time per f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from bowstring.errors import InvalidArgument
@@ -47,7 +48,12 @@ def split(message: bytes, header_bytes_max: int | None = None) -> tuple[bytes, m
 
 def join(header: bytes, batch: Buffer) -> bytes:
     """The message of a serialised header and a batch: one copy."""
-    return b"".join((header, b"\x7a", _encoded(memoryview(batch).nbytes), batch))
+    return join_pieces(header, (batch,), memoryview(batch).nbytes)
+
+
+def join_pieces(header: bytes, pieces: Sequence[Buffer], size: int) -> bytes:
+    """The same of a batch that comes in pieces."""
+    return b"".join((header, b"\x7a", _encoded(size), *pieces))
 
 
 def _after(message: bytes, tag: int, position: int) -> int:

@@ -1,0 +1,80 @@
+"""A reader for programs without asyncio: what has arrived is taken in the program's own thread, the rest happens on the loop (`sync`)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+from bowstring.client import reader as asynchronous_reader
+from bowstring.client.batch import Batch
+from bowstring.client.message import Message
+from bowstring.client.ranges import Start
+from bowstring.client.receipts import Span
+from bowstring.client.statistics import ReaderStatistics
+from bowstring.wire.loops import LoopThread
+
+# The two faces are one thing in two files.
+# pyright: reportPrivateUsage=false
+
+
+class Reader:
+    """Reads a topic from a place on. `for message in reader`, or `batches()`, or `poll()`."""
+
+    def __init__(self, reader: asynchronous_reader.Reader, thread: LoopThread) -> None:
+        self.topic = reader.topic
+        self._reader = reader
+        self._thread = thread
+        reader._taken_by_threads(threading.Lock(), thread.loop.call_soon_threadsafe)
+
+    def __iter__(self) -> Iterator[Message]:
+        reader = self._reader
+        while True:
+            yield from reader._messages
+            if not reader._messages_at_hand() and not self._thread.run(reader._next_messages()):
+                return
+
+    def batches(self, max_rows: int = 65536, max_wait: Span = 0.05) -> Iterator[Batch]:
+        """Batches of up to `max_rows`, or of about a MiB; one that is not full waits `max_wait` for more rows."""
+        reader = self._reader
+        while batch := reader._batch_at_hand(max_rows) or self._thread.run(reader._next_batch(max_rows, max_wait)):
+            yield batch
+
+    def poll(self, timeout: Span = 0, max_rows: int | None = None) -> Batch:
+        """What is there now, after waiting up to `timeout` for something; an empty batch if nothing came."""
+        return self._thread.run(self._reader.poll(timeout, max_rows))
+
+    @property
+    def position(self) -> dict[int, int]:
+        """The next offset of each partition; empty until the reader knows where it begins."""
+        return self._reader.position
+
+    def seek(self, start: Start) -> None:
+        """Goes on from another place."""
+        self._thread.run(self._reader.seek(start))
+
+    def lag(self) -> dict[int, int]:
+        """How many offsets are behind the position, for each partition."""
+        return self._thread.run(self._reader.lag())
+
+    def statistics(self) -> ReaderStatistics:
+        """How much was read."""
+        return self._reader.statistics()
+
+    def close(self) -> None:
+        """Ends the reader."""
+        if self._reader._open:
+            self._thread.run(self._reader.close())
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._reader)
+
+    def __reduce__(self) -> Any:
+        return self._reader.__reduce__()
