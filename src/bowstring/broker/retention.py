@@ -43,11 +43,23 @@ KEPT_SECONDS = 60.0
 _log = logging.getLogger("bowstring.retention")
 
 
-class _Oldest(NamedTuple):
-    """When the oldest page of a partition arrived, as of that many moves."""
+class _Glance(NamedTuple):
+    """What is known of a partition, as long as nothing in it has moved: enough to pass it by while nothing can be too old."""
 
     moves: int
+    end: int
+    """The end of the log if there was no page, else 0."""
     arrived: int
+    """When the oldest page arrived."""
+    expires: int
+    """When the first extent expires as a whole."""
+
+    def holds(self, partition: Partition) -> bool:
+        return self.moves == partition.moves and self.end in (0, partition.committed_offset)
+
+
+_NEVER = 1 << 62
+_UNKNOWN = _Glance(-1, 0, 0, 0)
 
 
 class _Reach(NamedTuple):
@@ -62,7 +74,7 @@ class Retention:
 
     def __init__(self, incarnation: Incarnation) -> None:
         self._incarnation = incarnation
-        self._oldest: dict[tuple[int, int], _Oldest] = {}
+        self._glances: dict[tuple[int, int], _Glance] = {}
         self._kept_at = incarnation.clock.monotonic()
 
     async def turn(self) -> None:
@@ -77,32 +89,38 @@ class Retention:
             horizon = now - int(topic.settings.retention * 1e6)
             for actor in topic.actors:
                 partition = actor.partition
-                if actor.closed is not None:
+                glance = self._glances.get((partition.topic, partition.number), _UNKNOWN)
+                known = glance.holds(partition)
+                kept = looks_at_kept and partition.retained.kept
+                if known and glance.arrived >= horizon and glance.expires >= now and not kept and not _is_too_much(topic, partition):
                     continue
-                asked += (partition.topic, partition.number) not in self._oldest
+                asked += not known
                 if asked > PARTITIONS_A_TURN:
                     return
                 try:
-                    kept = looks_at_kept and partition.retained.kept
-                    if kept or await self._may_be_old(partition, horizon) or _is_too_much(topic, partition):
-                        await self._retain(topic, actor, horizon)
-                    await self._drop_extents(actor, now)
-                    if topic.settings.retention_bytes is not None:
-                        partition.bytes_behind = await self._bytes_behind(partition)
+                    await self._look(topic, actor, now, horizon)
                 except Damaged as error:  # the others are not to wait for this one
                     _log.warning("%s/%d: retention was given up for now: %s", topic.row.name, partition.number, error)
 
-    async def _may_be_old(self, partition: Partition, horizon: int) -> bool:
-        key = partition.topic, partition.number
-        known = self._oldest.get(key)
-        if known is None or known.moves != partition.moves:
-            moves = partition.moves
-            floor = partition.retained.floor
-            entries = await self._incarnation.reader.entries(partition, floor, partition.committed_offset, 1, 1)
-            known = _Oldest(moves, entries[0].arrived if entries else 1 << 62)
-            if entries:
-                self._oldest[key] = known
-        return known.arrived < horizon
+    async def _look(self, topic: Topic, actor: PartitionActor, now: int, horizon: int) -> None:
+        """Looks at one partition: what is too old or too much goes."""
+        partition = actor.partition
+        if actor.closed is not None:
+            return
+        glance = await self._glance(partition)
+        if glance.arrived < horizon or partition.retained.kept or _is_too_much(topic, partition):
+            await self._retain(topic, actor, horizon)
+        await self._drop_extents(actor, now)
+        if topic.settings.retention_bytes is not None:
+            partition.bytes_behind = await self._bytes_behind(partition)
+        self._glances[partition.topic, partition.number] = await self._glance(partition)
+
+    async def _glance(self, partition: Partition) -> _Glance:
+        moves, end = partition.moves, partition.committed_offset
+        entries = await self._incarnation.reader.entries(partition, partition.retained.floor, end, 1, 1)
+        expiries = [extent.expires for extent in await self._incarnation.extents.of(partition) if extent.expires]
+        arrived = entries[0].arrived if entries else _NEVER
+        return _Glance(moves, 0 if entries else end, arrived, min(expiries, default=_NEVER))
 
     async def _retain(self, topic: Topic, actor: PartitionActor, horizon: int) -> None:
         """Raises the floor as far as it goes, and waits for the commit."""
