@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from bowstring import errors
 from bowstring.broker.actor import PartitionActor
 from bowstring.broker.caches import Caches, PageCache, TailKey
+from bowstring.broker.cleaner import ALIVE_MIN
 from bowstring.broker.extents import Extents
 from bowstring.broker.flusher import Flush, Flusher
 from bowstring.broker.loader import Loaded, load, restore_ids
@@ -36,7 +37,7 @@ from bowstring.store.reserve import Reserve
 BROKER_NUMBER = 1
 PUBLISHERS_MAX = 100_000
 ROOM_KEPT = 1 << 20
-"""Bytes in segments that publishers leave to sealer and cleaner."""
+"""Bytes in segments that publishers leave to the sealer; to the cleaner they leave what may live in a segment that it copies."""
 
 
 class Incarnation:
@@ -200,8 +201,8 @@ class Incarnation:
         reserve. Some room is left for what makes room again."""
         short = self.reserve is not None and not self.reserve.held
         if self.store.is_short:
-            needed = self.flusher.waiting_bytes + size + min(ROOM_KEPT, self.settings.segment_bytes_first // 8)
-            short = short or self.store.room < needed
+            kept = int(ALIVE_MIN * max(self.store.segments().values(), default=0)) + ROOM_KEPT
+            short = short or self.store.room < self.flusher.waiting_bytes + size + min(kept, self.settings.segment_bytes_max // 2)
         if short:
             raise errors.Full("the disk is full; nothing of this was stored.", hint="Free some space: the broker goes on by itself.")
 
