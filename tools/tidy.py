@@ -42,11 +42,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": VALUES | {"ports", "core"},
     "catalog": VALUES | {"ports", "core"},
     "broker": VALUES | {"store", "catalog", "ports", "core", "settings", "times"},
+    "inspection": VALUES | {"broker", "store", "catalog", "ports", "core", "host", "times"},
+    "backup": VALUES | {"inspection", "store", "catalog", "ports", "core", "times"},
     "wire": VALUES | {"ports"},
     "gateway": VALUES | {"wire", "broker", "ports", "core", "settings", "times"},
     "client": VALUES | {"wire", "ports", "times", "settings", "host"},
     "cli": VALUES | {"bowstring", "client", "settings", "times"},
-    "server": VALUES | {"broker", "gateway", "store", "catalog", "wire", "ports", "host", "settings", "times"},
+    "server": VALUES | {"backup", "broker", "gateway", "store", "catalog", "wire", "ports", "host", "settings", "times"},
     "embedded": VALUES | {"server", "broker", "wire", "client", "ports", "host", "settings", "times"},
     "aio": VALUES | {"client", "embedded", "times"},
     "bowstring": VALUES | {"aio", "client", "embedded", "settings", "times"},
@@ -55,7 +57,10 @@ MAY_IMPORT: dict[str, set[str]] = {
 # store does.
 MAY_IMPORT_TOO: dict[str, set[str]] = {
     "cli/serve.py": {"broker", "gateway", "store", "catalog", "wire", "ports", "host", "embedded", "server"},
+    "cli/inspect.py": {"inspection", "ports"},
+    "cli/backup.py": {"backup", "host"},
     "catalog/sqlite.py": {"store"},
+    "catalog/sqlite_reading.py": {"store"},
     "catalog/rows.py": {"store"},
 }
 
@@ -77,6 +82,9 @@ ADAPTERS: dict[str, set[str]] = {
     "wire/loops.py": {"*"},
     "catalog/sqlite*.py": {"apsw"},
     "catalog/sqlite_file.py": {"*"},
+    "inspection/directory.py": {"*"},
+    "inspection/repairing.py": {"*"},
+    "backup/*": {"*"},
     "embedded.py": {"threading", "concurrent"},
     "client/sync*.py": {"threading", "concurrent"},
 }

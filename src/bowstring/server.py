@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Final
 
 from bowstring import errors
+from bowstring.backup.archive import HostArchive
 from bowstring.broker.broker import Broker
 from bowstring.catalog.sqlite import SqliteCatalog
 from bowstring.gateway.gateway import Gateway
@@ -61,6 +62,7 @@ class Server:
         self.settings = settings if settings.data or in_memory else replace(settings, data=default_data(os.environ))
         self._disk = None if in_memory else disk or HostDisk(self.settings.data)
         self._worker = ThreadWorker("bowstring-catalog")
+        self._backups = ThreadWorker("bowstring-backup")
         path = os.path.join(self.settings.data, CATALOG) if self._disk else ":memory:"
         self.broker = Broker(
             settings=self.settings,
@@ -68,6 +70,7 @@ class Server:
             catalog=SqliteCatalog(path, self._worker),
             store=_store(self.settings, self._disk, clock),
             reserve=None if self._disk is None else Reserve(self._disk),
+            archives=None if self._disk is None else self._archive,
         )
         self._gateway = Gateway(self.broker, self.settings, self.broker.clock, software=f"bowstring/{version()}")
         self._grpc = GrpcServer(
@@ -122,10 +125,15 @@ class Server:
         except (OSError, DiskFull, StorageFailed) as failure:
             _log.warning("the broker did not close well: %s; nothing that was acknowledged is concerned", failure)
         finally:
+            await self._backups.close()
             await self._worker.close()
             if self._disk is not None and self._locked:
                 self._disk.unlock()
                 self._locked = False
+
+    def _archive(self, target: str) -> HostArchive:
+        clock, software = self.broker.clock, f"bowstring/{version()}"
+        return HostArchive(self.settings.data, target, worker=self._backups, clock=clock, software=software)
 
     def _lock(self, address: str) -> None:
         if self._disk is not None:

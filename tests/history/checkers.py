@@ -9,44 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
-from typing import NamedTuple
 
+from tests.history import promises_of_keeping
 from tests.history.events import Event, Row
 from tests.history.facts import Facts, Session, facts_of, topics_of
+from tests.history.keeping import Clocks, Keeping
+from tests.history.violations import Cases, Violation
 
-
-class Violation(NamedTuple):
-    """A promise that was broken, and the case."""
-
-    checker: str
-    case: str
-
-    def __str__(self) -> str:
-        return f"{self.checker}: {self.case}"
-
-
-Cases = Iterator[str]
 Checker = Callable[[Facts], Cases]
 
 KINDS_OF_A_PUBLISH = frozenset({"deadline-passed", "outcome-unknown", "unavailable", "full", "full-at-once", "corrupt"})
+ROUNDED = 2
+"""Microseconds by which a moment may be rounded on its way."""
 KINDS_OF_A_DELETED_TOPIC = frozenset({"topic-not-found", "conflict"})
-WINDOW_MICROSECONDS = 600_000_000
-
-
-def acknowledged_is_kept(facts: Facts) -> Cases:
-    """Every acknowledged message is read back at its partition and offset, with its value, id and key."""
-    for send in facts.sends.values():
-        if not send.acknowledged:
-            continue
-        answer = send.answer
-        row = facts.final.get((answer.partition, answer.offset))
-        where = f"{send.label} was acknowledged at {facts.topic}/{answer.partition}@{answer.offset} ({send.ended:.3f} s)"
-        if row is None:
-            yield f"{where}, and nothing is there at the end"
-        elif row.id != answer.id:
-            yield f"{where} under id {answer.id!r}, and there is {row.label} under id {row.id!r}"
-        elif not answer.duplicate and row.label != send.label:
-            yield f"{where} as stored by this call, and there is {row.label}"
 
 
 def nothing_comes_from_nowhere(facts: Facts) -> Cases:
@@ -56,8 +31,10 @@ def nothing_comes_from_nowhere(facts: Facts) -> Cases:
         where = f"{session.name} read {row.label} at {facts.topic}/{row.partition}@{row.offset}"
         if send is None:
             yield f"{where}, which was {'sent before the topic was made anew' if row.label in facts.forgotten else 'never sent'}"
-        elif (row.value, row.key) != (send.sent.value, send.sent.key):
-            yield f"{where} as value {row.value} and key {row.key!r}, and sent were {send.sent.value} and {send.sent.key!r}"
+        elif (row.value, row.key, row.attributes, row.due) != (send.sent.value, send.sent.key, send.sent.attributes, send.sent.due):
+            yield f"{where} as {row}, and sent was {send.sent}"
+        elif row.expires != send.sent.expires and not send.sent.expires <= row.expires + ROUNDED:
+            yield f"{where} to expire at {row.expires}, and sent was {send.sent.expires}"
         elif send.id and row.id != send.id:
             yield f"{where} under id {row.id!r}, and its id is {send.id!r}"
 
@@ -86,15 +63,6 @@ def one_message_per_offset(facts: Facts) -> Cases:
             yield f"{facts.topic}/{place[0]}@{place[1]} was acknowledged for {send.label}, and {said[place][1]} read {said[place][0]} there"
 
 
-def read_stays_readable(facts: Facts) -> Cases:
-    """What anybody has read is there at the end: nothing was shown before it was durable."""
-    for session, row in _every_row(facts):
-        last = facts.final.get((row.partition, row.offset))
-        if last is None or last.label != row.label:
-            where = f"{facts.topic}/{row.partition}@{row.offset}"
-            yield f"{session.name} read {row.label} at {where}, and at the end there is {last.label if last else 'nothing'}"
-
-
 def readers_go_forward(facts: Facts) -> Cases:
     """A reader sees the offsets of a partition rise."""
     for session in facts.sessions.values():
@@ -105,56 +73,33 @@ def readers_go_forward(facts: Facts) -> Cases:
             last[row.partition] = row.offset
 
 
-def passed_over_stays_a_hole(facts: Facts) -> Cases:
-    """What a reader has passed over is a hole for everybody: no message turns up in it later."""
-    for session in facts.sessions.values():
-        last = {partition: start - 1 for partition, start in session.starts.items()}
-        for _, row in session.seen:
-            for offset in range(last.get(row.partition, row.offset) + 1, row.offset):
-                if (row.partition, offset) in facts.final:
-                    where = f"{facts.topic}/{row.partition}@{offset}"
-                    yield f"{session.name} passed over {where}, and at the end {facts.final[row.partition, offset].label} is there"
-            last[row.partition] = row.offset
-
-
 def holes_are_explained(facts: Facts) -> Cases:
     """Offsets are dense from 1. A hole is a publish that missed its deadline, or whose outcome nobody knows."""
-    ends: dict[int, int] = {}
-    for partition, offset in facts.final:
-        ends[partition] = max(offset, ends.get(partition, 0))
-    holes = sum(ends.values()) - len(facts.final)
     stored = facts.stored()
+    known = {(send.answer.partition, send.answer.offset) for send in facts.sends.values() if send.acknowledged} | facts.rows.keys()
+    ends: dict[int, int] = {}
+    for partition, offset in known:
+        ends[partition] = max(offset, ends.get(partition, 0))
+    holes = sum(ends.values()) - len(known)
     taken_back = sum(1 for send in facts.sends.values() if not send.acknowledged and send.label not in stored)
     if holes > taken_back:
-        yield f"{facts.topic} has {holes} holes at the end, and only {taken_back} messages that were refused or never answered"
+        yield f"{facts.topic} has {holes} offsets of which nobody knows, and only {taken_back} messages that were refused or never answered"
 
 
 def stored_once(facts: Facts) -> Cases:
     """One call of send stores its message once, whatever happens on the way."""
     places: dict[str, Row] = {}
-    for row in facts.final.values():
+    for row in facts.rows.values():
         first = places.setdefault(row.label, row)
         if first is not row:
             yield f"{row.label} is stored at {facts.topic}/{first.partition}@{first.offset} and at {row.partition}@{row.offset}"
-
-
-def one_offset_per_id(facts: Facts) -> Cases:
-    """Within the window an id is stored once in a partition."""
-    newest: dict[tuple[int, str], Row] = {}
-    for row in _by_offset(facts):
-        before = newest.get((row.partition, row.id))
-        if before is not None and row.arrived - before.arrived <= WINDOW_MICROSECONDS:
-            apart = (row.arrived - before.arrived) / 1e6
-            where = f"{facts.topic}/{row.partition}@{before.offset} and @{row.offset}"
-            yield f"id {row.id!r} is stored at {where} ({before.label}, {row.label}), {apart:.3f} s apart"
-        newest[row.partition, row.id] = row
 
 
 def duplicates_name_the_first(facts: Facts) -> Cases:
     """An answer "duplicate" names a message of the same id that was stored earlier, or by this very call."""
     for send in facts.sends.values():
         if send.acknowledged and send.answer.duplicate:
-            row = facts.final.get((send.answer.partition, send.answer.offset))
+            row = facts.rows.get((send.answer.partition, send.answer.offset))
             if row is not None and row.label != send.label and facts.sends[row.label].invoked > send.ended:
                 yield f"{send.label} was answered as a duplicate of {row.label}, which was sent later"
 
@@ -186,25 +131,12 @@ def arrival_never_falls(facts: Facts) -> Cases:
         last[row.partition] = row
 
 
-def found_is_there(facts: Facts) -> Cases:
-    """Where `find` says that a message is, it is."""
-    for found in facts.finds:
-        if found.offset:
-            row = facts.final.get((found.partition, found.offset))
-            if row is None or row.id != found.id:
-                where = f"{facts.topic}/{found.partition}@{found.offset}"
-                yield f"find({found.id!r}) gave {where}, and at the end {row.label if row else 'nothing'} is there"
-
-
-def stored_is_found(facts: Facts) -> Cases:
-    """`find` finds what was acknowledged before it was asked. For runs whose clocks do not jump over the window."""
-    earliest: dict[str, float] = {}
-    for send in facts.sends.values():
-        if send.acknowledged:
-            earliest[send.answer.id] = min(send.ended, earliest.get(send.answer.id, send.ended))
-    for found in facts.finds:
-        if not found.offset and earliest.get(found.id, found.invoked) < found.invoked:
-            yield f"find({found.id!r}) gave nothing at {found.ended:.3f} s, and it was acknowledged at {earliest[found.id]:.3f} s"
+def rows_never_change(facts: Facts) -> Cases:
+    """A row is the same in every read, before and after it was sealed, coalesced with others, and copied: arrival and all."""
+    for session, row in _every_row(facts):
+        first = facts.rows[row.partition, row.offset]
+        if row != first:
+            yield f"{session.name} read {facts.topic}/{row.partition}@{row.offset} as {row}, and somebody else as {first}"
 
 
 def refusals_make_sense(facts: Facts) -> Cases:
@@ -216,28 +148,23 @@ def refusals_make_sense(facts: Facts) -> Cases:
 
 
 CHECKERS: tuple[Checker, ...] = (
-    acknowledged_is_kept,
     nothing_comes_from_nowhere,
     refused_is_never_read,
     one_message_per_offset,
-    read_stays_readable,
     readers_go_forward,
-    passed_over_stays_a_hole,
     holes_are_explained,
     stored_once,
-    one_offset_per_id,
     duplicates_name_the_first,
     order_of_each_producer,
     arrival_never_falls,
-    found_is_there,
+    rows_never_change,
     refusals_make_sense,
 )
-"""All that hold in every run; `stored_is_found` holds where clocks do not jump."""
 
 
-def check(events: list[Event], *, steady_clocks: bool = False) -> list[Violation]:
-    """Every broken promise in a history."""
-    checkers = (*CHECKERS, stored_is_found) if steady_clocks else CHECKERS
+def check(events: list[Event], *, steady_clocks: bool = False, clocks: Clocks | None = None) -> list[Violation]:
+    """Every broken promise in a history. What is known of the broker's clock says what may be gone; without it nothing may."""
+    of_keeping = (*promises_of_keeping.CHECKERS, promises_of_keeping.stored_is_found) if steady_clocks else promises_of_keeping.CHECKERS
     broken: list[Violation] = []
     for topic in topics_of(events):
         facts = facts_of(events, topic)
@@ -246,7 +173,9 @@ def check(events: list[Event], *, steady_clocks: bool = False) -> list[Violation
         if not facts.read_to_the_end:
             broken.append(Violation("the final read", f"{topic} was not read to its end"))
             continue
-        broken += [Violation(checker.__name__, case) for checker in checkers for case in checker(facts)]
+        broken += [Violation(checker.__name__, case) for checker in CHECKERS for case in checker(facts)]
+        kept = Keeping(facts, clocks)
+        broken += [Violation(checker.__name__, case) for checker in of_keeping for case in checker(kept)]
     return broken
 
 
@@ -288,8 +217,27 @@ def refused_bytes_never_travel(sent: Iterable[tuple[float, frozenset[str]]], eve
     ]
 
 
+def expired_is_not_delivered(fetched: Iterable[tuple[float, str, frozenset[str]]], events: list[Event], clocks: Clocks) -> list[Violation]:
+    """What is too old, or past the moment that its sender named, is given to no reader: by the second, whatever lies on the disk.
+
+    `fetched` are the moments at which the broker took messages for a reader, with the topic and their labels.
+    """
+    broken: list[Violation] = []
+    all_kept = {topic: Keeping(facts_of(events, topic), clocks) for topic in topics_of(events)}
+    places = {topic: {row.label: place for place, row in kept.facts.rows.items()} for topic, kept in all_kept.items()}
+    for time, topic, labels in fetched:
+        kept = all_kept.get(topic)
+        if kept is None or kept.facts.deleted or time < kept.facts.acknowledged:
+            continue
+        for label in sorted(labels & places[topic].keys()):
+            send, place = kept.facts.sends.get(label), places[topic][label]
+            if send is not None and kept.must_be_gone(place, send, time):
+                broken.append(Violation("expired_is_not_delivered", f"{label} of {topic} was taken for a reader at {time:.3f} s"))
+    return broken
+
+
 def _by_offset(facts: Facts) -> list[Row]:
-    return sorted(facts.final.values(), key=lambda row: (row.partition, row.offset))
+    return sorted(facts.rows.values(), key=lambda row: (row.partition, row.offset))
 
 
 def _every_row(facts: Facts) -> Iterator[tuple[Session, Row]]:

@@ -23,6 +23,7 @@ LABEL = re.compile(rb"<[0-9a-z.-]{3,60}>")
 """What a label looks like inside a value, so that labels can be found in raw bytes."""
 
 PUBLISH, READ, OPEN, FIND, CREATE, DELETE, NOTE = "publish", "read", "open", "find", "create", "delete", "note"
+ALTER = "alter"
 INVOKE, OK, FAIL, UNKNOWN = "invoke", "ok", "fail", "unknown"
 
 
@@ -42,6 +43,19 @@ class Row(NamedTuple):
     duplicate: bool = False
     error: str = ""
     """The kind of the refusal, empty where the row is stored."""
+    due: int = 0
+    expires: int = 0
+    """Moments in microseconds, 0 for none."""
+    attributes: str = ""
+
+
+class Settings(NamedTuple):
+    """What a topic is told about keeping: seconds, and bytes over all partitions (0 for no limit)."""
+
+    retention: float = 7 * 86_400.0
+    retention_bytes: int = 0
+    deduplication: float = 600.0
+    partitions: int = 1
 
 
 class Event(NamedTuple):
@@ -60,6 +74,8 @@ class Event(NamedTuple):
     session: str = ""
     """Which reader, for open and read. The one of the end has the name FINAL."""
     error: str = ""
+    settings: Settings = Settings()
+    """For create and alter: what holds from then on."""
 
 
 FINAL = "final"
@@ -98,11 +114,20 @@ class History:
         self._calls = 0
 
     def invoke(
-        self, client: str, operation: str, topic: str = "", rows: Iterable[Row] = (), *, producer: str = "", sequence: int = 0
+        self,
+        client: str,
+        operation: str,
+        topic: str = "",
+        rows: Iterable[Row] = (),
+        *,
+        producer: str = "",
+        sequence: int = 0,
+        settings: Settings = Settings(),  # noqa: B008
     ) -> int:
         """Before the call. The number goes into its `ended`."""
         self._calls += 1
-        self._add(Event(INVOKE, client, self._calls, self._now(), operation, topic, tuple(rows), producer, sequence))
+        now = self._now()
+        self._add(Event(INVOKE, client, self._calls, now, operation, topic, tuple(rows), producer, sequence, settings=settings))
         return self._calls
 
     def ended(
@@ -115,6 +140,10 @@ class History:
         """A reader begins here, at these offsets by partition: what it reads it reads from now on."""
         rows = tuple(Row("", partition=partition, offset=offset) for partition, offset in starts.items())
         self._add(Event(OK, client, 0, self._now(), OPEN, topic, rows, session=session))
+
+    def overtaken(self, client: str, session: str, topic: str, error: str) -> None:
+        """A reader was told that it cannot go on where it is."""
+        self._add(Event(FAIL, client, 0, self._now(), OPEN, topic, session=session, error=error))
 
     def read(self, client: str, session: str, topic: str, rows: Iterable[Row]) -> None:
         self._add(Event(OK, client, 0, self._now(), READ, topic, tuple(rows), session=session))
@@ -139,7 +168,7 @@ def parsed(lines: Iterable[str]) -> Iterator[Event]:
     for text in lines:
         if text.endswith("]\n") or text.endswith("]"):
             event = Event(*json.loads(text))
-            yield event._replace(rows=tuple(Row(*row) for row in event.rows))
+            yield event._replace(rows=tuple(Row(*row) for row in event.rows), settings=Settings(*event.settings))
 
 
 def merged(*histories: Iterable[Event]) -> list[Event]:

@@ -12,7 +12,23 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from tests.history.events import CREATE, DELETE, FAIL, FINAL, FIND, INVOKE, OK, OPEN, PUBLISH, READ, UNKNOWN, Event, Row
+from tests.history.events import (
+    ALTER,
+    CREATE,
+    DELETE,
+    FAIL,
+    FINAL,
+    FIND,
+    INVOKE,
+    OK,
+    OPEN,
+    PUBLISH,
+    READ,
+    UNKNOWN,
+    Event,
+    Row,
+    Settings,
+)
 
 UNCERTAIN = frozenset({"", "error", "outcome-unknown", "unavailable", "full"})
 """Kinds of errors after which a message may be stored or not. Every other kind says that it certainly is not."""
@@ -67,6 +83,16 @@ class Session:
     starts: dict[int, int]
     """The offset that it began with, by partition, where it is known."""
     seen: list[Seen] = field(default_factory=list)
+    overtaken: float = inf
+    """When it was told that it cannot go on."""
+
+
+class Held(NamedTuple):
+    """Settings of a topic, and when they may have been in force."""
+
+    begun: float
+    ended: float
+    settings: Settings
 
 
 class Found(NamedTuple):
@@ -94,7 +120,13 @@ class Facts:
     sessions: dict[str, Session] = field(default_factory=dict)
     finds: list[Found] = field(default_factory=list)
     final: dict[tuple[int, int], Row] = field(default_factory=dict)
+    """What was there at the end, by partition and offset."""
+    rows: dict[tuple[int, int], Row] = field(default_factory=dict)
+    """What anybody has read, at any time."""
+    held: list[Held] = field(default_factory=list)
     read_to_the_end: bool = False
+    over: float = 0.0
+    """The time of the last event."""
 
     @property
     def made_anew(self) -> bool:
@@ -102,15 +134,20 @@ class Facts:
         return self.created > -inf
 
     def stored(self) -> dict[str, Row]:
-        """What is there at the end, by label."""
-        return {row.label: row for row in self.final.values()}
+        """What was ever there, by label."""
+        return {row.label: row for row in self.rows.values()}
+
+    def settings(self, begun: float, ended: float) -> list[Settings]:
+        """Those that may have been in force in a stretch of time."""
+        return [held.settings for held in self.held if held.begun <= ended and held.ended >= begun] or [Settings()]
 
 
 def facts_of(events: Iterable[Event], topic: str) -> Facts:
     """Sorts the events of one topic."""
     mine = [event for event in events if event.topic == topic]
-    facts = Facts(topic)
+    facts = Facts(topic, over=max((event.time for event in mine), default=0.0))
     _lifetime(facts, mine)
+    _settings(facts, mine)
     _sends(facts, mine)
     _readings(facts, mine)
     return facts
@@ -130,6 +167,16 @@ def _lifetime(facts: Facts, events: list[Event]) -> None:
     if made:
         facts.created, facts.acknowledged = made[-1]
     facts.deleted = not made or max(deletes) >= facts.created
+
+
+def _settings(facts: Facts, events: list[Event]) -> None:
+    """What holds begins to hold at the earliest when it was asked for, and ends at the latest when the next was acknowledged."""
+    asked = {event.call: event for event in events if event.operation in (CREATE, ALTER) and event.kind == INVOKE}
+    done = {event.call: event.time for event in events if event.operation in (CREATE, ALTER) and event.kind == OK}
+    calls = [call for call, event in asked.items() if event.time >= facts.created]
+    for at, call in enumerate(calls):
+        later = [done.get(other, inf) for other in calls[at + 1 :]]
+        facts.held.append(Held(asked[call].time, min(later, default=inf), asked[call].settings))
 
 
 def _sends(facts: Facts, events: list[Event]) -> None:
@@ -163,11 +210,16 @@ def _answers(sends: list[Send], event: Event) -> list[Row]:
 def _readings(facts: Facts, events: list[Event]) -> None:
     finds: dict[int, Event] = {}
     for event in events:
-        if event.operation == OPEN and event.time >= facts.acknowledged:
+        if event.operation == OPEN and event.kind == FAIL:
+            if event.session in facts.sessions:
+                facts.sessions[event.session].overtaken = event.time
+        elif event.operation == OPEN and event.time >= facts.acknowledged:
             facts.sessions[event.session] = Session(event.session, event.time, {row.partition: row.offset for row in event.rows})
             facts.read_to_the_end |= event.session.startswith(FINAL)
         elif event.operation == READ and event.session in facts.sessions:
             facts.sessions[event.session].seen += [Seen(event.time, row) for row in event.rows]
+            for row in event.rows:
+                facts.rows.setdefault((row.partition, row.offset), row)
             if event.session.startswith(FINAL):
                 facts.final.update({(row.partition, row.offset): row for row in event.rows})
         elif event.operation == FIND and event.kind == INVOKE and event.time >= facts.acknowledged:

@@ -32,6 +32,8 @@ class WallClock:
         self._rate = 1.0 + source.uniform(-1.0, 1.0) * world.options.drift
         self._offset = 0.0
         self._jump_was_seen = True
+        self.jumps: list[tuple[float, float]] = []
+        """When it was set, and how far it has been off true time from then on."""
 
     def now(self) -> int:
         if not self._jump_was_seen:
@@ -42,6 +44,7 @@ class WallClock:
     def jump(self, seconds: float) -> None:
         """Sets the clock forward or back. It counts as a fault when somebody looks at it the next time."""
         self._offset += seconds
+        self.jumps.append((self._world.loop.time(), self._offset))
         self._jump_was_seen = False
 
 

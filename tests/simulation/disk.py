@@ -48,6 +48,8 @@ class Drive:
         self.holder: tuple[Incarnation, str] | None = None
         self._armed: tuple[str, int] | None = None
         self._full_was_felt = False
+        self.quiet = False
+        """Somebody looks at what is there, from outside of the world."""
 
     def arm(self, kind: str, operations: int) -> None:
         """Lets the power go, or the process be killed, inside the n-th operation from now."""
@@ -65,7 +67,7 @@ class Drive:
         return None
 
     def fails(self, rate: float) -> bool:
-        return rate > 0.0 and self.world.faulty and self.random.random() < rate
+        return rate > 0.0 and self.world.faulty and not self.quiet and self.random.random() < rate
 
     def seconds(self, share: float) -> float:
         """How long an operation takes that costs a share of a sync."""
@@ -277,6 +279,8 @@ class SimulatedDisk:
     def _step(self, what: str) -> str | None:
         """Every operation begins here: the dead get no further, all is noted, and something may strike."""
         self.check_alive()
+        if self.drive.quiet:
+            return None
         self.world.digest.note(f"{self.life.name} {what}")
         return self.drive.strike()
 

@@ -13,8 +13,9 @@ from bowstring.client.batch import Batch
 from bowstring.client.client import Client
 from bowstring.client.producer import Producer
 from bowstring.client.receipts import BatchReceipt
-from tests.history.events import Row, fingerprint, label_in
-from tests.simulation.plain_kit import Place, PlainKit
+from bowstring.times import to_datetime
+from tests.history.events import Row, Settings
+from tests.simulation.plain_kit import CALL_SECONDS, Place, PlainKit, alteration, read_row
 from tests.simulation.server import ADDRESS
 
 if TYPE_CHECKING:
@@ -50,13 +51,17 @@ class Sender(Protocol):
 class Kit(Protocol):
     """What a client of the workload holds."""
 
-    async def create_topic(self, name: str, partitions: int) -> None: ...
+    async def create_topic(self, name: str, settings: Settings) -> None: ...
+
+    async def alter_topic(self, name: str, settings: Settings) -> None: ...
 
     async def delete_topic(self, name: str) -> None: ...
 
     def producer(self, topic: str, partitions: int, *, timeout: float, compression: str | None) -> Sender: ...
 
-    def reader(self, topic: str, starts: dict[int, int], *, latest: bool = False) -> Reading: ...
+    def reader(self, topic: str, starts: dict[int, int], *, latest: bool = False) -> Reading:
+        """From these offsets on; 0 is the beginning, in all partitions or in none."""
+        ...
 
     async def close(self) -> None: ...
 
@@ -77,8 +82,18 @@ class RealKit:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def create_topic(self, name: str, partitions: int) -> None:
-        await self._client.create_topic(name, partitions=partitions)
+    async def create_topic(self, name: str, settings: Settings) -> None:
+        await self._client.create_topic(
+            name,
+            partitions=settings.partitions,
+            retention=settings.retention,
+            retention_bytes=settings.retention_bytes or None,
+            deduplication=settings.deduplication,
+        )
+
+    async def alter_topic(self, name: str, settings: Settings) -> None:
+        """The kit does not have it yet."""
+        await self._client._connection.call("AlterTopic", alteration(name, settings).SerializeToString(), CALL_SECONDS)
 
     async def delete_topic(self, name: str) -> None:
         await self._client.delete_topic(name)
@@ -87,7 +102,8 @@ class RealKit:
         return RealSender(self._client.producer(topic, timeout=timeout, compression=compression, max_bytes=256 * 1024))
 
     def reader(self, topic: str, starts: dict[int, int], *, latest: bool = False) -> Reading:
-        return RealReading(self._client.reader(topic, start=starts, partitions=sorted(starts), end="latest" if latest else None))
+        start = starts if all(starts.values()) else None
+        return RealReading(self._client.reader(topic, start=start, partitions=sorted(starts), end="latest" if latest else None))
 
     async def close(self) -> None:
         await self._client.close()
@@ -103,12 +119,27 @@ class RealSender:
     def send(self, rows: list[Row], values: list[bytes], timeout: float | None) -> Any:
         if len(rows) == 1:
             row = rows[0]
-            return self._producer.send(values[0], key=row.key or None, id=row.id if row.natural else None, timeout=timeout)
+            return self._producer.send(
+                values[0],
+                key=row.key or None,
+                attributes={"a": row.attributes} if row.attributes else None,
+                id=row.id if row.natural else None,
+                at=to_datetime(row.due) if row.due else None,
+                expires=to_datetime(row.expires) if row.expires else None,
+                timeout=timeout,
+            )
         columns: dict[str, pa.Array] = {"value": pa.array(values, pa.binary())}
         if any(row.key for row in rows):
             columns["key"] = pa.array([row.key.encode() or None for row in rows], pa.binary())
         if rows[0].natural:
             columns["id"] = pa.array([row.id for row in rows], pa.utf8())
+        for name in ("due", "expires"):
+            moments = [getattr(row, name) or None for row in rows]
+            if any(moments):
+                columns[name] = pa.array(moments, pa.int64()).cast(pa.timestamp("us", "UTC"))
+        if any(row.attributes for row in rows):
+            given = [[("a", row.attributes)] if row.attributes else None for row in rows]
+            columns["attributes"] = pa.array(given, pa.map_(pa.utf8(), pa.utf8()))
         return self._producer.send_batch(pa.table(columns), timeout=timeout)
 
     async def outcome(self, sent: Any, rows: list[Row]) -> list[Row]:
@@ -153,10 +184,6 @@ class RealReading:
 
 
 def _rows(batch: Batch) -> list[Row]:
-    names = ("value", "key", "id", "partition", "offset")
-    columns = [batch.column(name).to_pylist() for name in names]
-    arrived = batch.column("arrived").cast(pa.int64()).to_pylist()
-    return [
-        Row(label_in(value), message_id, (key or b"").decode(), fingerprint(value), partition, offset, moment)
-        for value, key, message_id, partition, offset, moment in zip(*columns, arrived, strict=True)
-    ]
+    columns = [batch.column(name).to_pylist() for name in ("value", "key", "id", "partition", "offset", "attributes")]
+    moments = [batch.column(name).cast(pa.int64()).to_pylist() for name in ("arrived", "due", "expires")]
+    return [read_row(*fields) for fields in zip(*columns, *moments, strict=True)]

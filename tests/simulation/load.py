@@ -21,6 +21,20 @@ class Load:
     seconds: float = 30.0
     """How long clients go on, and faults happen, before the world heals."""
     topics: int = 3
+    brief_topics: int = 0
+    """Topics that keep messages for `retention_seconds` only."""
+    retention_seconds: float = 3.0
+    sized_topics: int = 0
+    """Topics that keep `retention_bytes` only."""
+    retention_bytes: int = 256 * KIB
+    window_seconds: float = 600.0
+    """For how long ids are known, at most as long as messages are kept."""
+    alter_every: float = 0.0
+    """The mean time between two changes of a topic's settings."""
+    expiring: float = 0.0
+    """The share of messages that expire within seconds; `delayed` that of those with a due time: past, near or far."""
+    delayed: float = 0.0
+    attributed: float = 0.0
     mortal_topics: int = 1
     """Further topics that are deleted and made anew all the time."""
     mortal_seconds: float = 4.0
@@ -103,15 +117,15 @@ def drawn_load(seed: int) -> Load:
     source = random.Random(f"{seed}/load")
     usurped = source.random() < 0.2
     return Load(
-        seconds=source.choice((10.0, 20.0, 40.0)),
+        seconds=source.choice((8.0, 15.0, 30.0)),
         topics=source.randint(1, 4),
         mortal_topics=0 if usurped else source.choice((0, 1, 1, 2)),
         mortal_seconds=source.choice((0.5, 2.0, 5.0)),
         partitions_max=source.randint(1, 4),
-        producers=source.randint(1, 5),
+        producers=source.randint(1, 4),
         readers=source.randint(1, 3),
         plain=source.choice((0.0, 0.2, 0.5)),
-        pause_seconds=source.choice((0.02, 0.05, 0.1, 0.3)),
+        pause_seconds=source.choice((0.03, 0.08, 0.15, 0.4)),
         under_way_max=source.choice((1, 5, 20, 60)),
         batch_rows_max=source.choice((2, 5, 20)),
         batches=source.choice((0.0, 0.2, 0.6, 1.0)),
@@ -135,9 +149,18 @@ def drawn_load(seed: int) -> Load:
         tail_bytes=source.choice((0, 16, 1024)) * KIB,
         pages_bytes=source.choice((0, 16, 1024)) * KIB,
         wal_bytes=source.choice((16, 64, 1024)) * KIB,
-        seal_rows=source.choice((10, 50, 500)),
-        seal_seconds=source.choice((0.5, 2.0, 5.0, 600.0)),
-        upkeep_seconds=source.choice((0.2, 0.5, 1.0)),
+        seal_rows=source.choice((20, 60, 300)),
+        seal_seconds=source.choice((1.0, 3.0, 8.0, 600.0)),
+        upkeep_seconds=source.choice((0.3, 0.7, 1.5)),
         index_bytes=source.choice((0, 16, 1024)) * KIB,
         ids_bytes=source.choice((0, 16, 1024)) * KIB,
+        brief_topics=source.choice((0, 1, 2)),
+        retention_seconds=source.choice((1.0, 3.0, 8.0)),
+        sized_topics=source.choice((0, 0, 1)),
+        retention_bytes=source.choice((64, 256, 1024)) * KIB,
+        window_seconds=source.choice((2.0, 15.0, 600.0, 600.0)),
+        alter_every=source.choice((0.0, 2.0, 8.0)),
+        expiring=source.choice((0.0, 0.0, 0.2, 0.9)),
+        delayed=source.choice((0.0, 0.0, 0.1, 0.5)),
+        attributed=source.choice((0.0, 0.3)),
     )

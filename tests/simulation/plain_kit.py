@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bowstring import errors
@@ -16,7 +17,7 @@ from bowstring.messages import encoding, ids
 from bowstring.messages.hashing import partition_of
 from bowstring.wire.codec import join, split
 from bowstring.wire.generated import bowstring_pb2 as pb
-from tests.history.events import Row, fingerprint, label_in
+from tests.history.events import Row, Settings, fingerprint, label_in
 
 if TYPE_CHECKING:
     from tests.simulation.node import Incarnation
@@ -52,8 +53,18 @@ class PlainKit:
     def broker_now(self) -> int:
         return round(self.life.clock.monotonic() * 1e6) + self.ahead
 
-    async def create_topic(self, name: str, partitions: int) -> None:
-        await self.call("CreateTopic", pb.CreateTopicRequest(name=name, partitions=partitions), pb.Topic)
+    async def create_topic(self, name: str, settings: Settings) -> None:
+        request = pb.CreateTopicRequest(
+            name=name,
+            partitions=settings.partitions,
+            retention=round(settings.retention * 1e6),
+            retention_bytes=settings.retention_bytes,
+            deduplication=round(settings.deduplication * 1e6),
+        )
+        await self.call("CreateTopic", request, pb.Topic)
+
+    async def alter_topic(self, name: str, settings: Settings) -> None:
+        await self.call("AlterTopic", alteration(name, settings), pb.Topic)
 
     async def delete_topic(self, name: str) -> None:
         await self.call("DeleteTopic", pb.DeleteTopicRequest(name=name), pb.DeleteTopicAnswer)
@@ -117,6 +128,9 @@ class PlainProducer:
                 len(mine),
                 values=[values[at] for at in places],
                 keys=keys if any(keys) else None,
+                attributes=[{"a": row.attributes} if row.attributes else None for row in mine] if any(r.attributes for r in mine) else None,
+                due=[row.due or None for row in mine] if any(row.due for row in mine) else None,
+                expires=[row.expires or None for row in mine] if any(row.expires for row in mine) else None,
                 ids=[row.id for row in mine] if mine[0].natural else None,
                 compression=self._compression,
             )
@@ -271,6 +285,8 @@ class PlainReader:
                     return
                 async for rows in self._stream():
                     yield rows
+                if self._ends:  # the broker ends a stream well only when every range is read
+                    return
             except errors.DeadlinePassed:
                 raise
             except errors.Unavailable:
@@ -289,9 +305,11 @@ class PlainReader:
             while (message := await stream.read()) is not None:
                 header, data = split(message)
                 answer = pb.FetchAnswer.FromString(header)
-                await stream.write(pb.FetchRequest(credit=answer.stored_bytes).SerializeToString())
+                with suppress(errors.Unavailable):  # the broker may have sent all there is, and its end; what has come is read first
+                    await stream.write(pb.FetchRequest(credit=answer.stored_bytes).SerializeToString())
                 rows = _rows(answer, data)
-                self._next[answer.partition] = answer.next_offset
+                if rows or self._next[answer.partition]:  # else it is still to begin
+                    self._next[answer.partition] = answer.next_offset
                 yield rows
         finally:
             stream.cancel()
@@ -303,16 +321,40 @@ class PlainReader:
 def _rows(answer: pb.FetchAnswer, data: memoryview | None) -> list[Row]:
     if data is None:
         return []
-    columns = encoding.decode(answer.columns, data).to_pydict()
+    batch = encoding.decode(answer.columns, data)
     offsets = [run.offset + at for run in answer.runs for at in range(run.rows)]
+    arrived = [run.arrived or answer.arrived for run in answer.runs for _ in range(run.rows)]
     origins = [
         ids.generated(origin.producer, origin.number, answer.partition, origin.first_row + at)
         for origin in answer.origins
         for at in range(origin.rows)
     ]
     nothing = [None] * len(offsets)
-    found = zip(columns["value"], columns.get("key", nothing), columns.get("id", origins), offsets, strict=True)
-    return [
-        Row(label_in(value), message_id, (key or b"").decode(), fingerprint(value), answer.partition, offset, answer.arrived)
-        for value, key, message_id, offset in found
-    ]
+
+    def column(name: str, otherwise: list[Any]) -> list[Any]:
+        if name not in batch.schema.names:
+            return otherwise
+        found = batch.column(name)
+        return (found.cast("int64") if name in ("due", "expires") else found).to_pylist()
+
+    columns = [column("value", nothing), column("key", nothing), column("id", origins), [answer.partition] * len(offsets), offsets]
+    columns += [column("attributes", nothing), arrived, column("due", nothing), column("expires", nothing)]
+    return [read_row(*fields) for fields in zip(*columns, strict=True)]
+
+
+def read_row(
+    value: Any, key: Any, message_id: str, partition: int, offset: int, attributes: Any, arrived: int, due: Any, expires: Any
+) -> Row:
+    """A row in the words of a history."""
+    name, text = label_in(value), dict(attributes or ()).get("a", "")
+    place = {"partition": partition, "offset": offset, "arrived": arrived}
+    return Row(name, message_id, (key or b"").decode(), fingerprint(value), **place, due=due or 0, expires=expires or 0, attributes=text)
+
+
+def alteration(name: str, settings: Settings) -> pb.AlterTopicRequest:
+    return pb.AlterTopicRequest(
+        name=name,
+        retention=round(settings.retention * 1e6),
+        retention_bytes=settings.retention_bytes,
+        deduplication=round(settings.deduplication * 1e6),
+    )

@@ -20,6 +20,7 @@ from typing import IO
 from tests.history import checkers
 from tests.history.checkers import Violation
 from tests.history.events import NOTE, PUBLISH, READ, Event
+from tests.simulation.broker_time import clocks_of
 from tests.simulation.load import Load, drawn_load
 from tests.simulation.loop import Stuck
 from tests.simulation.nemesis import Nemesis
@@ -215,9 +216,11 @@ class Run:
         if not self.world.options.jump_every or self.world.options.jump_seconds < JUMP_SECONDS_HARMLESS:
             report.violations += [Violation("everything_works_after_healing", case) for case in self.workload.failed_probes]
         report.violations += checkers.refused_bytes_never_travel(watch.sent, events)
+        clocks = clocks_of(self.server.node.wall, watch.begins, self.world.options.drift, self.world.loop.time())
+        report.violations += checkers.expired_is_not_delivered(watch.fetched, events, clocks)
         if self.read_to_the_end:
             steady = not (self.world.options.jump_every or self.load.usurp_every)
-            report.violations += checkers.check(events, steady_clocks=steady)
+            report.violations += checkers.check(events, steady_clocks=steady, clocks=clocks)
 
 
 def _finished(life: Incarnation) -> bool:

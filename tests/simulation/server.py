@@ -9,17 +9,17 @@ readers are written down (invariant 13); and what was committed after its deadli
 from __future__ import annotations
 
 import asyncio
-import copy
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 from bowstring import errors
 from bowstring.broker import flusher
 from bowstring.broker.broker import Broker
+from bowstring.broker.fetching import Fetched, Fetcher
 from bowstring.broker.flusher import Flush
 from bowstring.broker.incarnation import Incarnation as Epoch
 from bowstring.catalog.sqlite import SqliteCatalog
-from bowstring.core.changes import Append, Change
-from bowstring.core.partition import Partition
+from bowstring.core.changes import Append, Floor
 from bowstring.gateway.gateway import Gateway
 from bowstring.ports.disk import Buffer
 from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
@@ -31,7 +31,10 @@ from bowstring.wire.generated import bowstring_pb2 as pb
 from tests.history import checkers
 from tests.history.checkers import Violation
 from tests.history.events import LABEL
+from tests.simulation.comparing import compare
+from tests.simulation.inspection import Inspection
 from tests.simulation.load import Load
+from tests.simulation.sightings import Sightings
 
 if TYPE_CHECKING:
     from tests.simulation.node import Incarnation, Node
@@ -48,20 +51,31 @@ MAY_RAISE = (StorageFailed, Damaged, DiskFull, errors.Error)
 class Watch:
     """What is known of the broker over all its incarnations."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, node: Node) -> None:
+        assert node.drive is not None
         self.world = world
+        self.sightings = Sightings(world)
+        self.inspection = Inspection(node.drive, self._expiry)
         self.violations: list[Violation] = []
         self.last: Epoch | None = None
         self.sent: list[tuple[float, frozenset[str]]] = []
         """The labels in every answer to a reader."""
+        self.fetched: list[tuple[float, str, frozenset[str]]] = []
+        """When messages were taken for a reader: the topic, and their labels."""
+        self.begins: list[float] = []
+        """When incarnations began."""
         self.compared = 0
+        self._expiries: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        """First offsets of batches, and when they expire as a whole, by topic and partition."""
         self._deadlines: dict[Key, int] = {}
         self._late: set[Key] = set()
 
     def begun(self, epoch: Epoch, sequence: int) -> None:
         """A new incarnation was loaded; the one before is dead, or is fenced and may commit nothing any more."""
         before, self.last = self.last, epoch
+        self.begins.append(self.world.loop.time())
         if before is not None:
+            self.sightings.ended(before)
             self.compared += 1
             self.violations += compare(before, epoch, sequence)
 
@@ -72,10 +86,19 @@ class Watch:
     def commits(self, flush: Flush, now: int) -> None:
         """A flush is in the catalog, and it is that late by the broker's clock."""
         for change in flush.changes:
+            if isinstance(change, Floor):
+                self.world.sometimes("floor raised")
+                self.world.sometimes("row kept below the floor", bool(change.kept))
             if isinstance(change, Append) and change.rows:
+                self._expiries.setdefault((change.topic, change.partition), []).append((change.first_offset, change.expires))
                 key = (change.producer, change.partition, change.number)
                 if now > self._deadlines.get(key, now):
                     self._late.add(key)
+
+    def _expiry(self, topic: int, partition: int, offset: int) -> int:
+        batches = self._expiries.get((topic, partition), [])
+        at = bisect_right(batches, offset, key=lambda batch: batch[0]) - 1
+        return batches[at][1] if at >= 0 else 0
 
     def acknowledged(self, producer: bytes, answer: pb.PublishAnswer) -> None:
         """An answer goes out. One that repeats an earlier answer may be about a batch whose late commit was found out only at load."""
@@ -97,9 +120,13 @@ class Watch:
         )
 
     def answered(self, message: Buffer) -> None:
-        labels = frozenset(label.decode() for label in LABEL.findall(message))
+        labels = labels_in(message)
         if labels:
             self.sent.append((self.world.loop.time(), labels))
+
+
+def labels_in(data: Buffer) -> frozenset[str]:
+    return frozenset(label.decode() for label in set(LABEL.findall(data)))
 
 
 class WatchedBroker(Broker):
@@ -108,6 +135,19 @@ class WatchedBroker(Broker):
     def __init__(self, watch: Watch, **ports: Any) -> None:
         super().__init__(**ports)
         self._watch = watch
+
+    def fetcher(self, topic: str, froms: list[tuple[int, int, int]]) -> Fetcher:
+        fetcher = super().fetcher(topic, froms)
+        taken = fetcher.next
+
+        async def watched(bytes_max: int) -> list[Fetched]:
+            answers = await taken(bytes_max)
+            labels = frozenset().union(*(labels_in(answer.data) for answer in answers if answer.data is not None))
+            self._watch.fetched.append((self._watch.world.loop.time(), topic, labels))
+            return answers
+
+        fetcher.next = watched  # type: ignore[method-assign]
+        return fetcher
 
     async def _begin(self) -> None:
         await super()._begin()
@@ -122,6 +162,16 @@ class WatchedBroker(Broker):
             self._watch.committed(epoch)
 
         epoch.committed = watched  # type: ignore[method-assign]
+        self._watch.sightings.follow(epoch)
+        turn = epoch.upkeep._turn
+
+        async def turned() -> None:
+            await turn()
+            if self._watch.sightings.has_moved(epoch):
+                catalog = self._catalog._catalog if isinstance(self._catalog, Fencible) else self._catalog
+                self._watch.violations += self._watch.inspection.look(epoch, catalog)  # type: ignore[arg-type]
+
+        epoch.upkeep._turn = turned  # type: ignore[method-assign]
 
 
 class WatchedGateway(Gateway):
@@ -194,8 +244,8 @@ class Server:
     def __init__(self, world: World, load: Load) -> None:
         self.world = world
         self.load = load
-        self.watch = Watch(world)
         self.node: Node = world.node("broker", may_raise=MAY_RAISE)
+        self.watch = Watch(world, self.node)
         self._stopping: asyncio.Event | None = None
         self._usurping: asyncio.Event | None = None
         flusher.OVERLAP_BYTES = load.overlap_bytes
@@ -284,37 +334,3 @@ class Server:
 
 async def _nothing() -> None:
     """The catalog is open already."""
-
-
-# ---- invariant 6 -------------------------------------------------------------------------------------------------------
-
-
-def compare(dead: Epoch, loaded: Epoch, sequence: int) -> list[Violation]:
-    """What the dead incarnation had, against what was loaded with what did not land applied on top. `sequence` is the last row that
-    was loaded."""
-    flush = dead.flusher
-    missing = [change for each in flush._under_way if each.sequence > sequence for change in each.changes] + flush._pending.changes
-    broken: list[Violation] = []
-    for key, actor in dead._actors.items():
-        if key in loaded._actors:
-            mine = [change for change in missing if (change.topic, change.partition) == key]
-            broken += _compare(f"topic {key[0]}/{key[1]}", actor.partition, loaded._actors[key].partition, mine)
-    return broken
-
-
-def _compare(who: str, live: Partition, loaded: Partition, missing: list[Change]) -> list[Violation]:
-    if loaded.sealed_end > live.sealed_end:  # it died after its extent was committed, and before it heard of that
-        live = copy.deepcopy(live)
-        live.sealed(loaded.sealed_end, loaded.sealed_bytes)
-    if missing:
-        loaded = copy.deepcopy(loaded)
-        for change in missing:
-            loaded.apply(change)
-    expected, found = live.state(), loaded.state()
-    blind = live.blind_until or loaded.blind_until  # a page could not be read at load: no ids are taken, so none need be known
-    for state in (expected, found):
-        ids: Any = state["ids"]
-        state["ids"] = [] if blind else [pair for pair in ids if pair[0] < live.committed_offset]
-    expected["pages"], found["pages"] = live.pages.state(), loaded.pages.state()[: len(live.pages)]
-    expected["sealed"], found["sealed"] = (live.sealed_end, live.sealed_bytes), (loaded.sealed_end, loaded.sealed_bytes)
-    return checkers.live_equals_loaded(who, expected, found)

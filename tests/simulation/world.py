@@ -86,7 +86,8 @@ class World:
 
     def sometimes(self, name: str, times: int = 1) -> None:
         """Marks a rare state that was reached."""
-        self.reached[name] += times
+        if times:
+            self.reached[name] += times
 
     def bug(self, life: Life, what: str, error: BaseException | None) -> None:
         """An error that nobody expected: the run fails at its end. What a process does while it dies is none."""

@@ -17,7 +17,7 @@ from bowstring.broker.flusher import Flusher
 from bowstring.broker.lookups import Lookups
 from bowstring.core.answers import Answer, Stored
 from bowstring.core.changes import Append, Change
-from bowstring.core.decisions import Accept, Found, Lookup, Publish, Refused, Rows, Wait
+from bowstring.core.decisions import Accept, BatchName, Found, Lookup, Publish, Refused, Rows, Wait
 from bowstring.core.pages import Origin, PageHeader, encode_header
 from bowstring.core.partition import Partition
 from bowstring.messages import encoding
@@ -26,6 +26,8 @@ from bowstring.ports.clock import Clock
 from bowstring.ports.disk import Buffer
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page
+
+REFUSED_MAX = 1000
 
 
 class Request(NamedTuple):
@@ -55,6 +57,8 @@ class PartitionActor:
         self._waits_for_commit = False
         self._unanswered: dict[int, Request] = {}
         """Accepted batches by first offset, until their flush is committed."""
+        self._refused: dict[BatchName, errors.Error] = {}
+        """Batches that were refused because something could not be read, the newest ones."""
         self._readers: list[asyncio.Event] = []
         self.closed: errors.Error | None = None
 
@@ -73,6 +77,9 @@ class PartitionActor:
         """Works the queue off until something has to wait."""
         while self._queue and self.closed is None:
             request, now = self._queue[0], self._clock.now()
+            if self._refused and (error := self._refused.get(_name(request))) is not None:
+                self._answer(self._queue.popleft(), error)
+                continue
             decision = self.partition.publish(request.publish, now, found)
             if isinstance(decision, Lookup) and found is None and request.publish.ids is not None:
                 found = self._lookups.at_once(self.partition, decision, request.publish.ids.hashes, now)
@@ -89,7 +96,7 @@ class PartitionActor:
             if isinstance(decision, Accept):
                 self._accept(request, decision.change, decision.kept)
             elif isinstance(decision, Refused):
-                self._answer(request, decision.error)
+                self._refuse(request, decision.error)
             else:
                 self._answer(request, decision.answer)
 
@@ -110,6 +117,15 @@ class PartitionActor:
     def _answer(self, request: Request, outcome: Answer | errors.Error) -> None:
         self._flusher.answer(lambda: _settle(request.answer, outcome))
 
+    def _refuse(self, request: Request, error: errors.Error) -> None:
+        """A refusal is final. What could not be read may be readable a moment later, so a second copy of the batch that is on its way
+        already must not be judged anew."""
+        if isinstance(error, errors.Corrupt):
+            self._refused[_name(request)] = error
+            if len(self._refused) > REFUSED_MAX:
+                del self._refused[next(iter(self._refused))]
+        self._answer(request, error)
+
     async def _look_up(self, request: Request, lookup: Lookup) -> None:
         """Compares candidates with what is stored, then goes on with the queue."""
         try:
@@ -117,7 +133,7 @@ class PartitionActor:
         except Damaged as error:
             self._lookup = None
             self._queue.popleft()
-            self._answer(request, errors.Corrupt(f"an id could not be compared with the stored one: {error}"))
+            self._refuse(request, _not_compared(request, lookup, error))
             self._handle()
             return
         self._lookup = None
@@ -174,6 +190,17 @@ class PartitionActor:
         self._queue.clear()
         self._unanswered.clear()
         self.wake()
+
+
+def _name(request: Request) -> BatchName:
+    return BatchName(request.publish.producer, request.publish.number)
+
+
+def _not_compared(request: Request, lookup: Lookup, error: Damaged) -> errors.Error:
+    """What is damaged may be this very batch, if it came before: then it may well be stored."""
+    if _name(request) in lookup.batches:
+        return errors.OutcomeUnknown(f"the batch came before, and whether it is stored cannot be read: {error}")
+    return errors.Corrupt(f"an id could not be compared with the stored one: {error}")
 
 
 def _settle(future: asyncio.Future[Answer], outcome: Answer | errors.Error) -> None:

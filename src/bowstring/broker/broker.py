@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from bowstring import errors
 from bowstring.broker.actor import PartitionActor
+from bowstring.broker.backup import Backup
 from bowstring.broker.fetching import Fetcher, make_fetcher
 from bowstring.broker.incarnation import Incarnation
 from bowstring.broker.publishing import Publisher
@@ -26,6 +27,7 @@ from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name
 from bowstring.core.decisions import Found, GivenBack, Ids, Lookup, Rows
 from bowstring.messages import ids
 from bowstring.messages.hashing import id_hashes
+from bowstring.ports.archive import Archive
 from bowstring.ports.catalog import Catalog, TopicRow
 from bowstring.ports.clock import Clock
 from bowstring.ports.failures import Damaged, DiskFull, Fenced, StorageFailed
@@ -53,7 +55,16 @@ class Statistics(NamedTuple):
 class Broker:
     """One broker over a catalog and a store that somebody else has opened a place for."""
 
-    def __init__(self, *, settings: Settings, clock: Clock, catalog: Catalog, store: Store, reserve: Reserve | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        clock: Clock,
+        catalog: Catalog,
+        store: Store,
+        reserve: Reserve | None = None,
+        archives: Callable[[str], Archive] | None = None,
+    ) -> None:
         self.settings = settings
         self.clock = SteadyClock(clock)
         """The broker's time, which is what kits are told."""
@@ -63,6 +74,9 @@ class Broker:
         self._store = store
         self._reserve = reserve
         """Space for the catalog, on a disk that can be full."""
+        self._archives = archives
+        """Makes a backup in a directory of this host, where there is something to back up."""
+        self._backing_up = False
         self._incarnation: Incarnation | None = None
         self._unavailable: errors.Error = errors.Unavailable("the broker is starting.")
         self._serving: asyncio.Task[None] | None = None
@@ -239,6 +253,21 @@ class Broker:
         limit = limit or 1000
         names = [topic for topic in self._now.topics() if topic.row.name > after and fnmatch.fnmatchcase(topic.row.name, pattern or "*")]
         return [topic.facts() for topic in names[:limit]], len(names) > limit
+
+    # Backup
+
+    async def backup(self, target: str, proof: str) -> Backup:
+        """Begins a backup of everything, to a directory of this host; see `broker.backup`."""
+        now = self._now
+        if self._archives is None:
+            raise errors.NotSupported("this broker keeps everything in memory: there is nothing to back up.")
+        if self._backing_up:
+            raise errors.Conflict("a backup is being made already.", hint="Wait until it is done.")
+        self._backing_up = True
+        return Backup(now, self._archives(target), proof, self._backed_up)
+
+    def _backed_up(self) -> None:
+        self._backing_up = False
 
     # Messages
 

@@ -1,8 +1,8 @@
 """Space that dead pages take is given back: what lives in a segment that is mostly dead is copied, and the segment is used again.
 
 Topics of different retention share segments, so a segment may hold a few pages that live for a year among many that are gone since last
-week. When less than `ALIVE_MIN` of its bytes are in use, the extents that use it are rewritten one by one, in the order of their
-partitions: their pages in it are copied, their sections written anew, and in one edit the new extent takes the old one's place. Pages of
+week. When less than `ALIVE_MIN` of its bytes are in use, the extents that use it are rewritten some at a time, in the order of their
+partitions: their pages in it are copied, their sections written anew, and in one edit the new extents take the old ones' place. Pages of
 which no row is delivered any more are left behind. When no extent uses the segment any more it is free by itself (`upkeep`).
 
 On the way, neighbouring extents that are small are joined: a partition that gets little has one after every seal, and a thousand of them
@@ -14,11 +14,10 @@ A page that cannot be read stays where it is, and so does its segment: nothing t
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bowstring.broker.placing import Draft, Placed, Placing, write_sections
 from bowstring.broker.reading import reference
-from bowstring.broker.visibility import is_old
 from bowstring.core.id_sections import joined
 from bowstring.core.pages import PageEntry
 from bowstring.ports.catalog import Edit, Extent, ExtentKey
@@ -40,6 +39,13 @@ CROWD = 8
 """So many small extents in a row are worth joining."""
 
 _log = logging.getLogger("bowstring.cleaner")
+
+
+class _Job(NamedTuple):
+    """Extents of a partition that become one."""
+
+    actor: PartitionActor
+    extents: list[Extent]
 
 
 class Cleaner:
@@ -80,55 +86,73 @@ class Cleaner:
             extents = await self._incarnation.catalog.extents_in(segment, after, EXTENTS_A_READ)
             if not extents:
                 return
-            for extent in extents:
-                actor = self._incarnation.actor(extent.topic, extent.partition)
-                if actor is not None and actor.closed is None:
-                    await self._rewrite(actor, [extent], segment)
-                if self._budget <= 0:
-                    return
+            actors = [self._incarnation.actor(extent.topic, extent.partition) for extent in extents]
+            await self._rewrite([_Job(actor, [extent]) for actor, extent in zip(actors, extents, strict=True) if actor], segment)
             last = extents[-1]
             after = ExtentKey(last.topic, last.partition, last.first_offset)
 
     async def _join_some(self) -> None:
         """Joins small extents, in partitions that were sealed often enough since it was done last."""
+        jobs: list[_Job] = []
         for actor in self._incarnation.partitions():
             partition = actor.partition
             key = partition.topic, partition.number
             if actor.closed is None and partition.seals >= self._joined.get(key, 0) + CROWD:
                 self._joined[key] = partition.seals
-                try:
-                    for crowd in _crowds(await self._incarnation.extents.of(partition)):
-                        await self._rewrite(actor, crowd, 0)
-                except Damaged as error:
-                    _log.warning("extents of topic %d, partition %d are not joined: %s", *key, error)
+                jobs += [_Job(actor, crowd) for crowd in _crowds(await self._incarnation.extents.of(partition))]
+        for start in range(0, len(jobs), EXTENTS_A_READ):
+            try:
+                await self._rewrite(jobs[start : start + EXTENTS_A_READ], 0)
+            except Damaged as error:
+                _log.warning("some extents are not joined: %s", error)
 
-    async def _rewrite(self, actor: PartitionActor, extents: list[Extent], segment: int) -> None:
-        """Makes one extent of these, with no page in the segment. Raises Damaged, and then nothing has changed."""
+    async def _rewrite(self, jobs: list[_Job], segment: int) -> None:
+        """Makes one extent of those of each job, with no page in the segment. They are written together, because every write begins on a
+        block of the disk: extents of a few hundred bytes, each for itself, would leave segments behind that are as empty as before. Raises
+        Damaged when all is done that can be."""
         incarnation = self._incarnation
+        damage: Damaged | None = None
         with Placing(incarnation.store, incarnation.usage, incarnation.flusher.committed) as placing:
-            pages: list[Placed] = []
-            for extent in extents:
-                index = await incarnation.extents.index(extent)
-                pages += await self._copied(placing, actor, index.state(), segment)
-            keys = [ExtentKey(extent.topic, extent.partition, extent.first_offset) for extent in extents]
-            if not pages:
-                await incarnation.catalog.edit(incarnation.fence, Edit(drop=keys))
-                return incarnation.replaced(actor, extents, None)
+            drafted: list[tuple[_Job, Draft]] = []
+            empty: list[_Job] = []
+            for job in jobs:
+                try:
+                    draft = await self._drafted(placing, job, segment)
+                except Damaged as error:
+                    damage = error
+                    continue
+                if draft is not None:
+                    drafted.append((job, draft))
+                elif all(extent.index.sequence <= incarnation.upkeep.sealer.trimmed for extent in job.extents):
+                    empty.append(job)  # else the journal still has the pages, and would bring them back at load
             await placing.flush()
-            hashes = [await incarnation.extents.entries_of_ids(extent) for extent in extents if extent.ids is not None]
-            first, end = extents[0].first_offset, extents[-1].end_offset
-            draft = Draft(actor.partition, pages, first, end, joined(hashes, first))
-            new = (await write_sections(placing, [draft]))[0]
-            if actor.closed is not None:
-                return None
-            await incarnation.catalog.edit(incarnation.fence, Edit(drop=keys, add=[new]))
-            return incarnation.replaced(actor, extents, new)
+            written = await write_sections(placing, [draft for _, draft in drafted])
+            done = [*zip([job for job, _ in drafted], written, strict=True), *((job, None) for job in empty)]
+            done = [(job, new) for job, new in done if job.actor.closed is None]
+            if done:
+                keys = [ExtentKey(extent.topic, extent.partition, extent.first_offset) for job, _ in done for extent in job.extents]
+                await incarnation.catalog.edit(incarnation.fence, Edit(drop=keys, add=[new for _, new in done if new is not None]))
+            for job, new in done:
+                incarnation.replaced(job.actor, job.extents, new)
+        if damage is not None:
+            raise damage
+
+    async def _drafted(self, placing: Placing, job: _Job, segment: int) -> Draft | None:
+        """The extent to be, None if nothing in it lives. Its pages are written when the placing is flushed."""
+        pages: list[Placed] = []
+        for extent in job.extents:
+            index = await self._incarnation.extents.index(extent)
+            pages += await self._copied(placing, job.actor, index.state(), segment)
+        if not pages:
+            return None
+        hashes = [await self._incarnation.extents.entries_of_ids(extent) for extent in job.extents if extent.ids is not None]
+        first, end = job.extents[0].first_offset, job.extents[-1].end_offset
+        return Draft(job.actor.partition, pages, first, end, joined(hashes, first))
 
     async def _copied(self, placing: Placing, actor: PartitionActor, entries: list[PageEntry], segment: int) -> list[Placed]:
         """The pages that live on: those in the segment are copied."""
         partition = actor.partition
-        moments = self._incarnation.moments(partition.topic)
-        live = [entry for entry in entries if not is_old(entry, moments) and len(partition.live(entry.first_offset, entry.end))]
+        live = [entry for entry in entries if len(partition.live(entry.first_offset, entry.end))]
         found: list[Placed] = []
         chunk: list[PageEntry] = []
         for entry in (*live, None):

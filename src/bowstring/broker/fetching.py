@@ -11,12 +11,13 @@ import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from bowstring import errors
 from bowstring.broker.actor import PartitionActor
 from bowstring.broker.reading import arrivals
-from bowstring.broker.visibility import Moments, is_old, is_whole, visible
+from bowstring.broker.visibility import Moments, is_whole, visible
 from bowstring.core.pages import Origin, PageEntry, PageHeader, decode_header
 from bowstring.core.partition import Partition
 from bowstring.messages import encoding
@@ -51,19 +52,21 @@ class Fetched(NamedTuple):
 class _Cursor:
     """Where a reader is in one partition."""
 
-    def __init__(self, actor: PartitionActor, offset: int, end: int) -> None:
+    def __init__(self, actor: PartitionActor, offset: int, end: int, moments: Moments) -> None:
+        retained = actor.partition.retained
         self.actor = actor
-        self.offset = offset
+        self.offset = max(offset, retained.first)
         self.end = end
         """The first offset that is not wanted any more; 0 to follow for ever."""
-        self.announces = False
-        """Whether its beginning is to be told, before anything else."""
-        self.has_delivered = offset > actor.partition.retained.first
+        self.has_delivered = offset != 0
         """From then on nothing may be missing; a reader from the beginning begins with what is there."""
+        self.floor = 0 if self.has_delivered else retained.floor
+        self.horizon = 0 if self.has_delivered else moments.horizon
+        """What retention had taken when it began it does not miss: what was below the floor, and what had arrived before the horizon."""
 
     @property
     def done(self) -> bool:
-        return self.end != 0 and self.offset >= self.end and not self.announces
+        return self.end != 0 and self.offset >= self.end
 
     @property
     def limit(self) -> int:
@@ -73,12 +76,12 @@ class _Cursor:
 
     def check_overtaken(self, topic: str) -> None:
         """A reader that retention has overtaken is told so, never passed over what is gone; but one that begins, begins where it can."""
-        first = self.actor.partition.retained.first
-        if self.offset >= first:
-            return
-        if self.has_delivered:
-            raise out_of_range(topic, self.actor.partition, self.offset)
-        self.offset = first
+        retained = self.actor.partition.retained
+        if retained.lacks(max(self.offset, self.floor)):
+            if self.has_delivered:
+                raise out_of_range(topic, self.actor.partition, self.offset)
+            self.floor = retained.floor
+        self.offset = max(self.offset, retained.first)
 
 
 class Fetcher:
@@ -122,22 +125,19 @@ class Fetcher:
         partition = cursor.actor.partition
         while True:
             cursor.check_overtaken(self._topic)
-            if cursor.announces:
-                cursor.announces = False
-                return [self._passed_over(cursor, cursor.offset)]
             if cursor.done or cursor.offset >= cursor.limit:
                 return []
-            moves = partition.moves
+            moves, limit = partition.moves, cursor.limit
             try:
-                entries = await self._incarnation.reader.entries(partition, cursor.offset, cursor.limit, bytes_max, PAGES_A_READ)
+                entries = await self._incarnation.reader.entries(partition, cursor.offset, limit, bytes_max, PAGES_A_READ)
+                if not entries:
+                    return self._passed_over(cursor, limit)
                 return await self._fetch(cursor, entries)
             except Damaged as error:
                 if moves == partition.moves:
                     raise errors.Corrupt(f"{self._topic}/{partition.number}: {error}", hint="bowstring inspect tells more.") from error
 
     async def _fetch(self, cursor: _Cursor, entries: list[PageEntry]) -> list[Fetched]:
-        if not entries:
-            return [self._passed_over(cursor, cursor.limit)]
         try:
             pages = await self._incarnation.reader.pages(cursor.actor.partition, entries)
         except Damaged:
@@ -151,10 +151,11 @@ class Fetcher:
         pieces = (self._cut(cursor, entry, page, moments) for entry, page in zip(entries, pages, strict=True))
         return [piece for piece in pieces if piece is not None]
 
-    def _passed_over(self, cursor: _Cursor, offset: int) -> Fetched:
+    def _passed_over(self, cursor: _Cursor, offset: int) -> list[Fetched]:
         """Nothing is left up to there: whatever it was has expired as a whole."""
-        cursor.offset = offset
-        return Fetched(cursor.actor.partition.number, offset, 0, 0, 0, 0, [], [], None, 0)
+        cursor.check_overtaken(self._topic)
+        cursor.offset = max(cursor.offset, offset)
+        return [Fetched(cursor.actor.partition.number, cursor.offset, 0, 0, 0, 0, [], [], None, 0)]
 
     def _cut(self, cursor: _Cursor, entry: PageEntry, page: Page, moments: Moments) -> Fetched | None:
         """What the reader may have of a page: None if there is nothing yet."""
@@ -163,13 +164,17 @@ class Fetcher:
         end = min(entry.end, cursor.limit)
         if end <= first:
             return None
-        if is_old(entry, moments) and cursor.has_delivered:
-            raise out_of_range(self._topic, partition, first)
-        cursor.offset = end
         if (first, end) == (entry.first_offset, entry.end) and is_whole(partition, entry, moments):
+            cursor.offset = end
             fetched = _whole(cursor, entry, page)
         else:
-            fetched = _some(cursor, entry, page, moments, first, end)
+            header = decode_header(page.header)
+            batch = encoding.decode(header.columns, page.body)
+            seen = visible(partition, entry, header, batch, moments, first, end)
+            if cursor.has_delivered and seen.youngest_hidden >= cursor.horizon:
+                raise out_of_range(self._topic, partition, first)
+            cursor.offset = end
+            fetched = _some(cursor, entry, header, batch, seen.offsets)
         cursor.has_delivered = cursor.has_delivered or fetched.rows > 0
         return fetched
 
@@ -186,11 +191,8 @@ def _whole(cursor: _Cursor, entry: PageEntry, page: Page) -> Fetched:
     return Fetched(number, cursor.offset, entry.arrived, header.schema, header.columns, entry.rows, runs, origins, body, len(body))
 
 
-def _some(cursor: _Cursor, entry: PageEntry, page: Page, moments: Moments, first: int, end: int) -> Fetched:
-    header = decode_header(page.header)
+def _some(cursor: _Cursor, entry: PageEntry, header: PageHeader, batch: pa.RecordBatch, offsets: NDArray[np.int64]) -> Fetched:
     partition = cursor.actor.partition
-    batch = encoding.decode(header.columns, page.body)
-    offsets = visible(partition, entry, header, batch, moments, first, end)
     if not len(offsets):
         return Fetched(partition.number, cursor.offset, entry.arrived, header.schema, header.columns, 0, [], [], None, 0)
     rows = offsets - entry.first_offset
@@ -235,17 +237,16 @@ def make_fetcher(incarnation: Incarnation, topic: str, froms: list[tuple[int, in
     found = incarnation.topic(topic)
     if not froms:
         raise errors.InvalidArgument("no partition was asked for.", hint=f"'{topic}' has {len(found.actors)}, numbered from 0.")
-    return Fetcher(incarnation, topic, [_cursor(topic, found.actor(number), offset, end) for number, offset, end in froms])
+    moments = incarnation.moments(found.row.id)
+    return Fetcher(incarnation, topic, [_cursor(topic, found.actor(number), offset, end, moments) for number, offset, end in froms])
 
 
-def _cursor(topic: str, actor: PartitionActor, offset: int, end: int) -> _Cursor:
+def _cursor(topic: str, actor: PartitionActor, offset: int, end: int, moments: Moments) -> _Cursor:
     """An offset of 0 means the beginning, wherever that is by now."""
     partition = actor.partition
     if offset != 0 and not partition.retained.first <= offset <= partition.committed_offset:
         raise out_of_range(topic, partition, offset)
-    cursor = _Cursor(actor, offset or partition.retained.first, end)
-    cursor.announces = offset == 0 and cursor.offset > 1
-    return cursor
+    return _Cursor(actor, offset, end, moments)
 
 
 def out_of_range(topic: str, partition: Partition, offset: int) -> errors.OutOfRange:

@@ -37,10 +37,13 @@ class PageReader:
 
     async def entries(self, partition: Partition, offset: int, end: int, bytes_max: int, pages_max: int) -> list[PageEntry]:
         """The next pages from the offset on that begin before `end`: about so many bytes, but at least one if there is any."""
-        if offset < partition.sealed_end:
+        while offset < partition.sealed_end:
+            moves = partition.moves
             found = await self._extents.entries(partition, offset, min(end, partition.sealed_end), bytes_max, pages_max)
             if found:
                 return found
+            if moves == partition.moves:  # else more may have been sealed meanwhile
+                break
         return partition.pages.between(max(offset, partition.sealed_end), end, bytes_max, pages_max)
 
     async def pages(self, partition: Partition, entries: Sequence[PageEntry]) -> list[Page]:

@@ -11,6 +11,8 @@ A turn looks at every partition, but with a glance that costs nothing where noth
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -24,6 +26,7 @@ from bowstring.core.retained import Runs
 from bowstring.messages import encoding
 from bowstring.messages.schema import DUE
 from bowstring.ports.catalog import Edit, Extent, ExtentKey
+from bowstring.ports.failures import Damaged
 
 if TYPE_CHECKING:
     from bowstring.broker.actor import PartitionActor
@@ -36,6 +39,8 @@ EXTENTS_AN_EDIT = 50
 PAGES_A_READ = 256
 KEPT_SECONDS = 60.0
 """How often rows that are kept below the floor are looked at."""
+
+_log = logging.getLogger("bowstring.retention")
 
 
 class _Oldest(NamedTuple):
@@ -77,10 +82,15 @@ class Retention:
                 asked += (partition.topic, partition.number) not in self._oldest
                 if asked > PARTITIONS_A_TURN:
                     return
-                kept = looks_at_kept and partition.retained.kept
-                if kept or await self._may_be_old(partition, horizon) or _is_too_much(topic, partition):
-                    await self._retain(topic, actor, horizon)
-                await self._drop_extents(actor, now)
+                try:
+                    kept = looks_at_kept and partition.retained.kept
+                    if kept or await self._may_be_old(partition, horizon) or _is_too_much(topic, partition):
+                        await self._retain(topic, actor, horizon)
+                    await self._drop_extents(actor, now)
+                    if topic.settings.retention_bytes is not None:
+                        partition.bytes_behind = await self._bytes_behind(partition)
+                except Damaged as error:  # the others are not to wait for this one
+                    _log.warning("%s/%d: retention was given up for now: %s", topic.row.name, partition.number, error)
 
     async def _may_be_old(self, partition: Partition, horizon: int) -> bool:
         key = partition.topic, partition.number
@@ -115,8 +125,8 @@ class Retention:
         while True:
             entries = await self._incarnation.reader.entries(partition, offset, partition.readable_offset, 1 << 40, PAGES_A_READ)
             for entry in entries:
-                if entry.arrived_last >= horizon:
-                    return _Reach(max(floor, entry.first_offset), kept)
+                if entry.arrived_last >= horizon:  # a longer retention may stop below the floor: what was kept from there on stays
+                    return _Reach(max(floor, entry.first_offset), kept + _from(partition.retained.kept, entry.first_offset))
                 if entry.due >= horizon:
                     kept += await self._kept(partition, entry, horizon)
                 offset = entry.end
@@ -128,7 +138,8 @@ class Retention:
         """The rows of an old page whose due time keeps them."""
         page = (await self._incarnation.reader.pages(partition, [entry]))[0]
         header = decode_header(page.header)
-        assert header.columns & DUE
+        if not header.columns & DUE:  # the rows that had one were repeats, and are not stored here
+            return ()
         due = pc.fill_null(encoding.decode(header.columns, page.body).column("due").cast("int64"), 0)
         live: NDArray[np.int64] = partition.live(entry.first_offset, entry.end)
         return tuple(runs_of(live[due.to_numpy(zero_copy_only=False)[live - entry.first_offset] >= horizon]))
@@ -138,20 +149,30 @@ class Retention:
         limit = topic.settings.retention_bytes
         if limit is None:
             return reach
-        share, floor = limit // topic.row.partitions, reach.floor
-        surplus = partition.bytes - share
-        offset = partition.retained.first
+        partition.bytes_behind = await self._bytes_behind(partition)
+        surplus = partition.bytes - limit // topic.row.partitions
+        offset, floor = partition.retained.floor, partition.retained.floor
         while surplus > 0:
             entries = await self._incarnation.reader.entries(partition, offset, partition.readable_offset, 1 << 40, PAGES_A_READ)
+            for entry in entries:
+                if surplus > 0:
+                    surplus -= entry.length
+                    offset = entry.end
+                    floor = min(entry.end, partition.readable_offset)
             if not entries:
                 break
-            for entry in entries:
-                if surplus <= 0:
-                    break
-                surplus -= entry.length
-                offset = entry.end
-                floor = max(floor, min(entry.end, partition.readable_offset))
-        return _Reach(floor, [run for run in reach.kept if run[0] >= offset])
+        return _Reach(max(floor, reach.floor), _from(reach.kept, floor))
+
+    async def _bytes_behind(self, partition: Partition) -> int:
+        """Bytes of pages below the floor that extents still have."""
+        floor, size = partition.retained.floor, 0
+        for extent in await self._incarnation.extents.of(partition):
+            if extent.end_offset <= floor:
+                size += extent.bytes
+            elif extent.first_offset < floor:
+                index = await self._incarnation.extents.index(extent)
+                size += sum(entry.length for entry in index.state() if entry.end <= floor)
+        return size
 
     async def _drop_extents(self, actor: PartitionActor, now: int) -> None:
         """Extents in which nothing lives leave the catalog."""
@@ -160,8 +181,10 @@ class Retention:
             return
         extents = await incarnation.extents.of(partition)
         trimmed = incarnation.upkeep.sealer.trimmed
-        expired = [extent for extent in extents if 0 < extent.expires < now and extent.index.sequence <= trimmed]
-        gone = list(dict.fromkeys((*(extent for extent in extents if _is_below(partition, extent)), *expired)))
+        gone = [extent for extent in extents if extent.end_offset <= partition.retained.first]
+        # While the journal still has the pages, only a floor keeps them from coming back at load.
+        rest = [extent for extent in extents[len(gone) :] if extent.index.sequence <= trimmed]
+        gone += [extent for extent in rest if 0 < extent.expires < now or _is_below(partition, extent)]
         for start in range(0, len(gone), EXTENTS_AN_EDIT):
             step = gone[start : start + EXTENTS_AN_EDIT]
             keys = [ExtentKey(extent.topic, extent.partition, extent.first_offset) for extent in step]
@@ -179,6 +202,11 @@ def _is_below(partition: Partition, extent: Extent) -> bool:
     if extent.end_offset > partition.retained.floor:
         return False
     return not any(offset < extent.end_offset and extent.first_offset < offset + rows for offset, rows in partition.retained.kept)
+
+
+def _from(runs: Iterable[tuple[int, int]], offset: int) -> list[tuple[int, int]]:
+    """What of the runs is not before the offset."""
+    return [(max(first, offset), first + rows - max(first, offset)) for first, rows in runs if first + rows > offset]
 
 
 def _joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -92,7 +92,7 @@ class Sealer:
         for step in _steps(actor for actor in actors if actor.partition.pages.upto(sequence)):
             await self._seal_pages(step, sequence)
         actors = self._incarnation.partitions()
-        for step in _steps(actor for actor in actors if actor.partition.changed_sequence > actor.partition.snapshot_sequence):
+        for step in _steps(actor for actor in actors if actor.partition.is_ahead_of_snapshot):
             await self._snapshot(step)
         await self._trim(sequence)
 
@@ -167,7 +167,7 @@ class Sealer:
                 partition.deletions.changed.update(chunk.number for chunk in chunks if _is_of(chunk, partition))
             raise
         for partition, row in zip(partitions, rows, strict=True):
-            partition.snapshot_sequence = row.sequence
+            partition.snapshot_sequence, partition.snapshot_end = row.sequence, partition.sealed_end
 
     # The journal
 

@@ -8,7 +8,8 @@ or a seal that has written to it and has yet to tell the catalog.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
 
 
 class Usage:
@@ -18,6 +19,7 @@ class Usage:
         self._recent: Counter[int] = Counter()
         self._sealed: Counter[int] = Counter()
         self._pins: Counter[int] = Counter()
+        self._holds = 0
 
     def add_recent(self, segments: Mapping[int, int]) -> None:
         """Pages were written, or found in the journal."""
@@ -51,7 +53,18 @@ class Usage:
 
     def unused(self, segments: Collection[int]) -> list[int]:
         """Those of the segments that may be used again."""
+        if self._holds:
+            return []
         return sorted(segment for segment in segments if not self.of(segment) and not self._pins[segment])
+
+    @contextmanager
+    def hold(self) -> Generator[None]:
+        """While the block runs nothing is given back: somebody is about to find out what he has to pin."""
+        self._holds += 1
+        try:
+            yield
+        finally:
+            self._holds -= 1
 
     def pin(self, segment: int) -> None:
         """Until `unpin` the segment is not given back."""

@@ -31,25 +31,30 @@ def is_whole(partition: Partition, entry: PageEntry, moments: Moments) -> bool:
     return entry.arrived >= moments.horizon and not entry.columns & EXPIRES and partition.is_whole(entry.first_offset, entry.end)
 
 
-def is_old(entry: PageEntry, moments: Moments) -> bool:
-    """Whether all rows of the page are too old."""
-    return entry.arrived_last < moments.horizon and entry.due < moments.horizon
+class Seen(NamedTuple):
+    """What may be delivered of a page."""
+
+    offsets: NDArray[np.int64]
+    """Ascending."""
+    youngest_hidden: int
+    """From when the age of the youngest row counts that is hidden because it is too old; -1 if none is."""
 
 
 def visible(
     partition: Partition, entry: PageEntry, header: PageHeader, batch: pa.RecordBatch, moments: Moments, first: int, end: int
-) -> NDArray[np.int64]:
-    """The offsets of [first, end) within the page that may be delivered, ascending."""
+) -> Seen:
+    """The offsets of [first, end) within the page that may be delivered."""
     offsets = partition.live(first, end)
     rows = offsets - entry.first_offset
     age = arrivals(header, entry)[rows]
     if entry.columns & DUE:
         age = np.maximum(age, _moments(batch.column("due"))[rows])
     seen = age >= moments.horizon
+    current = np.ones(len(rows), bool)
     if entry.columns & EXPIRES:
         expires = _moments(batch.column("expires"))[rows]
-        seen &= (expires == 0) | (expires > moments.now)
-    return offsets[seen]
+        current = (expires == 0) | (expires > moments.now)
+    return Seen(offsets[seen & current], int(age[~seen & current].max(initial=-1)))
 
 
 def _moments(column: pa.Array) -> NDArray[np.int64]:

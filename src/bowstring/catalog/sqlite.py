@@ -39,6 +39,7 @@ import apsw
 
 from bowstring.catalog import rows, sqlite_extents, sqlite_file
 from bowstring.catalog.queries import queries
+from bowstring.catalog.sqlite_copying import CatalogCopying
 from bowstring.errors import Conflict, Error, TopicExists, TopicNotFound
 from bowstring.ports.catalog import Chunk, Edit, Extent, ExtentKey, Fence, Registered, Row, Sealed, Snapshot, TopicRow
 from bowstring.ports.failures import Damaged, DiskFull, Fenced, StorageFailed
@@ -157,6 +158,14 @@ class SqliteCatalog:
 
     async def read(self, references: Sequence[Reference]) -> list[Page]:
         return await self._worker.run(lambda: self._read(references))
+
+    async def back_up(self, path: str) -> None:
+        copying = await self._worker.run(lambda: self._look(CatalogCopying, path))
+        try:
+            while not await self._worker.run(copying.step):
+                pass
+        finally:
+            await self._worker.run(copying.finish)
 
     async def close(self) -> None:
         if self._checkpoint is not None:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from urllib.parse import quote
 
 import apsw
 
@@ -52,6 +53,33 @@ def connect(path: str, *, vfs: str | None = None, sync_directory: Callable[[], N
         if connection is not None:
             abandon(connection)
         raise
+    return connection
+
+
+def connect_to_look(path: str) -> apsw.Connection:
+    """Opens the file and its WAL so that nothing on the disk changes, not even beside them: for a directory that nobody serves, which may
+    be read-only. Raises Corrupt if it is no catalog, and what `connect` raises for another's or a later one's.
+
+    A WAL cannot be read without an index of it, which SQLite keeps in a file; with exclusive locking it keeps it on its heap. That takes
+    a lock which a file that is open for reading only does not give, hence the VFS without locks: the directory's own lock keeps others
+    out. Without a WAL the file is `immutable`, because SQLite would else make an empty one."""
+    connection: apsw.Connection | None = None
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    try:
+        has_wal = os.path.exists(path + "-wal") and os.path.getsize(path + "-wal") > 0
+        uri = f"file:{quote(os.path.abspath(path))}?" + ("mode=ro" if has_wal else "immutable=1")
+        connection = apsw.Connection(uri, flags=flags, vfs="unix-none")
+        connection.pragma("locking_mode", "EXCLUSIVE")
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        _refuse_strangers(connection, path)
+        if not connection.pragma("user_version"):
+            raise Corrupt(f"{path} is empty: there is no catalog in it.", hint="It was left as it is.")
+    except (Error, apsw.Error, OSError) as error:
+        if connection is not None:
+            abandon(connection)
+        if isinstance(error, Error):
+            raise
+        raise Corrupt(f"{path} cannot be read ({error}).", hint="It was left as it is.") from error
     return connection
 
 

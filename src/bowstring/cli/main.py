@@ -14,7 +14,7 @@ from typing import Final
 import typer
 
 from bowstring import errors
-from bowstring.cli import serve
+from bowstring.cli import backup, inspect, output, serve
 
 EXIT_CODES: Final[tuple[tuple[type[errors.Error], int], ...]] = (
     (errors.Unavailable, 3),
@@ -34,6 +34,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 serve.add_to(app)
+inspect.add_to(app)
+backup.add_to(app)
 
 
 @app.command()
@@ -58,7 +60,7 @@ def main() -> None:
     try:
         app()
     except errors.Error as error:
-        typer.echo(f"bowstring: {error}", err=True)
+        output.error(error)
         sys.exit(exit_code(error))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

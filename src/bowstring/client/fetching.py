@@ -44,6 +44,8 @@ class Fetching:
         self._topic_id = 0
         self._received: dict[int, int] = {}
         """Where the next stream begins."""
+        self._beginning: set[int] = set()
+        """Partitions that are read from their beginning, wherever that is by then: nothing of them has come yet."""
         self._ends: dict[int, int] = {}
         self.position: dict[int, int] = {}
         """Where the program is: behind what was handed out."""
@@ -169,14 +171,10 @@ class Fetching:
         topic = await self.describe()
         self._topic_id = topic.id
         starts, self._ends = resolve(topic, self._start, self._end, self._partitions)
-        self._received = self._beginnings(starts) if self._start in (None, "beginning") else dict(starts)
+        self._received = dict(starts)
+        self._beginning = set(starts) if self._start in (None, "beginning") else set()
         self.position = dict(starts)
         self._changed.set()
-
-    def _beginnings(self, starts: dict[int, int]) -> dict[int, int]:
-        """0 stands for the beginning, wherever retention has left it by the time that the broker is asked."""
-        ends = {number: self._ends.get(number, 0) for number in starts}
-        return {number: 0 if not ends[number] or offset < ends[number] else offset for number, offset in starts.items()}
 
     async def _check_topic(self) -> None:
         topic = await self.describe()
@@ -195,7 +193,7 @@ class Fetching:
         ahead = self._bytes_came - self._bytes_granted
         opening = pb.FetchRequest(open=pb.FetchOpen(topic=self._topic), credit=max(1, CREDIT_BYTES - ahead))
         for number, offset, end in self._open_ranges():
-            opening.open.partitions.add(partition=number, offset=offset, end=end)
+            opening.open.partitions.add(partition=number, offset=0 if number in self._beginning else offset, end=end)
         granting = asyncio.create_task(self._write_grants(stream, opening.SerializeToString()))
         try:
             await self._read(stream)
@@ -222,6 +220,7 @@ class Fetching:
             self.batches += 1
             self.bytes += len(message)
             if data is not None and header.rows:
+                self._beginning.discard(header.partition)
                 self._rows_came += header.rows
                 self._bytes_came += header.stored_bytes
                 self._pages.append(Chunk(Page(self._topic, header, data), 0, header.rows))
@@ -229,5 +228,6 @@ class Fetching:
                 self._bytes_granted -= header.stored_bytes  # there is nothing to take, so it is owed at once
                 self.grant()
             self._changed.set()
+        self._received |= {number: end for number, _, end in self._open_ranges() if end}  # a good end: nothing is left of them
         if self._open_ranges():
             raise errors.Unavailable("the broker has ended the stream.", hint="Wait and repeat.")

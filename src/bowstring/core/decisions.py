@@ -1,4 +1,11 @@
-"""What a partition is asked, and what it decides: values. `partition` says when it decides what."""
+"""What a partition is asked, and what it decides: values. `partition` says when it decides what.
+
+Time. `now` is the broker's clock. It may jump ahead, but within an incarnation it never falls (`broker.steady_clock`), so what came too
+late once is too late for ever. Arrival never falls: it is `now` or the last arrival, whichever is later. What is remembered for
+deduplication is what arrived within the window before the *last arrival*, so that replay forgets just what was forgotten; a question
+also looks at `now`. A batch first sent before what is remembered could have been stored and forgotten: its outcome is unknown, and it is
+not stored.
+"""
 
 from __future__ import annotations
 

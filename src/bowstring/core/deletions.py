@@ -122,6 +122,10 @@ class Deletions:
         """The offsets of [first, end) that are not deleted, ascending."""
         return np.setdiff1d(np.arange(first, end, dtype=np.int64), self._gone.within(first, end), assume_unique=True)
 
+    def between(self, first: int, end: int) -> NDArray[np.int64]:
+        """The deleted offsets of [first, end), ascending."""
+        return self._gone.within(first, end)
+
     def freed(self, first: int, end: int) -> NDArray[np.int64]:
         """The offsets of [first, end) whose ids are free again."""
         return self._freed.within(first, end)

@@ -66,9 +66,8 @@ class Filter(NamedTuple):
             less = inside & (self.keys[np.minimum(middle, len(self.keys) - 1)] < key)
             low = np.where(less, middle + 1, low)
             high = np.where(less | ~inside, high, middle)
-        rows: list[NDArray[np.int64]] = []
-        places: list[NDArray[np.int64]] = []
         wanted = np.arange(len(hashes))
+        rows, places = [wanted[:0]], [low[:0]]
         while len(wanted):
             wanted = wanted[low[wanted] < end[wanted]]
             wanted = wanted[self.keys[low[wanted]] == key[wanted]]

@@ -35,6 +35,9 @@ class Hits(NamedTuple):
     offsets: Offsets
 
 
+NO_HITS = Hits(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
 class NaturalIds:
     """The ids of one partition within the deduplication window, as far as they are not sealed."""
 

@@ -15,12 +15,6 @@ State changes only in `apply`, which the loader calls with the changes of the jo
 things are not durable and not in `apply`: how far the log is committed, the page index, which grows in `committed`, and how much of
 the log is sealed. `sealed` forgets what sections of the store tell from then on: pages, ids, batches. Every time that something has
 moved its place `moves` goes up, and whoever has looked for it meanwhile looks again.
-
-Time. `now` is the broker's clock. It may jump ahead, but within an incarnation it never falls (`broker.steady_clock`), so what came too
-late once is too late for ever. Arrival never falls: it is `now` or the last arrival, whichever is later. What is remembered for
-deduplication is what arrived within the window before the *last arrival*, so that replay forgets just what was forgotten; a question
-also looks at `now`. A batch first sent before what is remembered could have been stored and forgotten: its outcome is unknown, and it is
-not stored.
 """
 
 from __future__ import annotations
@@ -45,7 +39,7 @@ from bowstring.core.decisions import (
     Wait,
 )
 from bowstring.core.deletions import Deletions
-from bowstring.core.natural_ids import Hashes, Hits, NaturalIds
+from bowstring.core.natural_ids import NO_HITS, Hashes, Hits, NaturalIds
 from bowstring.core.pages import PageIndex, entry_of
 from bowstring.core.producers import Absent, Batches, Producers
 from bowstring.core.retained import Retained
@@ -80,6 +74,8 @@ class Partition:
         self.sealed_end = 1
         """Rows below this are in extents."""
         self.sealed_bytes = 0
+        self.bytes_behind = 0
+        """Of these bytes those that are below the floor, where somebody has counted them."""
         self.moves = 0
         """How often something has moved to another place: sealed, cleaned, or gone with time."""
         self.seals = 0
@@ -88,6 +84,8 @@ class Partition:
         """The last flush with a change of this partition."""
         self.snapshot_sequence = 0
         """The flush that its snapshot in the catalog stands for."""
+        self.snapshot_end = 1
+        """How far it was sealed when that snapshot was made."""
 
     # Deciding
 
@@ -113,7 +111,7 @@ class Partition:
         if known is Absent.SEALED:
             name = BatchName(batch.producer, batch.number)
             if found is None:
-                return Lookup(_NOTHING, sealed=False, batches=(name,))
+                return Lookup(NO_HITS, sealed=False, batches=(name,))
             sealed = found.batches.get(name)
             if sealed is not None and not self.deletions.is_freed(sealed.first_offset):
                 return Answered(Stored(sealed.first_offset, sealed.rows, (), duplicate=True))
@@ -337,12 +335,14 @@ class Partition:
     @property
     def messages(self) -> int:
         """How many messages can be read."""
-        return self.committed_offset - self.retained.first - self.retained.gone - len(self.deletions)
+        below = self.deletions.between(self.retained.first, self.retained.floor)
+        counted_twice = len(below) - len(self.retained.of(below))
+        return self.committed_offset - self.retained.first - self.retained.gone - len(self.deletions) + counted_twice
 
     @property
     def bytes(self) -> int:
         """Bytes of its pages."""
-        return self.sealed_bytes + self.pages.bytes
+        return max(0, self.sealed_bytes - self.bytes_behind) + self.pages.bytes
 
     def live(self, first: int, end: int) -> Rows:
         """The offsets of [first, end) that are neither deleted nor behind retention, ascending."""
@@ -355,6 +355,12 @@ class Partition:
     def is_gone(self, offset: int) -> bool:
         return not len(self.live(offset, offset + 1))
 
+    @property
+    def is_ahead_of_snapshot(self) -> bool:
+        """Whether the snapshot lacks something that is not in extents, or not for ever: those may go when nothing in them lives, and
+        then only a snapshot tells how far the log is sealed."""
+        return self.changed_sequence > self.snapshot_sequence or self.sealed_end > self.snapshot_end
+
     def is_blind(self, now: int) -> bool:
         """Are there ids within the window that could not be read at load?"""
         return max(now, self.arrived) < self.blind_until
@@ -363,7 +369,7 @@ class Partition:
         """The offset of a generated id, 0 if it is not stored, None if that is not decided yet, Lookup if sections have to be asked."""
         name = BatchName(given.producer, given.number)
         if self._find(name) is Absent.SEALED and (found is None or found.moves != self.moves):
-            return Lookup(_NOTHING, sealed=False, batches=(name,))
+            return Lookup(NO_HITS, sealed=False, batches=(name,))
         offset = self._given_back(given, found)
         if offset >= self.committed_offset:
             return None
@@ -391,6 +397,3 @@ class Partition:
             "retained": self.retained.rest(),
             "ids": [pair for pair in self.ids.pairs() if pair[0] in recent],
         }
-
-
-_NOTHING = Hits(np.empty(0, np.int64), np.empty(0, np.int64))

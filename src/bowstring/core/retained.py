@@ -30,6 +30,11 @@ class Retained:
         """The first offset that may still be there."""
         return self.kept[0][0] if self.kept else self.floor
 
+    def lacks(self, offset: int) -> bool:
+        """Whether a row from the offset on is gone."""
+        kept = sum(max(0, start + rows - max(start, offset)) for start, rows in self.kept)
+        return offset < self.floor and kept < self.floor - offset
+
     @property
     def gone(self) -> int:
         """How many rows from `first` on are gone."""

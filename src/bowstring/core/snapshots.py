@@ -52,3 +52,4 @@ def restore(partition: Partition, data: bytes, sequence: int) -> None:
     partition.retained.restore(state.retained)
     partition.producers.restore(state.producers)
     partition.snapshot_sequence = partition.changed_sequence = sequence
+    partition.snapshot_end = state.sealed_end

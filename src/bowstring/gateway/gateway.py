@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError, Message
 from bowstring import errors
 from bowstring.broker.broker import Broker
 from bowstring.gateway import handshake, topics
+from bowstring.gateway.backing_up import BackupStream
 from bowstring.gateway.fetching import FetchStream
 from bowstring.gateway.publishing import PublishStream
 from bowstring.ports.clock import Clock
@@ -76,6 +77,8 @@ class Gateway:
             stream: _Stream = PublishStream(self._broker, inbound, self._clock, self._settings.publish_window)
         elif method == "Fetch":
             stream = FetchStream(self._broker, inbound)
+        elif method == "Backup":
+            stream = BackupStream(self._broker, inbound, self._clock)
         else:
             raise _unknown(method)
         self._streams[stream] = None

@@ -52,6 +52,24 @@ class DirectoryLock:
         self._descriptor = descriptor
         _taken.add(self)
 
+    def take_to_look(self) -> None:
+        """Keeps others from serving the directory while somebody looks at it; several may look. Changes nothing: where there is no lock
+        file, in a copy for example, there is nothing to take. Raises Conflict with the holder's address."""
+        try:
+            descriptor = os.open(os.path.join(self._directory, NAME), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = _holder(descriptor) if error.errno == errno.EWOULDBLOCK else None
+            os.close(descriptor)
+            if error.errno == errno.EWOULDBLOCK:
+                raise self._conflict(holder) from None
+            raise
+        self._descriptor = descriptor
+        _taken.add(self)
+
     def give_back(self) -> None:
         """Lets the next one in. Does nothing if the lock is not held."""
         if self._descriptor is not None:
@@ -67,7 +85,11 @@ class DirectoryLock:
             os.close(descriptor)
 
     def _conflict(self, holder: Holder | None) -> errors.Conflict:
-        whom = f"{holder.address} (pid {holder.pid})" if holder else "another process, which does not say who it is"
+        whom = (
+            f"{holder.address} (pid {holder.pid})"
+            if holder
+            else "another process, which does not say who it is, or looked at by bowstring inspect"
+        )
         return errors.Conflict(
             f"the data directory {self._directory} is served by {whom}.",
             hint="Connect to that one, end it first, or use another directory.",
@@ -93,13 +115,12 @@ def _write(descriptor: int, content: str) -> None:
 
 def _holder(descriptor: int) -> Holder | None:
     """Who holds the lock, as far as the file says."""
-    holder = None
     for _ in range(_LOOKS):
         holder = _parse(os.pread(descriptor, _CONTENT_BYTES, 0))
         if holder is not None and _is_alive(holder.pid):
-            break
+            return holder
         time.sleep(_LOOK_SECONDS)
-    return holder
+    return None
 
 
 def _parse(content: bytes) -> Holder | None:

@@ -204,6 +204,11 @@ class Catalog(Protocol):
         """Inlined pages, verified as `Store.read` does."""
         ...
 
+    async def back_up(self, path: str) -> None:
+        """Writes a copy of everything to a new file, in steps that flushes do not wait for: as it is at one moment before this returns.
+        Not synced. Raises DiskFull or StorageFailed where the copy is concerned: the catalog goes on."""
+        ...
+
     async def close(self) -> None: ...
 
 

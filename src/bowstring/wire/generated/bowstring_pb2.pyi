@@ -322,3 +322,25 @@ class FindAnswer(_message.Message):
     partition: int
     offset: int
     def __init__(self, found: _Optional[bool] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class BackupRequest(_message.Message):
+    __slots__ = ("target", "proof")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
+    target: str
+    proof: str
+    def __init__(self, target: _Optional[str] = ..., proof: _Optional[str] = ...) -> None: ...
+
+class BackupAnswer(_message.Message):
+    __slots__ = ("bytes", "bytes_total", "done", "segments", "damaged")
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    bytes: int
+    bytes_total: int
+    done: bool
+    segments: int
+    damaged: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, bytes: _Optional[int] = ..., bytes_total: _Optional[int] = ..., done: _Optional[bool] = ..., segments: _Optional[int] = ..., damaged: _Optional[_Iterable[str]] = ...) -> None: ...

@@ -1,0 +1,78 @@
+"""A backup of everything, made while the broker serves.
+
+    hold what would be given back ──► copy the catalog, in steps ──► pin the segments that the copy refers to ──► hold no more
+      ──► copy and check those ──► manifest ──► unpin
+
+The backup is of the moment at which the copy of the catalog was finished: what it refers to is durable, does not change, and is not
+given back while it is pinned. Flushes, seals, cleaning and retention go on meanwhile; the space that they free comes a little later.
+
+If the incarnation ends on the way, its pins are gone, and segments may be used again under the copying: the backup is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from bowstring import errors
+from bowstring.ports.archive import Archive, Filled
+from bowstring.ports.failures import DiskFull, StorageFailed
+
+if TYPE_CHECKING:
+    from bowstring.broker.incarnation import Incarnation
+
+
+class Backup:
+    """One backup under way."""
+
+    def __init__(self, incarnation: Incarnation, archive: Archive, proof: str, ended: Callable[[], None]) -> None:
+        self._incarnation = incarnation
+        self._archive = archive
+        self._proof = proof
+        self._ended = ended
+
+    @property
+    def done(self) -> int:
+        """Bytes that are copied."""
+        return self._archive.done
+
+    @property
+    def total(self) -> int:
+        """Bytes that are to be copied; 0 while that is not known."""
+        return self._archive.total
+
+    async def run(self) -> Filled:
+        """Makes it. Raises what kept it from being made, and then there is none; so too if this is cancelled."""
+        usage = self._incarnation.usage
+        pinned: frozenset[int] = frozenset()
+        try:
+            with usage.hold():
+                path = await self._archive.begin(self._proof)
+                await self._copy_catalog(path)
+                pinned = await self._archive.needed()
+                for segment in pinned:
+                    usage.pin(segment)
+            filled = await self._archive.fill()
+            self._check_alive()
+            await self._archive.finish()
+            return filled
+        finally:
+            for segment in pinned:
+                usage.unpin(segment)
+            try:
+                await self._archive.give_up()
+            finally:
+                self._ended()
+
+    async def _copy_catalog(self, path: str) -> None:
+        try:
+            await self._incarnation.catalog.back_up(path)
+        except DiskFull as failure:
+            raise errors.Full(f"{failure}; there is no backup.", hint="Free some space there, or name another directory.") from failure
+        except StorageFailed as failure:
+            raise errors.Unavailable(f"{failure}; there is no backup.") from failure
+        self._check_alive()
+
+    def _check_alive(self) -> None:
+        if self._incarnation.ended is not None:
+            raise errors.Unavailable("the broker was loaded anew while the backup was made; there is none.", hint="Repeat it.")

@@ -1,0 +1,119 @@
+"""How long a message is kept, as its clients can reckon it: what may be gone at a moment, and what must be.
+
+Retention counts from the later of arrival and due time; `expires` is a moment of its own; a limit of bytes takes the oldest. The broker
+goes by a clock that may be wrong, and whoever runs it knows by how much at most (`Clocks`): a message may be gone early by as much as that
+clock was ahead, and be delivered late by as much as it was behind. Where nobody says anything about clocks nothing may be gone at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.history.events import Row
+from tests.history.facts import Facts, Send
+
+ROW_BYTES = 1200
+"""What a message takes at most beside its own bytes, alone in a page."""
+
+PAGE_BYTES = 128 * 1024
+PAGE_ROWS = 12
+"""Messages go by pages: as much as a page may have before them."""
+
+
+class Clocks(NamedTuple):
+    """What is known of the broker's clock. Moments of a history are seconds; 0 is the moment `origin`, in microseconds."""
+
+    origin: int
+    ahead: Callable[[float], float]
+    """By how many seconds it may have been ahead, up to a moment of the history."""
+    behind: float
+
+    def earliest(self, time: float) -> float:
+        """The earliest that it may have been by the broker's clock, in microseconds."""
+        return self.origin + (time - self.behind) * 1e6
+
+    def latest(self, time: float) -> float:
+        return self.origin + (time + self.ahead(time)) * 1e6
+
+
+class Keeping:
+    """The messages of one topic, and how long each is kept."""
+
+    def __init__(self, facts: Facts, clocks: Clocks | None) -> None:
+        self.facts = facts
+        self.clocks = clocks
+        self._places: dict[tuple[int, int], Send] = {}
+        """Whose message is at a place: known from an answer, or because somebody has read it."""
+        for place, row in facts.rows.items():
+            if row.label in facts.sends:
+                self._places[place] = facts.sends[row.label]
+        for send in facts.sends.values():
+            if send.acknowledged and not send.answer.duplicate:
+                self._places.setdefault((send.answer.partition, send.answer.offset), send)
+        self._sizes: dict[int, list[tuple[int, int]]] = {}
+
+    def at(self, partition: int, offset: int) -> Send | None:
+        """The message of a place, if anybody knows of one."""
+        return self._places.get((partition, offset))
+
+    def places(self) -> dict[tuple[int, int], Send]:
+        return self._places
+
+    def may_be_gone(self, place: tuple[int, int], time: float, send: Send | None = None) -> bool:
+        """Whether retention or the sender's own wish may have taken it by then."""
+        if self.clocks is None:
+            return False
+        send = send or self._places.get(place)
+        if send is None:
+            return True
+        return self.has_expired(send, time) or self._too_old(place, send, time) or self._too_much(place, time)
+
+    def has_expired(self, send: Send, time: float) -> bool:
+        """Whether the moment that the sender named may have come."""
+        return self.clocks is not None and 0 < send.sent.expires <= self.clocks.latest(time)
+
+    def _too_old(self, place: tuple[int, int], send: Send, time: float) -> bool:
+        assert self.clocks is not None
+        shortest = min(settings.retention for settings in self.facts.settings(send.invoked, time))
+        return self._age_from(place, send) + shortest * 1e6 <= self.clocks.latest(time)
+
+    def _age_from(self, place: tuple[int, int], send: Send) -> float:
+        """The earliest moment that its age may count from."""
+        assert self.clocks is not None
+        row = self.facts.rows.get(place)
+        return max(row.arrived if row is not None else self.clocks.earliest(send.invoked), send.sent.due)
+
+    def _too_much(self, place: tuple[int, int], time: float) -> bool:
+        """Whether there was more than the topic may have, from this message's page on. Holes take space, too: as much as the largest."""
+        held = self.facts.settings(0.0, time)
+        shares = [settings.retention_bytes // settings.partitions for settings in held if settings.retention_bytes]
+        return bool(shares) and self._bytes_from(*place) > min(shares)
+
+    def _bytes_from(self, partition: int, offset: int) -> int:
+        if partition not in self._sizes:
+            known = {at: bytes_of(send.sent) for (number, at), send in self._places.items() if number == partition}
+            largest, total, sums = max(known.values(), default=0), 0, []
+            for at in range(max(known, default=0), 0, -1):
+                total += known.get(at, largest)
+                sums.append((at, total + max(PAGE_BYTES, PAGE_ROWS * largest)))
+            self._sizes[partition] = sums[::-1]
+        sizes = self._sizes[partition]
+        return sizes[offset - 1][1] if 0 < offset <= len(sizes) else 0
+
+    def must_be_gone(self, place: tuple[int, int], send: Send, time: float) -> bool:
+        """Whether nobody may be given it any more, by any clock that the broker may have had."""
+        if self.clocks is None:
+            return False
+        now = self.clocks.earliest(time)
+        row = self.facts.rows.get(place)
+        if row is not None and 0 < row.expires < now:
+            return True
+        longest = max(settings.retention for settings in self.facts.settings(time, time))
+        return row is not None and max(row.arrived, send.sent.due) + longest * 1e6 < now
+
+
+def bytes_of(row: Row) -> int:
+    """At most what a message takes."""
+    value = row.value.split(":")[0]
+    return ROW_BYTES + (int(value) if value.isdigit() else 0) + len(row.key) + len(row.id) + 4 * len(row.attributes)

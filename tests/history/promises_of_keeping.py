@@ -1,0 +1,169 @@
+"""One small function per promise, of those that end with time: what is kept is kept until retention, or its sender, lets it go.
+
+Each has the condition that the promise has (`keeping`), reckoned from what clients know: when the message was sent, what its topic was
+told, and how wrong the broker's clock can have been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.history.events import Row
+from tests.history.facts import Facts
+from tests.history.keeping import Keeping
+from tests.history.violations import Cases
+
+
+def acknowledged_is_kept(kept: Keeping) -> Cases:
+    """Every acknowledged message is read back at its partition and offset, with its id, for as long as it is kept."""
+    facts = kept.facts
+    for send in facts.sends.values():
+        if not send.acknowledged:
+            continue
+        answer = send.answer
+        place = answer.partition, answer.offset
+        row = facts.final.get(place) or facts.rows.get(place)
+        where = f"{send.label} was acknowledged at {facts.topic}/{answer.partition}@{answer.offset} ({send.ended:.3f} s)"
+        if row is not None and row.id != answer.id:
+            yield f"{where} under id {answer.id!r}, and there is {row.label} under id {row.id!r}"
+        elif row is not None and not answer.duplicate and row.label != send.label:
+            yield f"{where} as stored by this call, and there is {row.label}"
+        elif place not in facts.final and not _was_gone(kept, place, send.answer.id, send.label):
+            yield f"{where}, and nothing is there at the end"
+
+
+def _was_gone(kept: Keeping, place: tuple[int, int], message_id: str, label: str) -> bool:
+    """A message that was called a duplicate is as old as the one that it repeats; if that was never seen, as old as any of its id."""
+    known = kept.at(*place)
+    if known is not None:
+        return kept.may_be_gone(place, kept.facts.over)
+    same = [send for send in kept.facts.sends.values() if send.id == message_id or send.label == label]
+    return any(kept.may_be_gone(place, kept.facts.over, send) for send in same)
+
+
+def read_stays_readable(kept: Keeping) -> Cases:
+    """What anybody has read is there at the end, as long as it is kept: nothing was shown before it was durable."""
+    facts = kept.facts
+    for session in facts.sessions.values():
+        for _, row in session.seen:
+            place = row.partition, row.offset
+            last = facts.final.get(place)
+            if (last is None and not kept.may_be_gone(place, facts.over)) or (last is not None and last.label != row.label):
+                where = f"{facts.topic}/{row.partition}@{row.offset}"
+                yield f"{session.name} read {row.label} at {where}, and at the end there is {last.label if last else 'nothing'}"
+
+
+def nothing_is_passed_over(kept: Keeping) -> Cases:
+    """A reader gets every message from where it began, or is told that it was overtaken. It passes over holes, and what has expired; one
+    from the beginning also what was gone when it got its first."""
+    facts = kept.facts
+    for session in facts.sessions.values():
+        last = {partition: start - 1 for partition, start in session.starts.items() if start}
+        begun: dict[int, float] = {}
+        for time, row in session.seen:
+            first = begun.setdefault(row.partition, time)
+            for offset in range(last.get(row.partition, 0) + 1, row.offset):
+                place = row.partition, offset
+                send = kept.at(*place)
+                if send is None or kept.has_expired(send, time):
+                    continue
+                if session.starts.get(row.partition) or not kept.may_be_gone(place, first):
+                    yield f"{session.name} passed over {facts.topic}/{row.partition}@{offset}, {send.label}, and read {row.offset}"
+            last[row.partition] = row.offset
+
+
+def passed_over_stays_a_hole(kept: Keeping) -> Cases:
+    """What a reader has passed over is passed over by everybody: no message turns up there at the end."""
+    facts = kept.facts
+    for session in facts.sessions.values():
+        last = {partition: start - 1 for partition, start in session.starts.items() if start}
+        for time, row in session.seen:
+            for offset in range(last.get(row.partition, 0) + 1, row.offset):
+                if (row.partition, offset) in facts.final and not kept.may_be_gone((row.partition, offset), time):
+                    where = f"{facts.topic}/{row.partition}@{offset}"
+                    yield f"{session.name} passed over {where}, and at the end {facts.final[row.partition, offset].label} is there"
+            last[row.partition] = row.offset
+
+
+def overtaken_only_by_retention(kept: Keeping) -> Cases:
+    """A reader is told "out of range" only if something that it has not read may be gone; and one from the beginning, that has read nothing
+    yet, never."""
+    facts = kept.facts
+    for session in facts.sessions.values():
+        if session.overtaken > facts.over:
+            continue
+        where = {partition: max(start, 1) for partition, start in session.starts.items()}
+        for _, row in session.seen:
+            where[row.partition] = row.offset + 1
+        missed = [place for place in kept.places() if place[1] >= where.get(place[0], 1 << 62)]
+        if not any(session.starts.values()) and not session.seen:
+            yield f"{session.name} from the beginning of {facts.topic} was told that it is out of range"
+        elif not any(kept.may_be_gone(place, session.overtaken) for place in missed):
+            yield f"{session.name} was told that {facts.topic} does not go on from {where} at {session.overtaken:.3f} s"
+
+
+def one_offset_per_id(kept: Keeping) -> Cases:
+    """Within the window an id is stored once in a partition, unless the first is gone."""
+    facts = kept.facts
+    newest: dict[tuple[int, str], Row] = {}
+    for row in _by_offset(facts):
+        before = newest.get((row.partition, row.id))
+        newest[row.partition, row.id] = row
+        if before is None or before.label not in facts.sends or row.label not in facts.sends:
+            continue
+        second = facts.sends[row.label]
+        window = min(settings.deduplication for settings in facts.settings(facts.sends[before.label].invoked, second.ended))
+        gone = kept.may_be_gone((before.partition, before.offset), min(second.ended, facts.over))
+        if row.arrived - before.arrived <= window * 1e6 and not gone:
+            apart = (row.arrived - before.arrived) / 1e6
+            where = f"{facts.topic}/{row.partition}@{before.offset} and @{row.offset}"
+            yield f"id {row.id!r} is stored at {where} ({before.label}, {row.label}), {apart:.3f} s apart"
+
+
+def found_is_there(kept: Keeping) -> Cases:
+    """Where `find` says that a message is, it is, or was."""
+    facts = kept.facts
+    for found in facts.finds:
+        if found.offset:
+            place = found.partition, found.offset
+            row = facts.rows.get(place)
+            known = kept.at(*place)
+            unseen = row is None and (known is None or known.id == found.id) and _was_gone(kept, place, found.id, "")
+            if (row is None or row.id != found.id) and not unseen:
+                where = f"{facts.topic}/{found.partition}@{found.offset}"
+                yield f"find({found.id!r}) gave {where}, and {row.label if row else 'nothing'} is there"
+
+
+def stored_is_found(kept: Keeping) -> Cases:
+    """`find` finds what was acknowledged before it was asked, within the window. For runs whose clocks do not jump."""
+    facts = kept.facts
+    for found in facts.finds:
+        if found.offset:
+            continue
+        for send in facts.sends.values():
+            if not send.acknowledged or send.answer.id != found.id or send.ended >= found.invoked:
+                continue
+            place = send.answer.partition, send.answer.offset
+            first = kept.at(*place)
+            if first is None or kept.may_be_gone(place, found.ended):
+                continue
+            window = min(settings.deduplication for settings in facts.settings(first.invoked, found.ended))
+            slack = kept.clocks.ahead(found.ended) if kept.clocks is not None else 0.0
+            if found.ended - first.invoked + slack < window:
+                yield f"find({found.id!r}) gave nothing at {found.ended:.3f} s, and it was acknowledged at {send.ended:.3f} s"
+
+
+CHECKERS: tuple[Callable[[Keeping], Cases], ...] = (
+    acknowledged_is_kept,
+    read_stays_readable,
+    nothing_is_passed_over,
+    passed_over_stays_a_hole,
+    overtaken_only_by_retention,
+    one_offset_per_id,
+    found_is_there,
+)
+"""All that hold in every run; `stored_is_found` holds where clocks do not jump."""
+
+
+def _by_offset(facts: Facts) -> list[Row]:
+    return sorted(facts.rows.values(), key=lambda row: (row.partition, row.offset))

@@ -1,0 +1,285 @@
+"""Damaged directories, on real files and with a real broker: what is intact is served, what is not is `Corrupt` with its offsets, and
+nothing is deleted. Where a broker does not start any more, `bowstring inspect --repair` makes it start."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import bowstring
+from bowstring.inspection.repairing import repair
+from tests.process import stored
+from tests.process.serving import run
+from tests.process.test_inspect import every_frame, verified
+
+NOW = 1_900_000_000_000_000
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> stored.Stored:
+    return stored.store(tmp_path_factory.mktemp("stored") / "data")
+
+
+@pytest.fixture
+def held(made: stored.Stored, tmp_path: Path) -> stored.Stored:
+    return stored.Stored(Path(shutil.copytree(made.data, tmp_path / "data")), made.values)
+
+
+def segment_of(data: Path) -> Path:
+    (segment,) = [path for path in data.glob("segment-*") if path.read_bytes()[:4] == b"BOWF"]
+    return segment
+
+
+def place_of(data: Path, kind: str, first: int) -> int:
+    return next(position for position, _, offset in every_frame(data)[kind] if offset == first)
+
+
+def corrupt_at(running: bowstring.Broker, first: int, last: int, begin: int | None = None) -> None:
+    """A reader of `orders` from there gets nothing but an error that names the offsets."""
+    part = stored.read(running, "orders", 0, begin or first)
+    assert part.values == []
+    assert isinstance(part.error, bowstring.Corrupt)
+    assert f"offsets {first} to {last}" in str(part.error)
+    assert "orders/0" in str(part.error)
+
+
+def served(running: bowstring.Broker, held: stored.Stored, first: int, end: int) -> None:
+    """These offsets of `orders` are served, up to an error or the end."""
+    part = stored.read(running, "orders", 0, first)
+    assert part.values[: end - first] == held.values["orders", 0][first - 1 : end - 1]
+
+
+def others_are_whole(running: bowstring.Broker, held: stored.Stored) -> None:
+    for partition in (0, 1):
+        assert stored.read(running, "clicks", partition) == (held.values["clicks", partition], None)
+
+
+# What a broker lives with
+
+
+def test_a_damaged_page_is_corrupt_and_the_others_are_served(held: stored.Stored):
+    stored.damage(segment_of(held.data), place_of(held.data, "page", 12) + 200)
+    with stored.broker(held.data) as running:
+        served(running, held, 1, 12)
+        corrupt_at(running, 12, 21)
+        served(running, held, 22, 27)
+        others_are_whole(running, held)
+    assert repair(str(held.data), now=NOW) == []
+
+
+def test_a_damaged_index_is_corrupt_with_all_its_offsets(held: stored.Stored):
+    stored.damage(segment_of(held.data), place_of(held.data, "index", 12) + 70)
+    with stored.broker(held.data) as running:
+        served(running, held, 1, 12)
+        corrupt_at(running, 12, 22)
+        served(running, held, 23, 27)
+        others_are_whole(running, held)
+
+
+def test_damaged_ids_refuse_publishes_that_might_repeat_and_readers_see_all(held: stored.Stored):
+    for position, _, _ in every_frame(held.data)["ids"]:
+        stored.damage(segment_of(held.data), position + 70)
+    with stored.broker(held.data) as running:
+        assert stored.read_all(running, held) == held.values
+        with running.connect() as client, pytest.raises(bowstring.Error), client.producer("orders", timeout=3) as producer:
+            producer.send(b"again", id="o1-1").result(10)
+        assert stored.read_all(running, held) == held.values
+
+
+@pytest.mark.parametrize("how", ["missing", "truncated", "foreign"])
+def test_a_segment_that_is_not_what_it_was(held: stored.Stored, how: str):
+    segment = segment_of(held.data)
+    cut = place_of(held.data, "page", 12)
+    if how == "missing":
+        segment.unlink()
+    elif how == "truncated":
+        os.truncate(segment, cut)
+    else:
+        segment.write_bytes(os.urandom(segment.stat().st_size))
+    before = stored.snapshot(held.data)
+    found = verified(held.data)
+    assert {(finding.topic, finding.first_offset) for finding in found if finding.damaged} >= {("orders", 12)}
+    with stored.broker(held.data) as running:
+        if how == "truncated":
+            served(running, held, 1, 12)
+        else:
+            corrupt_at(running, 1, 11)
+        corrupt_at(running, 12, 22)
+        served(running, held, 23, 26)
+        corrupt_at(running, 26, 26)
+    after = stored.snapshot(held.data)
+    assert all(after[name] == before[name] for name in before if name.startswith("segment-") and name == segment.name)
+
+
+# What it does not start with, until it is repaired
+
+
+def refused(held: stored.Stored, match: str) -> None:
+    """A broker does not start, and nothing is touched by it."""
+    segments = {name: value for name, value in stored.snapshot(held.data).items() if name.startswith("segment-")}
+    with pytest.raises(bowstring.Corrupt, match=match), stored.broker(held.data):
+        pass
+    assert {name: value for name, value in stored.snapshot(held.data).items() if name.startswith("segment-")} == segments
+
+
+def repaired(held: stored.Stored, *wheres: str) -> None:
+    """It is repaired, which is told, and keeps what it replaced."""
+    before = stored.catalog(held.data, "SELECT count(*) FROM journal")
+    assert {step.where for step in repair(str(held.data), now=NOW)} == set(wheres)
+    (kept,) = (held.data / "quarantine").iterdir()
+    assert stored.catalog(kept, "SELECT count(*) FROM journal") == before
+    assert [finding for finding in verified(held.data) if finding.damaged] == []
+    assert repair(str(held.data), now=NOW) == []
+
+
+def test_a_damaged_row_of_the_journal_is_made_anew_from_its_pages(held: stored.Stored):
+    (last,) = stored.catalog(held.data, "SELECT max(sequence) FROM journal")[0]
+    for sequence in (last, last - 2):
+        stored.catalog(held.data, "UPDATE journal SET changes = x'c0ffee' WHERE sequence = ?", sequence)
+    refused(held, f"journal row {last - 2}")
+    repaired(held, "orders/0@24", "orders/0@26")
+    with stored.broker(held.data) as running:
+        assert stored.read_all(running, held) == held.values
+        stored.seal(running)
+        assert stored.read_all(running, held) == held.values
+
+
+def test_a_row_that_is_gone_with_its_pages_leaves_offsets_that_are_corrupt(held: stored.Stored):
+    (last,) = stored.catalog(held.data, "SELECT max(sequence) FROM journal")[0]
+    stored.catalog(held.data, "DELETE FROM journal WHERE sequence = ?", last - 2)
+    refused(held, f"journal row {last - 2} is missing")
+    repaired(held, "orders/0@24")
+    for _ in range(2):
+        with stored.broker(held.data) as running:
+            served(running, held, 1, 24)
+            corrupt_at(running, 24, 24)
+            served(running, held, 25, 27)
+            others_are_whole(running, held)
+            stored.seal(running)
+
+
+def test_a_damaged_extent_is_made_anew_from_its_index(held: stored.Stored):
+    stored.catalog(held.data, "UPDATE extent SET bytes = bytes + 1 WHERE topic = 1 AND first_offset = 12")
+    refused(held, "offset 12 of topic 1")
+    repaired(held, "orders/0@12..22")
+    with stored.broker(held.data) as running:
+        assert stored.read_all(running, held) == held.values
+
+
+def test_a_damaged_extent_without_its_index_is_corrupt_and_keeps_its_segments(held: stored.Stored):
+    stored.damage(segment_of(held.data), place_of(held.data, "index", 12) + 70)
+    stored.catalog(held.data, "UPDATE extent SET expires = 7 WHERE topic = 1 AND first_offset = 12")
+    assert {step.where for step in repair(str(held.data), now=NOW)} == {"orders/0@12..22"}
+    with stored.broker(held.data) as running:
+        served(running, held, 1, 12)
+        corrupt_at(running, 12, 22)
+        served(running, held, 23, 27)
+        others_are_whole(running, held)
+
+
+def test_a_damaged_snapshot_is_made_anew_and_no_offset_is_given_twice(held: stored.Stored):
+    stored.catalog(held.data, "UPDATE snapshot SET state = x'00' WHERE topic = 1")
+    refused(held, "snapshot of topic 1")
+    repaired(held, "orders/0")
+    with stored.broker(held.data) as running:
+        assert stored.read_all(running, held) == held.values
+        with running.connect() as client, client.producer("orders") as producer:
+            with pytest.raises(bowstring.Corrupt, match="repeated id"):
+                producer.send(b"again", id="o1-1").result(10)
+            assert producer.send(b"new").result(10).offset == 27
+
+
+def test_deletions_that_cannot_be_read_are_put_aside(held: stored.Stored):
+    stored.catalog(held.data, "INSERT INTO chunk VALUES (1, 0, 0, 77, x'c0ffee')")
+    refused(held, "deletions of topic 1")
+    repaired(held, "orders/0")
+    with stored.broker(held.data) as running:
+        assert stored.read_all(running, held) == held.values
+
+
+def test_uses_that_do_not_add_up_are_counted_anew(held: stored.Stored):
+    before = sorted(stored.catalog(held.data, "SELECT * FROM segment_use"))
+    stored.catalog(held.data, "UPDATE segment_use SET bytes = bytes + 1 WHERE topic = 1 AND first_offset = 12")
+    refused(held, "does not add up|do not add up")
+    repaired(held, "catalog")
+    assert sorted(stored.catalog(held.data, "SELECT * FROM segment_use")) == before
+    with stored.broker(held.data) as running:
+        assert stored.read_all(running, held) == held.values
+
+
+def test_orphans_are_moved_and_not_deleted(held: stored.Stored):
+    orphan = held.data / "orphan-0000000001000077-1700000000"
+    orphan.write_bytes(b"somebody's")
+    done = run("inspect", str(held.data), "--repair")
+    assert done.returncode == 0
+    assert not orphan.exists()
+    (kept,) = (held.data / "quarantine").glob("*/orphan-*")
+    assert kept.read_bytes() == b"somebody's"
+    with stored.broker(held.data) as running:
+        assert stored.read_all(running, held) == held.values
+    assert kept.exists()
+
+
+# What nobody can repair
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda path: path.write_bytes(b"no database at all" * 100),
+        lambda path: os.truncate(path, 5000),
+        lambda path: path.unlink(),
+    ],
+    ids=["foreign", "truncated", "missing"],
+)
+def test_a_directory_without_a_good_catalog_is_refused_and_left_alone(held: stored.Stored, spoil: Callable[[Path], None]):
+    spoil(held.data / "catalog.sqlite")
+    before = {name: value for name, value in stored.snapshot(held.data).items() if name != "lock"}
+    with pytest.raises(bowstring.Corrupt), stored.broker(held.data):
+        pass
+    for flags in ((), ("--verify",), ("--repair",)):
+        done = run("inspect", str(held.data), *flags)
+        assert done.returncode == 5, done
+        assert len(done.stderr.splitlines()) == 1
+    after = {name: value for name, value in stored.snapshot(held.data).items() if name != "lock" and not name.endswith(("-wal", "-shm"))}
+    assert {name: value[0] for name, value in after.items()} == {name: value[0] for name, value in before.items()}
+
+
+def test_a_later_format_is_refused_with_both_formats_by_broker_and_inspect(held: stored.Stored):
+    stored.catalog(held.data, "PRAGMA user_version = 99")
+    before = (held.data / "catalog.sqlite").read_bytes()
+    with (
+        pytest.raises(bowstring.NotSupported, match=r"format 99; this software reads the formats up to \d+") as refusal,
+        stored.broker(held.data),
+    ):
+        pass
+    assert refusal.value.details["format"] == "99"
+    for flags in ((), ("--verify",), ("--repair",)):
+        done = run("inspect", str(held.data), *flags)
+        assert done.returncode == 1
+        assert "format 99" in done.stderr
+    assert (held.data / "catalog.sqlite").read_bytes() == before
+
+
+def test_a_directory_that_vanishes_under_a_broker_loses_no_acknowledgement(held: stored.Stored):
+    """What cannot be stored is not acknowledged; what was is found again when the directory comes back."""
+    away = held.data.with_name("away")
+    acknowledged: stored.Values = {}
+    running = bowstring.Broker(data=held.data, **stored.SETTINGS)
+    running.start()
+    try:
+        held.data.rename(away)
+        with pytest.raises(bowstring.Error):
+            stored.publish(running, "orders", ((f"away-{n}", b"%d" % n * stored.LARGE) for n in range(1000)), acknowledged)
+    finally:
+        running.stop()
+    away.rename(held.data)
+    with stored.broker(held.data) as again:
+        found = stored.read(again, "orders", 0)
+    assert found.error is None
+    wanted = held.values["orders", 0] + acknowledged.get(("orders", 0), [])
+    assert found.values[: len(wanted)] == wanted

@@ -1,0 +1,318 @@
+"""A broker on real files that seals, forgets and cleans: what was stored is there after it, and what should go, goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import bowstring.aio
+from bowstring import errors
+from bowstring.broker.incarnation import Incarnation
+from bowstring.host.clock import SystemClock
+from bowstring.server import Server, open_broker
+from bowstring.settings import KIB, Settings
+
+HOUR = 3600.0
+
+
+class MovableClock(SystemClock):
+    """The machine's clock, and as much ahead of it as a test says: both of its hands."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def now(self) -> int:
+        return super().now() + int(self.ahead * 1e6)
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead
+
+
+class House:
+    """A data directory, and a broker on it that seals and cleans when it is told to."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.clock = MovableClock()
+        self.server: Server | None = None
+
+    def settings(self) -> Settings:
+        return Settings(
+            data=str(self.data), listen="127.0.0.1:0", segment_bytes_first=64 * KIB, segment_bytes_max=256 * KIB, upkeep_seconds=HOUR
+        )
+
+    async def start(self) -> None:
+        self.server = await open_broker(self.settings(), clock=self.clock)
+
+    async def stop(self) -> None:
+        assert self.server is not None
+        await self.server.stop()
+
+    async def restart(self) -> None:
+        await self.stop()
+        await self.start()
+
+    @property
+    def live(self) -> Incarnation:
+        assert self.server is not None
+        assert self.server.broker.live is not None
+        return self.server.broker.live
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[bowstring.aio.Client]:
+        assert self.server is not None
+        async with bowstring.aio.connect(f"bowstring://{self.server.address}") as client:
+            yield client
+
+    async def seal(self) -> None:
+        await self.live.upkeep.sealer.seal()
+
+    async def upkeep(self) -> None:
+        """Everything that a broker does by the way, until nothing is left to do."""
+        for _ in range(4):
+            await self.live.upkeep._turn()
+
+    def segment_files(self) -> list[str]:
+        return sorted(path.name for path in self.data.iterdir() if path.name.startswith("segment-"))
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    house = House(tmp_path / "data")
+    await house.start()
+    yield house
+    await house.stop()
+
+
+async def everything(house: House, topic: str) -> list[tuple]:
+    """What a reader sees of a topic, message by message."""
+    async with house.client() as client, client.reader(topic, end="latest") as reader:
+        return [
+            (m.partition, m.offset, m.id, m.key, m.value, dict(m.attributes), m.created, m.arrived, m.due, m.expires, m.producer_group)
+            async for m in reader
+        ]
+
+
+async def publish(house: House, topic: str, count: int, *, large: int = 0, **options: object) -> None:
+    """So many single messages, each in a batch of its own, and so many large batches."""
+    async with house.client() as client, client.producer(topic, group="tests") as producer:
+        for number in range(count):
+            await producer.send(f"{topic}-{number}".encode(), key=b"k", attributes={"number": str(number)}, **options)
+        for number in range(large):
+            await producer.send_batch([f"{topic}-{number}-{row}".encode() * 20 for row in range(200)])
+
+
+async def test_what_was_sealed_is_read_as_it_was(house: House):
+    async with house.client() as client:
+        await client.create_topic("orders", partitions=2)
+    await publish(house, "orders", 40, large=2)
+    before = await everything(house, "orders")
+    assert len(before) == 440
+    await house.seal()
+    assert await everything(house, "orders") == before
+    await publish(house, "orders", 5)
+    await house.seal()
+    await house.restart()
+    after = await everything(house, "orders")
+    assert [row for row in after if row in before] == before
+    assert len(after) == 445
+
+
+async def test_a_sealed_journal_is_short_and_small_pages_are_joined(house: House):
+    async with house.client() as client:
+        await client.create_topic("orders")
+    await publish(house, "orders", 60)
+    await house.seal()
+    live = house.live
+    assert live.upkeep.sealer.trimmed >= 59
+    partition = live.partitions()[0].partition
+    extents = await live.extents.of(partition)
+    assert [(extent.first_offset, extent.end_offset) for extent in extents] == [(1, 61)]
+    assert extents[0].pages == 1
+    await house.restart()
+    assert house.live.partitions()[0].partition.committed_offset == 61
+    assert len(await everything(house, "orders")) == 60
+
+
+async def test_ids_are_recognised_after_seal_and_restart(house: House):
+    async with house.client() as client:
+        await client.create_topic("orders", deduplication=HOUR)
+        async with client.producer("orders") as producer:
+            first = await producer.send(b"one", id="order-1")
+            generated = await producer.send(b"two")
+    await house.seal()
+    await house.restart()
+    async with house.client() as client, client.producer("orders") as producer:
+        again = await producer.send(b"one", id="order-1")
+        back = await producer.send(b"two", id=generated.id)
+        fresh = await producer.send(b"three", id="order-2")
+        assert (again.offset, again.duplicate) == (first.offset, True)
+        assert (back.offset, back.duplicate) == (generated.offset, True)
+        assert (fresh.offset, fresh.duplicate) == (3, False)
+        found = await producer.find("order-1")
+        assert found is not None
+        assert found.offset == 1
+        assert (await producer.find(generated.id)).offset == 2
+        assert await producer.find("order-9") is None
+
+
+async def test_what_is_too_old_is_not_delivered_and_then_gives_its_space_back(house: House):
+    async with house.client() as client:
+        await client.create_topic("short", retention=60, deduplication=60)
+        await client.create_topic("long")
+    for _ in range(4):
+        await publish(house, "short", 0, large=3)
+        await publish(house, "long", 3)
+        await house.seal()
+    kept = await everything(house, "long")
+    house.clock.ahead += 61
+    assert await everything(house, "short") == []
+    await publish(house, "short", 1)
+    assert [row[4] for row in await everything(house, "short")] == [b"short-0"]
+    await house.upkeep()
+    async with house.client() as client:
+        topic = await client.topic("short")
+        assert (topic.messages, topic.ranges[0].start) == (1, 2401)
+        with pytest.raises(errors.OutOfRange):
+            async with client.reader("short", start=5) as reader:
+                await reader.poll(timeout=5)
+    assert await everything(house, "long") == kept
+    await house.restart()
+    assert await everything(house, "long") == kept
+    assert [row[4] for row in await everything(house, "short")] == [b"short-0"]
+
+
+async def test_a_segment_that_is_mostly_dead_is_cleaned(house: House):
+    async with house.client() as client:
+        await client.create_topic("short", retention=60, deduplication=60)
+        await client.create_topic("long")
+    for _ in range(6):
+        await publish(house, "short", 0, large=4)
+        await publish(house, "long", 2)
+        await house.seal()
+    kept, files = await everything(house, "long"), len(house.segment_files())
+    house.clock.ahead += 100
+    await house.upkeep()
+    assert len(house.segment_files()) < files
+    size = sum(house.live.store.segments().values())
+    assert house.live.usage.segments()
+    assert sum(house.live.usage.of(segment) for segment in house.live.store.segments()) >= 0.2 * size or size <= 512 * KIB
+    assert await everything(house, "long") == kept
+    await house.restart()
+    assert await everything(house, "long") == kept
+
+
+async def test_a_message_goes_when_it_expires_and_stays_while_it_is_due_later(house: House):
+    now = datetime.now(UTC)
+    async with house.client() as client:
+        await client.create_topic("orders", retention=60, deduplication=60)
+        async with client.producer("orders") as producer:
+            await producer.send(b"expires", expires=timedelta(seconds=30))
+            await producer.send(b"due", at=now + timedelta(seconds=300))
+            await producer.send(b"plain")
+    values = lambda rows: [row[4] for row in rows]  # noqa: E731
+    assert values(await everything(house, "orders")) == [b"expires", b"due", b"plain"]
+    house.clock.ahead += 31
+    assert values(await everything(house, "orders")) == [b"due", b"plain"]
+    await house.seal()
+    assert values(await everything(house, "orders")) == [b"due", b"plain"]
+    house.clock.ahead += 100
+    await house.upkeep()
+    assert values(await everything(house, "orders")) == [b"due"]
+    await house.restart()
+    assert values(await everything(house, "orders")) == [b"due"]
+    house.clock.ahead += 300
+    assert values(await everything(house, "orders")) == []
+    await house.upkeep()
+    async with house.client() as client:
+        assert (await client.topic("orders")).messages == 0
+
+
+async def test_retention_by_bytes_keeps_the_newest(house: House):
+    async with house.client() as client:
+        await client.create_topic("orders")
+    await publish(house, "orders", 0, large=6)
+    await house.seal()
+    await publish(house, "orders", 0, large=2)
+    async with house.client() as client:
+        size = (await client.topic("orders")).bytes
+        topic = await client.alter_topic("orders", retention_bytes=size // 2)
+        assert topic.retention_bytes == size // 2
+    await house.upkeep()
+    async with house.client() as client:
+        topic = await client.topic("orders")
+        assert 0 < topic.bytes <= size // 2
+        assert topic.ranges[0].stop == 1601
+    assert len(await everything(house, "orders")) == topic.messages
+
+
+async def test_settings_that_were_altered_outlive_a_restart(house: House):
+    async with house.client() as client:
+        await client.create_topic("orders", retention_bytes=10_000_000)
+        await client.alter_topic("orders", retention=timedelta(days=1))
+    await house.restart()
+    async with house.client() as client:
+        topic = await client.topic("orders")
+        assert (topic.retention, topic.retention_bytes) == (timedelta(days=1), 10_000_000)
+        with pytest.raises(errors.InvalidArgument):
+            await client.alter_topic("orders", deduplication=timedelta(days=2))
+        with pytest.raises(errors.TopicNotFound):
+            await client.alter_topic("nowhere", retention=60)
+        assert (await client.alter_topic("orders", retention_bytes=None)).retention_bytes is None
+
+
+async def test_a_deleted_topic_leaves_nothing_behind(house: House):
+    async with house.client() as client:
+        await client.create_topic("gone")
+        await client.create_topic("stays")
+    for _ in range(3):
+        await publish(house, "gone", 3, large=4)
+        await house.seal()
+    await publish(house, "stays", 3)
+    async with house.client() as client:
+        await client.delete_topic("gone")
+    files = len(house.segment_files())
+    await house.upkeep()
+    await house.seal()
+    await house.upkeep()
+    assert len(house.segment_files()) < files
+    assert len(await everything(house, "stays")) == 3
+    await house.restart()
+    assert len(await everything(house, "stays")) == 3
+
+
+async def test_a_clock_that_jumps_deletes_nothing(house: House):
+    async with house.client() as client:
+        await client.create_topic("orders", retention=60, deduplication=60)
+    await publish(house, "orders", 5)
+    await house.seal()
+    wall = SystemClock.now
+    house.clock.now = lambda: wall(house.clock) + int(30 * 86400e6)  # type: ignore[method-assign]
+    await house.upkeep()
+    assert len(await everything(house, "orders")) == 5
+
+
+async def test_a_reader_that_follows_is_not_disturbed_by_seals(house: House):
+    async with house.client() as client:
+        await client.create_topic("orders")
+        async with client.reader("orders") as reader, client.producer("orders") as producer:
+
+            async def read() -> list[bytes | None]:
+                found: list[bytes | None] = []
+                async for message in reader:
+                    found.append(message.value)
+                    if len(found) == 60:
+                        break
+                return found
+
+            reading = asyncio.create_task(read())
+            for number in range(60):
+                await producer.send(b"%d" % number)
+                if number % 7 == 0:
+                    await house.seal()
+            assert await reading == [b"%d" % number for number in range(60)]

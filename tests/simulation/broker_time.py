@@ -1,0 +1,48 @@
+"""How wrong a broker's clock can have been: what the checkers of retention allow for.
+
+The broker has a clock that never falls (it goes at half speed where the wall clock is behind it), begins no earlier than the last arrival,
+and for deleting trusts it only as long as it goes along with the monotonic clock within a minute. This is a second, coarse model of that,
+made from what the nemesis did to the wall clock. It says by how much the time to delete by can have been ahead of true time, and it never
+says less than that.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from tests.history.keeping import Clocks
+from tests.simulation.clock import START, WallClock
+
+STEP_SECONDS = 0.25
+MARGIN_SECONDS = 0.5
+TOLERANCE_SECONDS = 60.0 + 2 * MARGIN_SECONDS
+
+
+def clocks_of(wall: WallClock, begun: list[float], drift: float, until: float) -> Clocks:
+    """What is known of the clock of a broker whose incarnations began at these moments."""
+    times, bounds = _ahead(wall.jumps, begun, until)
+    lowest = min((offset for _, offset in wall.jumps), default=0.0)
+
+    def ahead(time: float) -> float:
+        at = bisect_right(times, time)
+        return MARGIN_SECONDS + drift * time + (bounds[at - 1] if at else 0.0)
+
+    return Clocks(START, ahead, MARGIN_SECONDS + drift * until + max(0.0, -lowest))
+
+
+def _ahead(jumps: list[tuple[float, float]], begun: list[float], until: float) -> tuple[list[float], list[float]]:
+    """Moments, and the most that time to delete by was ahead up to each."""
+    events = sorted([(time, 0, offset) for time, offset in jumps] + [(time, 1, 0.0) for time in begun])
+    steps = [(number * STEP_SECONDS, 2, 0.0) for number in range(int(until / STEP_SECONDS) + 1)]
+    offset = steady = trusted = most = last = 0.0
+    times: list[float] = []
+    bounds: list[float] = []
+    for time, kind, value in sorted(events + steps):
+        offset = value if kind == 0 else offset
+        steady = max(offset, steady - (time - last) / 2)
+        if kind == 1 or steady - trusted <= TOLERANCE_SECONDS:
+            trusted = max(steady, 0.0) if kind == 1 else max(trusted, steady)
+        last, most = time, max(most, trusted)
+        times.append(time)
+        bounds.append(most)
+    return times, bounds

@@ -1,0 +1,215 @@
+"""What is on the disk is looked at after every turn of upkeep that has moved something, without the broker's noticing.
+
+The catalog and the segments are read past the simulated disk: no time passes, nothing fails, nothing is noted. Looked at is:
+
+- that loading now would give the state that runs (invariant 6);
+- that every row that is kept is in exactly one page, sealed or not;
+- that what the catalog refers to is there, durable, and is what it is taken for (invariant 5).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from bowstring.broker.caches import Caches, PageCache
+from bowstring.broker.extents import Extents
+from bowstring.broker.incarnation import BROKER_NUMBER
+from bowstring.broker.incarnation import Incarnation as Epoch
+from bowstring.broker.loader import Loaded, load, restore_ids
+from bowstring.broker.reading import PageReader, reference
+from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.core import sections
+from bowstring.core.pages import PageEntry, decode_header
+from bowstring.core.partition import Partition
+from bowstring.ports.catalog import Extent, Registered
+from bowstring.ports.failures import Damaged
+from bowstring.ports.store import Page, Reference
+from bowstring.store.frames import verify
+from bowstring.store.supply import segment_name
+from tests.history.checkers import live_equals_loaded
+from tests.history.violations import Violation
+from tests.simulation.comparing import compare_partition, missing_in
+
+if TYPE_CHECKING:
+    from tests.simulation.disk import Drive
+    from tests.simulation.medium import Inode, Medium
+
+T = TypeVar("T")
+
+Expiry = Callable[[int, int, int], int]
+"""When the batch with this row (topic, partition, offset) expires as a whole, 0 if it does not."""
+
+
+class AtOnce:
+    """`ports.worker.Worker` that does it now."""
+
+    async def run(self, call: Callable[[], T]) -> T:
+        return call()
+
+
+class Bytes:
+    """`ports.store.Store`, as far as reading goes, over what is on the medium."""
+
+    def __init__(self, medium: Medium) -> None:
+        self._medium = medium
+        self._known: dict[Reference, Inode] = {}
+        """What was verified, and in which file."""
+
+    async def read(self, references: Iterable[Reference]) -> list[Page]:
+        return [self.page(each) for each in references]
+
+    def page(self, where: Reference) -> Page:
+        inode = self._medium.names.get(segment_name(where.segment))
+        if inode is None:
+            raise Damaged(f"segment {where.segment:#x} is not there")
+        return verify(memoryview(bytes(inode.data[where.position : where.position + where.length])), where)
+
+    def trouble(self, where: Reference) -> str:
+        """Why this cannot be relied on, empty if it can. What was good stays good while its file has its name."""
+        name = segment_name(where.segment)
+        inode = self._medium.names.get(name)
+        if inode is None or self._medium.durable_names.get(name) is not inode:
+            return f"the name {name} is {'not durable' if inode is not None else 'not there'}"
+        if self._known.get(where) is inode or inode.rotten or inode.durable is not None:
+            return ""
+        end = where.position + where.length
+        if any(change.position < end and where.position < change.position + len(change.new) for change in inode.changes):
+            return f"its bytes in {name} are not durable"
+        try:
+            self.page(where)
+        except Damaged as error:
+            return str(error)
+        self._known[where] = inode
+        return ""
+
+
+class Inspection:
+    """Looks at what one drive holds, over all incarnations of its broker."""
+
+    def __init__(self, drive: Drive, expiry: Expiry) -> None:
+        self._drive = drive
+        self._bytes = Bytes(drive.medium)
+        self._expiry = expiry
+        self.times = 0
+
+    def look(self, epoch: Epoch, catalog: SqliteCatalog) -> list[Violation]:
+        """Everything that is wrong now."""
+        if epoch.ended is not None or catalog._failure:
+            return []
+        self.times += 1
+        with self._quietly():
+            if _epoch(catalog) != epoch.fence.epoch:
+                return []  # it is fenced, and has yet to find out
+            reading = _quiet(catalog, epoch)
+            try:
+                loaded = at_once(load(reading, BROKER_NUMBER))
+            except (Damaged, AssertionError) as error:
+                return [Violation("loading_works", f"what is on the disk cannot be loaded: {error!r}")]
+            extents = Extents(catalog=reading, store=self._bytes, settings=epoch.settings)  # type: ignore[arg-type]
+            caches = Caches(PageCache(0, touch=False), PageCache(0, touch=True))
+            reader = PageReader(store=self._bytes, catalog=reading, caches=caches, extents=extents)  # type: ignore[arg-type]
+            at_once(restore_ids(loaded.partitions.values(), reader))
+            broken = self._compare(epoch, loaded)
+            for key, actor in list(epoch._actors.items()):
+                found = at_once(reading.extents(*key, 0, 1 << 30)) if key in loaded.partitions else []
+                broken += self._sealed(epoch, actor.partition, found)
+        return broken
+
+    @contextmanager
+    def _quietly(self) -> Iterator[None]:
+        self._drive.quiet = True
+        try:
+            yield
+        finally:
+            self._drive.quiet = False
+
+    def _compare(self, epoch: Epoch, loaded: Loaded) -> list[Violation]:
+        missing = missing_in(epoch, loaded.sequence)
+        broken = live_equals_loaded("the broker", {"usage": dict(epoch.usage._sealed)}, {"usage": loaded.usage})
+        for key, actor in epoch._actors.items():
+            if key in loaded.partitions:
+                mine = [change for change in missing if (change.topic, change.partition) == key]
+                broken += compare_partition(f"topic {key[0]}/{key[1]} on the disk", actor.partition, loaded.partitions[key], mine)
+        return broken
+
+    # ---- where things are ------------------------------------------------------------------------------------------
+
+    def _sealed(self, epoch: Epoch, partition: Partition, extents: list[Extent]) -> list[Violation]:
+        who = f"topic {partition.topic}/{partition.number}"
+        cases: list[str] = []
+        entries: list[PageEntry] = []
+        for extent in extents:
+            used = {segment for segment, _ in extent.uses}
+            for where in (extent.index, extent.ids):
+                if where is not None and (trouble := self._bytes.trouble(where)):
+                    cases.append(f"a section of offsets {extent.first_offset} to {extent.end_offset - 1}: {trouble}")
+            if cases:
+                continue
+            entries += self._index(extent)
+            uncounted = {entry.segment for entry in entries if entry.segment > 0 and entry.first_offset >= extent.first_offset} - used
+            cases += [f"the extent from {extent.first_offset} on does not count segment {segment:#x}" for segment in uncounted]
+        for entry in (*entries, *partition.pages.state()):
+            if entry.segment > 0 and (trouble := self._bytes.trouble(reference(entry)) or self._other(partition, entry)):
+                cases.append(f"the page of offsets {entry.first_offset} to {entry.end - 1}: {trouble}")
+        cases += self._covered(epoch, partition, entries)
+        return [Violation("the_disk_holds_what_it_should", f"{who}: {case}") for case in cases]
+
+    def _index(self, extent: Extent) -> list[PageEntry]:
+        page = self._bytes.page(extent.index)
+        return sections.decode_index(sections.decode_header(page.header, sections.INDEX), memoryview(page.body)).state()
+
+    def _other(self, partition: Partition, entry: PageEntry) -> str:
+        try:
+            header = decode_header(self._bytes.page(reference(entry)).header)
+        except Damaged:
+            return ""  # rotten bytes are no fault of the broker's
+        meant = partition.topic, partition.number, entry.rows
+        found = header.topic, header.partition, sum(origin.rows for origin in header.origins)
+        return "" if found == meant else f"it holds {found}, and {meant} is meant"
+
+    def _covered(self, epoch: Epoch, partition: Partition, entries: list[PageEntry]) -> list[str]:
+        """Every row that may be delivered is in one page."""
+        first, end = partition.retained.first, partition.committed_offset
+        times = np.zeros(max(0, end - first), np.int64)
+        for entry in (*entries, *partition.pages.state()):
+            times[max(0, entry.first_offset - first) : max(0, entry.end - first)] += 1
+        live = partition.live(first, end) if end > first else np.empty(0, np.int64)
+        twice, missing = np.flatnonzero(times > 1) + first, live[times[live - first] == 0]
+        now = epoch.trusted.now()
+        lost = [o for o in missing.tolist() if not 0 < self._expiry(partition.topic, partition.number, o) < now]
+        cases = [f"offsets {twice[0]} to {twice[-1]} are in two pages"] if len(twice) else []
+        return cases + ([f"{len(lost)} offsets from {lost[0]} to {lost[-1]} are in no page"] if lost else [])
+
+
+def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Runs what has nothing to wait for."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+    raise RuntimeError("it waits for something")
+
+
+def _epoch(catalog: SqliteCatalog) -> int:
+    assert catalog._connection is not None
+    return next(iter(catalog._connection.execute("SELECT epoch FROM broker")))[0]
+
+
+def _quiet(catalog: SqliteCatalog, epoch: Epoch) -> SqliteCatalog:
+    """The same catalog for reading it now, without registering."""
+    reading = copy.copy(catalog)
+    reading._worker = AtOnce()
+
+    async def register(broker: int) -> Registered:
+        connection = catalog._connection
+        assert connection is not None
+        low, high = connection.execute("SELECT min(sequence) - 1, max(sequence) FROM journal").fetchone() or (0, 0)
+        return Registered(epoch.fence.epoch, high or 0, low or 0)
+
+    reading.register = register  # type: ignore[method-assign]
+    return reading
