@@ -39,7 +39,12 @@ def measure(folder: Path, seconds: float) -> dict[str, Any]:
         with running(folder, settings=settings) as server:
             rates[name].append(asyncio.run(_load(server, seconds, ids=False)))
     best = {name: max(one["messages_per_second"] for one in found) for name, found in rates.items()}
-    return {"share": round(best["busy"] / best["quiet"], 3), **rates, "plain": delays(folder, seconds), "ids": delays(folder, seconds, ids=True)}
+    return {
+        "share": round(best["busy"] / best["quiet"], 3),
+        **rates,
+        "plain": delays(folder, seconds),
+        "ids": delays(folder, seconds, ids=True),
+    }
 
 
 def delays(folder: Path, seconds: float, *, ids: bool = False) -> dict[str, Any]:
