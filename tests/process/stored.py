@@ -9,13 +9,19 @@ that every run gives the same directory.
 
 from __future__ import annotations
 
+import io
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 import bowstring
+from bowstring.cli.main import main
 from bowstring.inspection.contents import Contents
 from bowstring.inspection.directory import DataDirectory
 
@@ -47,11 +53,11 @@ def seal(running: bowstring.Broker) -> None:
     running._thread.run(live.upkeep.sealer.seal())
 
 
-def publish(running: bowstring.Broker, topic: str, messages: Iterable[tuple[str, bytes]], values: Values) -> None:
+def publish(running: bowstring.Broker, topic: str, messages: Iterable[tuple[str, bytes]], values: Values, timeout: float = 30) -> None:
     """Publishes (id, value) one after the other, each in a flush of its own."""
-    with running.connect() as client, client.producer(topic) as producer:
+    with running.connect() as client, client.producer(topic, timeout=timeout) as producer:
         for id, value in messages:
-            stored = producer.send(value, id=id).result(30)
+            stored = producer.send(value, id=id).result(60)
             values.setdefault((topic, stored.partition), []).append(value)
 
 
@@ -120,6 +126,19 @@ def damage(path: Path, position: int) -> None:
         byte = file.read(1)[0]
         file.seek(position)
         file.write(bytes([byte ^ 1]))
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """As `serving.run`, without the second that a process takes to begin."""
+    said, complained = io.StringIO(), io.StringIO()
+    code = 0
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(complained):
+        patch.setattr(sys, "argv", ["bowstring", *arguments])
+        try:
+            main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    return subprocess.CompletedProcess(arguments, code, said.getvalue(), complained.getvalue())
 
 
 def snapshot(data: Path) -> dict[str, tuple[bytes, int]]:

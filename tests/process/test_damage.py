@@ -13,7 +13,6 @@ import pytest
 import bowstring
 from bowstring.inspection.repairing import repair
 from tests.process import stored
-from tests.process.serving import run
 from tests.process.test_inspect import every_frame, verified
 
 NOW = 1_900_000_000_000_000
@@ -214,7 +213,7 @@ def test_uses_that_do_not_add_up_are_counted_anew(held: stored.Stored):
 def test_orphans_are_moved_and_not_deleted(held: stored.Stored):
     orphan = held.data / "orphan-0000000001000077-1700000000"
     orphan.write_bytes(b"somebody's")
-    done = run("inspect", str(held.data), "--repair")
+    done = stored.command("inspect", str(held.data), "--repair")
     assert done.returncode == 0
     assert not orphan.exists()
     (kept,) = (held.data / "quarantine").glob("*/orphan-*")
@@ -242,7 +241,7 @@ def test_a_directory_without_a_good_catalog_is_refused_and_left_alone(held: stor
     with pytest.raises(bowstring.Corrupt), stored.broker(held.data):
         pass
     for flags in ((), ("--verify",), ("--repair",)):
-        done = run("inspect", str(held.data), *flags)
+        done = stored.command("inspect", str(held.data), *flags)
         assert done.returncode == 5, done
         assert len(done.stderr.splitlines()) == 1
     after = {name: value for name, value in stored.snapshot(held.data).items() if name != "lock" and not name.endswith(("-wal", "-shm"))}
@@ -259,7 +258,7 @@ def test_a_later_format_is_refused_with_both_formats_by_broker_and_inspect(held:
         pass
     assert refusal.value.details["format"] == "99"
     for flags in ((), ("--verify",), ("--repair",)):
-        done = run("inspect", str(held.data), *flags)
+        done = stored.command("inspect", str(held.data), *flags)
         assert done.returncode == 1
         assert "format 99" in done.stderr
     assert (held.data / "catalog.sqlite").read_bytes() == before
@@ -274,7 +273,7 @@ def test_a_directory_that_vanishes_under_a_broker_loses_no_acknowledgement(held:
     try:
         held.data.rename(away)
         with pytest.raises(bowstring.Error):
-            stored.publish(running, "orders", ((f"away-{n}", b"%d" % n * stored.LARGE) for n in range(1000)), acknowledged)
+            stored.publish(running, "orders", ((f"away-{n}", b"%d" % n * stored.LARGE) for n in range(1000)), acknowledged, timeout=2)
     finally:
         running.stop()
     away.rename(held.data)

@@ -61,7 +61,7 @@ def test_what_is_only_in_the_wal_is_seen_and_the_wal_is_left_alone(tmp_path: Pat
         served.end(signal.SIGKILL)
     assert (tmp_path / "data" / "catalog.sqlite-wal").stat().st_size
     before = stored.snapshot(tmp_path / "data")
-    done = run("inspect", str(tmp_path / "data"))
+    done = stored.command("inspect", str(tmp_path / "data"))
     assert objects(done.stdout)[0]["topics"][0]["messages"] == 1
     assert stored.snapshot(tmp_path / "data") == before
 
@@ -69,10 +69,10 @@ def test_what_is_only_in_the_wal_is_seen_and_the_wal_is_left_alone(tmp_path: Pat
 def test_a_directory_that_is_served_is_refused_with_the_address(tmp_path: Path):
     with serving("--data", str(tmp_path)) as served:
         for flags in ((), ("--verify",), ("--repair",)):
-            done = run("inspect", str(tmp_path), *flags)
+            done = stored.command("inspect", str(tmp_path), *flags)
             assert (done.returncode, done.stdout) == (1, "")
             assert f"is served by {served.address} (pid {served.process.pid})" in done.stderr
-        done = run("inspect", str(tmp_path), "-o", "json")
+        done = stored.command("inspect", str(tmp_path), "-o", "json")
         assert json.loads(done.stderr)["details"]["address"] == served.address
 
 
@@ -87,33 +87,33 @@ def test_a_broker_does_not_start_while_somebody_looks(data: Path):
 def test_what_is_no_data_directory_is_refused(tmp_path: Path, wrong: str):
     (tmp_path / "empty").mkdir()
     (tmp_path / "a-file").write_text("x")
-    done = run("inspect", str(tmp_path / wrong))
+    done = stored.command("inspect", str(tmp_path / wrong))
     assert done.returncode == 1
     assert done.stderr.startswith("bowstring: ")
     assert len(done.stderr.splitlines()) == 1
 
 
 def test_an_unknown_format_of_output_is_wrong_usage(data: Path):
-    assert run("inspect", str(data), "-o", "yaml").returncode == 2
+    assert stored.command("inspect", str(data), "-o", "yaml").returncode == 2
 
 
 def test_the_frames_of_a_segment_are_listed_with_what_refers_to_them(data: Path):
-    (told,) = objects(run("inspect", str(data)).stdout)
+    (told,) = objects(stored.command("inspect", str(data)).stdout)
     segment = next(each for each in told["segments"] if each["state"] == "used")
-    frames = objects(run("inspect", str(data), "--segment", segment["id"]).stdout)
-    assert frames == objects(run("inspect", str(data), "--segment", segment["name"]).stdout)
+    frames = objects(stored.command("inspect", str(data), "--segment", segment["id"]).stdout)
+    assert frames == objects(stored.command("inspect", str(data), "--segment", segment["name"]).stdout)
     assert sum(frame["length"] for frame in frames if frame["referred"]) == segment["alive"]
     pages = [frame for frame in frames if frame["kind"] == "page" and frame["topic"] == "orders"]
     assert {(page["first_offset"], page["last_offset"]) for page in pages} == {(1, 10), (11, 11), (12, 21), (22, 22), (26, 26)}
     assert {frame["kind"] for frame in frames} == {"page", "index", "ids", "id-block"}
-    done = run("inspect", str(data), "--segment", "77")
+    done = stored.command("inspect", str(data), "--segment", "77")
     assert done.returncode == 1
     assert segment["id"] in done.stderr
 
 
 def test_a_whole_directory_verifies_and_nothing_is_printed(data: Path):
     before = stored.snapshot(data)
-    done = run("inspect", str(data), "--verify")
+    done = stored.command("inspect", str(data), "--verify")
     assert (done.returncode, done.stdout) == (0, "")
     assert "all is whole" in done.stderr
     assert stored.snapshot(data) == before
@@ -154,9 +154,9 @@ def test_what_is_damaged_is_printed_and_the_exit_code_says_so(data: Path):
     (segment,) = [path for path in data.glob("segment-*") if path.read_bytes()[:4] == b"BOWF"]
     position = next(position for position, _, first in every_frame(data)["page"] if first == 12)
     stored.damage(segment, position + 100)
-    done = run("inspect", str(data), "--verify")
+    done = stored.command("inspect", str(data), "--verify")
     assert done.returncode == 5
     (finding,) = objects(done.stdout)
     assert (finding["topic"], finding["partition"], finding["first_offset"], finding["last_offset"]) == ("orders", 0, 12, 21)
     assert "1 thing is damaged" in done.stderr
-    assert "orders/0@12..21" in run("inspect", str(data), "--verify", "-o", "text").stdout
+    assert "orders/0@12..21" in stored.command("inspect", str(data), "--verify", "-o", "text").stdout

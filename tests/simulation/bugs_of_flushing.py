@@ -190,9 +190,9 @@ def resend_is_answered_from_uncommitted_state() -> Generator[None]:
     """A batch that comes again is acknowledged although its first flush is still on its way."""
     original = Partition._repeated
 
-    def repeated(self: Partition, batch: Any, known: Any) -> Any:
-        found = known.find(batch.number)
-        return original(self, batch, known) if isinstance(found, Absent) else Answered(found.stored)
+    def repeated(self: Partition, batch: Any, batches: Any, found: Any) -> Any:
+        known = batches.find(batch.number)
+        return original(self, batch, batches, found) if isinstance(known, Absent) else Answered(known.stored)
 
     with patch.object(Partition, "_repeated", repeated), _answers_at_once():
         yield
@@ -215,7 +215,7 @@ def read_ahead_of_the_commit() -> Generator[None]:
     async def commit(self: Flusher, flush: Flush) -> None:
         epoch: Incarnation = owner(self)
         for change, page in flush.pages:
-            epoch._tail.put(TailKey(change.topic, change.partition, change.first_offset), page)
+            epoch._tail.put(TailKey(change.topic, change.partition, change.first_offset, change.rows), page)
         for change in flush.changes:
             if isinstance(change, Append) and (change.topic, change.partition) in epoch._actors:
                 reader = epoch._actors[change.topic, change.partition]

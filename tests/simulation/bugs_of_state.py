@@ -46,10 +46,10 @@ def journal_is_replayed_one_row_short() -> Generator[None]:
     """The last flush is forgotten at load."""
     original = loader._replay
 
-    async def replay(catalog: Any, broker: int, registered: Any, *arguments: Any, **named: Any) -> None:
+    async def replay(catalog: Any, broker: int, registered: Any, *arguments: Any, **named: Any) -> Any:
         last = registered.sequence
         short = registered._replace(sequence=max(registered.trimmed, last - 1))
-        await original(_Short(catalog, last), broker, short, *arguments, **named)
+        return await original(_Short(catalog, last), broker, short, *arguments, **named)
 
     class _Short:
         def __init__(self, catalog: Any, last: int) -> None:

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+TURN_MICROSECONDS = 1_000_000
+
 Expiry = Callable[[int, int, int], int]
 """When the batch with this row (topic, partition, offset) expires as a whole, 0 if it does not."""
 
@@ -95,7 +97,13 @@ class Inspection:
         self._drive = drive
         self._bytes = Bytes(drive.medium)
         self._expiry = expiry
+        self._latest = 0
+        """The latest that it ever was by a broker's clock; after a restart that may be another."""
         self.times = 0
+
+    def note_time(self, epoch: Epoch) -> None:
+        """From here on it may be that late: what expires until then may go, a turn of upkeep further on too."""
+        self._latest = max(self._latest, epoch.trusted.now() + TURN_MICROSECONDS)
 
     def look(self, epoch: Epoch, catalog: SqliteCatalog) -> list[Violation]:
         """Everything that is wrong now."""
@@ -180,8 +188,8 @@ class Inspection:
             times[max(0, entry.first_offset - first) : max(0, entry.end - first)] += 1
         live = partition.live(first, end) if end > first else np.empty(0, np.int64)
         twice, missing = np.flatnonzero(times > 1) + first, live[times[live - first] == 0]
-        now = epoch.trusted.now()
-        lost = [o for o in missing.tolist() if not 0 < self._expiry(partition.topic, partition.number, o) < now]
+        self.note_time(epoch)
+        lost = [o for o in missing.tolist() if not 0 < self._expiry(partition.topic, partition.number, o) < self._latest]
         cases = [f"offsets {twice[0]} to {twice[-1]} are in two pages"] if len(twice) else []
         return cases + ([f"{len(lost)} offsets from {lost[0]} to {lost[-1]} are in no page"] if lost else [])
 

@@ -21,6 +21,10 @@ SEGMENTS = Load(seconds=15.0, mortal_topics=0, inline_bytes=0, tail_bytes=0, pag
 JOURNAL = Load(seconds=15.0, mortal_topics=0, inline_bytes=16 * KIB, large=0.0, tight=0.0)
 IDS = JOURNAL.only(natural=1.0, ids=20)
 HURRY = Load(seconds=15.0, mortal_topics=0, tight=0.9, tight_seconds=0.2, natural=0.7, ids=30)
+SEALING = Load(
+    seconds=10.0, topics=2, mortal_topics=0, tight=0.0, readers=3, producers=3, pause_seconds=0.1, batches=0.2, tail_bytes=0
+).only(seal_seconds=1.0, upkeep_seconds=0.4)
+KEEPING = SEALING.only(topics=1, brief_topics=2, retention_seconds=2.0)
 
 THEMES = (
     (CRASHES.only(slow_rate=0.05, slow_seconds=0.5), HURRY),
@@ -30,6 +34,9 @@ THEMES = (
     (POWER, SEGMENTS.only(topics=2, mortal_topics=2, mortal_seconds=0.5, partitions_max=2)),
     (CRASHES.only(full_every=2.0, full_seconds=0.5), SEGMENTS.only(tail_bytes=1024 * KIB)),
     (SLOW, JOURNAL.only(usurp_every=1.0)),
+    (POWER.only(inside_operations=300), KEEPING.only(delayed=0.3, expiring=0.3, inline_bytes=0)),
+    (CRASHES, SEALING.only(natural=0.7, ids=20, plain=0.5, expiring=0.3, seal_seconds=0.5)),
+    (CUTS.only(disk_bytes=2400 * KIB), KEEPING.only(topics=0, sized_topics=1, retention_bytes=400 * KIB, seconds=20.0, large=0.6)),
     (CUTS, HURRY.only(plain=0.5, under_way_max=60, pause_seconds=0.01, partitions_max=1)),
 )
 """Faults and work that belong together."""

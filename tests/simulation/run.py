@@ -21,7 +21,7 @@ from tests.history import checkers
 from tests.history.checkers import Violation
 from tests.history.events import NOTE, PUBLISH, READ, Event
 from tests.simulation.broker_time import clocks_of
-from tests.simulation.load import Load, drawn_load
+from tests.simulation.load import KIB, Load, drawn_load
 from tests.simulation.loop import Stuck
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.node import Incarnation, Node
@@ -121,6 +121,10 @@ def world_of(seed: int) -> tuple[Options, Load]:
     if source.random() < 0.3:
         return source.choice(THEMES)
     options = drawn(seed)
+    if source.random() < 0.1:  # a disk that only retention makes room on
+        load = drawn_load(seed)
+        kept = load.only(topics=0, mortal_topics=0, brief_topics=1, sized_topics=1, retention_bytes=200 * KIB, delayed=0.0)
+        return options.only(disk_bytes=source.choice((2400, 4800)) * KIB, half_open_seconds=options.half_open_seconds / 8), kept
     return options.only(half_open_seconds=options.half_open_seconds / 8), drawn_load(seed)
 
 
@@ -211,10 +215,15 @@ class Run:
         report.messages = sum(len(event.rows) for event in events if event.operation == PUBLISH and event.kind == "invoke")
         report.reached["rows read"] = sum(len(event.rows) for event in events if event.operation == READ)
         report.reached["live state compared with loaded state"] = watch.compared
+        report.reached["the disk was inspected"] = watch.inspection.times
         report.reached["notes"] = sum(event.operation == NOTE for event in events)
         report.violations += watch.violations
         if not self.world.options.jump_every or self.world.options.jump_seconds < JUMP_SECONDS_HARMLESS:
             report.violations += [Violation("everything_works_after_healing", case) for case in self.workload.failed_probes]
+        options = self.world.options
+        if not (options.bit_flip_rate or options.bit_rot_rate or options.read_error_rate):
+            told = [state for state in ("reader was told of damaged bytes", "message answered corrupt") if report.reached[state]]
+            report.violations += [Violation("nothing_is_damaged_on_a_good_disk", state) for state in told]
         report.violations += checkers.refused_bytes_never_travel(watch.sent, events)
         clocks = clocks_of(self.server.node.wall, watch.begins, self.world.options.drift, self.world.loop.time())
         report.violations += checkers.expired_is_not_delivered(watch.fetched, events, clocks)

@@ -166,6 +166,7 @@ class WatchedBroker(Broker):
         turn = epoch.upkeep._turn
 
         async def turned() -> None:
+            self._watch.inspection.note_time(epoch)
             await turn()
             if self._watch.sightings.has_moved(epoch):
                 catalog = self._catalog._catalog if isinstance(self._catalog, Fencible) else self._catalog

@@ -2,9 +2,9 @@
 
 The restored data and the data that it was taken from may both go on, and give the same numbers to different things: flushes, offsets, and
 segments, whose ids are made of the epoch. So two things change. The cluster gets a new id: clients can tell the two apart. And the epoch
-becomes the moment of the restoring in seconds since 1970. Epochs count starts and so never get there by themselves; hence no segment
-that is written after a restore has the id of one that the original, or another restore of the same backup, has ever written, and
-files that get mixed up are recognised, because every frame names its segment.
+jumps ahead by a random distance, a million at the least. Epochs count starts, so neither the original nor another restore of the same
+backup gets there; no segment that is written after a restore has the id of one that they write, and files that get mixed up are
+recognised, because every frame names its segment.
 
 The catalog comes last, under its name only when all is there: a restore that was cut off leaves a directory that no broker takes.
 """
@@ -12,6 +12,7 @@ The catalog comes last, under its name only when all is there: a restore that wa
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
@@ -27,6 +28,9 @@ from bowstring.store.segments import segment_name
 
 RESTORING = CATALOG + ".restoring"
 _BLOCK_BYTES = 1 << 20
+# An id has 39 bits for the epoch: room for more than a hundred restores of restores.
+_JUMP_MIN = 1 << 20
+_JUMP_SPREAD = 1 << 32
 
 
 class Restored(NamedTuple):
@@ -52,8 +56,8 @@ def read_manifest(backup: str) -> Manifest:
         raise errors.NotAuthorised(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def restore(backup: str, directory: str, *, now: int, progress: making.Progress) -> Restored:
-    """Makes the directory. `now` is in seconds. Raises AlreadyExists if it is not empty; leaves it as it was if anything fails."""
+def restore(backup: str, directory: str, *, progress: making.Progress) -> Restored:
+    """Makes the directory. Raises AlreadyExists if it is not empty; leaves it as it was if anything fails."""
     manifest = read_manifest(backup)
     _check_names(manifest, backup)
     was_there = os.path.isdir(directory)
@@ -69,7 +73,8 @@ def restore(backup: str, directory: str, *, now: int, progress: making.Progress)
         for entry in manifest.files:
             target = os.path.join(directory, RESTORING if entry.name == CATALOG else entry.name)
             done = _copy(os.path.join(backup, entry.name), target, entry, lambda at, done=done: progress(done + at, total)) + done
-        cluster, epoch = sqlite_anew.begin_anew(os.path.join(directory, RESTORING), epoch_least=now)
+        jump = _JUMP_MIN + secrets.randbelow(_JUMP_SPREAD)
+        cluster, epoch = sqlite_anew.begin_anew(os.path.join(directory, RESTORING), epochs=jump)
         sync_directory(directory)
         os.rename(os.path.join(directory, RESTORING), os.path.join(directory, CATALOG))
         sync_directory(directory)

@@ -148,8 +148,17 @@ class Fetcher:
             raise cursor.actor.closed.with_traceback(None)
         cursor.check_overtaken(self._topic)
         moments = self._incarnation.moments(cursor.actor.partition.topic)
-        pieces = (self._cut(cursor, entry, page, moments) for entry, page in zip(entries, pages, strict=True))
-        return [piece for piece in pieces if piece is not None]
+        pieces: list[Fetched] = []
+        for entry, page in zip(entries, pages, strict=True):
+            try:
+                piece = self._cut(cursor, entry, page, moments)
+            except errors.OutOfRange:
+                if pieces:  # what comes before is delivered first
+                    break
+                raise
+            if piece is not None:
+                pieces.append(piece)
+        return pieces
 
     def _passed_over(self, cursor: _Cursor, offset: int) -> list[Fetched]:
         """Nothing is left up to there: whatever it was has expired as a whole."""

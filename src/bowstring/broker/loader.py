@@ -41,10 +41,13 @@ class Loaded(NamedTuple):
     partitions: dict[Key, Partition]
     usage: dict[int, int]
     """Bytes that extents have in each segment."""
+    mentioned: frozenset[int] = frozenset()
+    """Segments that the journal speaks of, whether or not anything in them lives: nobody misses what is in those that are not used."""
 
     def segments(self) -> set[int]:
-        """The segments that something refers to."""
-        return {segment for partition in self.partitions.values() for segment in partition.pages.segments()} | self.usage.keys()
+        """The segments that something refers to, or that are to be given back in good order."""
+        pages = {segment for partition in self.partitions.values() for segment in partition.pages.segments()}
+        return pages | self.usage.keys() | self.mentioned
 
 
 async def load(catalog: Catalog, broker: int) -> Loaded:
@@ -55,11 +58,11 @@ async def load(catalog: Catalog, broker: int) -> Loaded:
     deleted = [row.id for row in rows if row.deleted is not None]
     partitions = {(row.id, number): _partition(row, number) for row in live for number in range(row.partitions)}
     await _restore_sealed(catalog, partitions)
-    await _replay(catalog, broker, registered, partitions, frozenset(deleted))
+    mentioned = await _replay(catalog, broker, registered, partitions, frozenset(deleted))
     for partition in partitions.values():
         partition.check()
     fence = Fence(broker, registered.epoch)
-    return Loaded(fence, registered.sequence, registered.trimmed, live, deleted, partitions, await catalog.usage())
+    return Loaded(fence, registered.sequence, registered.trimmed, live, deleted, partitions, await catalog.usage(), mentioned)
 
 
 def _partition(row: TopicRow, number: int) -> Partition:
@@ -86,20 +89,25 @@ async def _restore_sealed(catalog: Catalog, partitions: dict[Key, Partition]) ->
             partition.sealed_bytes = sealed.bytes
 
 
-async def _replay(catalog: Catalog, broker: int, registered: Registered, partitions: dict[Key, Partition], deleted: Set[int]) -> None:
+async def _replay(
+    catalog: Catalog, broker: int, registered: Registered, partitions: dict[Key, Partition], deleted: Set[int]
+) -> frozenset[int]:
+    """Gives the segments that were spoken of."""
+    mentioned: set[int] = set()
     sequence = registered.trimmed
     while sequence < registered.sequence:
         rows = await catalog.journal(broker, sequence, ROWS_A_READ)
         if not rows:
             raise Damaged(f"the journal ends at {sequence}, its last row should be {registered.sequence}")
         for row in rows:
-            _apply_row(row.sequence, row.changes, partitions, deleted)
+            mentioned |= _apply_row(row.sequence, row.changes, partitions, deleted)
             sequence = row.sequence
     for partition in partitions.values():
         partition.sealed(partition.sealed_end, partition.sealed_bytes)
+    return frozenset(mentioned)
 
 
-def _apply_row(sequence: int, data: bytes, partitions: dict[Key, Partition], deleted: Set[int]) -> None:
+def _apply_row(sequence: int, data: bytes, partitions: dict[Key, Partition], deleted: Set[int]) -> set[int]:
     try:
         changes = journal.decode(data)
     except journal.Unreadable as error:
@@ -111,6 +119,7 @@ def _apply_row(sequence: int, data: bytes, partitions: dict[Key, Partition], del
         if partition is None:
             raise Damaged(f"journal row {sequence} changes partition {change.partition} of topic {change.topic}, which is not there")
         partition.replay(change, sequence)
+    return {change.segment for change in changes if isinstance(change, journal.Append) and change.segment}
 
 
 async def restore_ids(partitions: Iterable[Partition], reader: PageReader) -> None:

@@ -54,7 +54,17 @@ class Lookups:
             hits = Hits(np.concatenate((hits.rows, more.rows)), np.concatenate((hits.offsets, more.offsets)))
         same, arrived = await self._compared(partition, hits, texts)
         batches = await self._batches(partition, lookup.batches, now)
-        return Found(moves, same, arrived, batches)
+        complete = not lookup.batches or await self._is_complete(partition)
+        return Found(moves, same, arrived, batches, complete)
+
+    async def _is_complete(self, partition: Partition) -> bool:
+        """Whether no extent has gone with time."""
+        end = 1
+        for extent in await self._extents.of(partition):
+            if extent.first_offset != end:
+                return False
+            end = extent.end_offset
+        return end == partition.sealed_end
 
     async def _compared(self, partition: Partition, hits: Hits, texts: Texts) -> tuple[Hits, Rows]:
         if not len(hits.rows):

@@ -10,8 +10,8 @@ from bowstring.catalog import sqlite_file
 from bowstring.errors import Corrupt
 
 
-def begin_anew(path: str, *, epoch_least: int) -> tuple[bytes, int]:
-    """Gives the data a new name, and its next incarnation an epoch after `epoch_least`. Gives both. Durable when it returns."""
+def begin_anew(path: str, *, epochs: int) -> tuple[bytes, int]:
+    """Gives the data a new name, and lets that many epochs pass. Gives name and epoch. Durable when it returns."""
     try:
         connection = apsw.Connection(path)
         try:
@@ -19,7 +19,7 @@ def begin_anew(path: str, *, epoch_least: int) -> tuple[bytes, int]:
             connection.pragma("synchronous", "EXTRA")
             with sqlite_file.transaction(connection):
                 connection.execute("UPDATE cluster SET id = randomblob(16)")
-                connection.execute("UPDATE broker SET epoch = max(epoch, ?)", (epoch_least,))
+                connection.execute("UPDATE broker SET epoch = epoch + ?", (epochs,))
             cluster: Any = connection.execute("SELECT id FROM cluster").fetchall()[0][0]
             epoch: Any = connection.execute("SELECT max(epoch) FROM broker").fetchall()[0][0]
         finally:

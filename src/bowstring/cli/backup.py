@@ -70,7 +70,8 @@ def backup(
     for text in damaged[:DAMAGED_SHOWN]:
         note(f"damaged: {text}")
     if damaged:
-        note(f"The backup was made, but {len(damaged):,} things were damaged already: bowstring inspect --verify tells more.")
+        things = "thing was" if len(damaged) == 1 else "things were"
+        note(f"The backup was made, but {len(damaged):,} {things} damaged already: bowstring inspect --verify tells more.")
         raise typer.Exit(CORRUPT)
 
 
@@ -116,7 +117,7 @@ def restore(
     printer = Printer(output)
     directory = os.path.abspath(directory)
     with progress("restoring") as told:
-        restored = restore_to(os.path.abspath(source), directory, now=int(time.time()), progress=told)
+        restored = restore_to(os.path.abspath(source), directory, progress=told)
     done = {
         "directory": directory,
         "made": restored.manifest.made,

@@ -82,6 +82,8 @@ class Found(NamedTuple):
     arrived: Rows
     """When those messages arrived."""
     batches: Mapping[BatchName, SealedBatch]
+    complete: bool = True
+    """Whether everything that was ever sealed is still there: then a batch that was not found never was."""
 
 
 class Accept(NamedTuple):

@@ -24,20 +24,7 @@ import numpy as np
 from bowstring import errors
 from bowstring.core.answers import Repeat, ResendAfter, Stored, repeats_of
 from bowstring.core.changes import Append, Change, Delete, Floor
-from bowstring.core.decisions import (
-    Accept,
-    Answered,
-    BatchName,
-    Decision,
-    Found,
-    GivenBack,
-    Ids,
-    Lookup,
-    Publish,
-    Refused,
-    Rows,
-    Wait,
-)
+from bowstring.core.decisions import Accept, Answered, BatchName, Decision, Found, GivenBack, Ids, Lookup, Publish, Refused, Rows, Wait
 from bowstring.core.deletions import Deletions
 from bowstring.core.natural_ids import NO_HITS, Hashes, Hits, NaturalIds
 from bowstring.core.pages import PageIndex, entry_of
@@ -115,7 +102,7 @@ class Partition:
             sealed = found.batches.get(name)
             if sealed is not None and not self.deletions.is_freed(sealed.first_offset):
                 return Answered(Stored(sealed.first_offset, sealed.rows, (), duplicate=True))
-            known = Absent.PASSED_OVER if sealed is not None else batches.unfound(batch.number)
+            known = Absent.PASSED_OVER if sealed is not None else batches.unfound(batch.number) if found.complete else Absent.FORGOTTEN
         if known is Absent.FORGOTTEN:
             return Refused(errors.OutcomeUnknown(f"batch {batch.number} is older than the deduplication window of this topic."))
         if isinstance(known, Absent):

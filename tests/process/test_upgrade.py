@@ -1,0 +1,110 @@
+"""A directory that an earlier release has written is opened, served, sealed and goes on; and that release does not take it back."""
+
+from __future__ import annotations
+
+import base64
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bowstring
+from bowstring.catalog import queries, sqlite_file
+from tests.process import stored
+from tests.process.test_inspect import verified
+
+ARCHIVES = sorted(Path(__file__).with_name("fixtures").glob("data-*.tar.xz"))
+
+
+@pytest.fixture(params=ARCHIVES, ids=lambda path: path.name.removesuffix(".tar.xz"))
+def old(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    with tarfile.open(request.param) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / "data", json.loads((tmp_path / "expected.json").read_text())
+
+
+def everything(running: bowstring.Broker, topics: set[str]) -> dict[tuple[str, str], tuple[int, int, bytes, bytes]]:
+    """Partition, offset, key and value of every message, by topic and id."""
+    found = {}
+    with running.connect() as client:
+        for topic in topics:
+            for message in client.reader(topic, end="latest"):
+                assert message.attributes["id"] == message.id
+                found[topic, message.id] = (message.partition, message.offset, message.key, message.value)
+    return found
+
+
+def expected(told: dict[str, Any]) -> dict[tuple[str, str], tuple[int, int, bytes, bytes]]:
+    return {
+        (each["topic"], each["id"]): (each["partition"], each["offset"], each["key"].encode(), base64.b64decode(each["value"]))
+        for each in told["stored"]
+    }
+
+
+def repeat_all(running: bowstring.Broker, told: dict[str, Any]) -> None:
+    """Everything is published once more, and recognised."""
+    with running.connect() as client:
+        for topic in {each["topic"] for each in told["stored"]}:
+            with client.producer(topic) as producer:
+                sent = [
+                    (each, producer.send(b"again", id=each["id"], key=each["key"])) for each in told["stored"] if each["topic"] == topic
+                ]
+                for each, receipt in sent:
+                    answer = receipt.result(30)
+                    assert (answer.partition, answer.offset, answer.duplicate) == (each["partition"], each["offset"], True)
+
+
+def test_an_old_directory_is_inspected_without_being_changed(old):
+    data, told = old
+    before = stored.snapshot(data)
+    assert verified(data) == []
+    (overview,) = [json.loads(line) for line in stored.command("inspect", str(data)).stdout.splitlines()]
+    assert overview["format"] == 1
+    assert sum(topic["messages"] for topic in overview["topics"]) == len(told["stored"])
+    assert stored.snapshot(data) == before
+
+
+def test_an_old_directory_is_served_deduplicated_sealed_and_served_again(old):
+    data, told = old
+    topics = {each["topic"] for each in told["stored"]}
+    wanted = expected(told)
+    with stored.broker(data) as running:
+        assert everything(running, topics) == wanted
+        repeat_all(running, told)
+        stored.seal(running)
+        assert everything(running, topics) == wanted
+        repeat_all(running, told)
+    assert verified(data) == []
+    with stored.broker(data) as running:
+        assert everything(running, topics) == wanted
+        repeat_all(running, told)
+        with running.connect() as client:
+            assert {topic.name for topic in client.topics()} == topics
+            for refused in told["refused"]:
+                with client.producer(refused["topic"]) as producer:
+                    assert not producer.send(b"now", id=refused["id"], key="k", attributes={"id": refused["id"]}).result(30).duplicate
+    assert stored.contents(data).format == len(queries.migrations())
+
+
+def test_an_old_directory_is_backed_up_as_it_is_and_restored(old, tmp_path: Path):
+    data, told = old
+    for command in (("backup", str(data), str(tmp_path / "backup")), ("restore", str(tmp_path / "backup"), str(tmp_path / "again"))):
+        done = stored.command(*command)
+        assert done.returncode == 0, done.stderr
+    with stored.broker(tmp_path / "again") as running:
+        assert everything(running, {each["topic"] for each in told["stored"]}) == expected(told)
+
+
+def test_the_release_before_refuses_the_directory_and_says_both_formats(old, monkeypatch: pytest.MonkeyPatch):
+    data, _ = old
+    with stored.broker(data):
+        pass
+    monkeypatch.setattr(sqlite_file, "migrations", lambda: queries.migrations()[:1])
+    before = stored.snapshot(data)
+    with pytest.raises(bowstring.NotSupported, match=r"has catalog format \d+; this software reads the formats up to 1\.") as refusal:
+        bowstring.Broker(data=data).start()
+    assert refusal.value.details == {"format": str(len(queries.migrations())), "format_max": "1"}
+    after = stored.snapshot(data)
+    assert {name for name in before if after[name] != before[name]} <= {"lock"}

@@ -1,0 +1,323 @@
+"""Planted bugs of what happens to messages at rest: sealing, cleaning, retention, and loading on top of that."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from bowstring.broker import cleaner, coalescing, fetching, sealer, usage, visibility
+from bowstring.broker.cleaner import Cleaner
+from bowstring.broker.extents import Extents
+from bowstring.broker.fetching import _Cursor
+from bowstring.broker.placing import Placing, _Sections
+from bowstring.broker.retention import Retention
+from bowstring.broker.sealer import Sealer
+from bowstring.broker.trusted_clock import TrustedClock
+from bowstring.broker.usage import Usage
+from bowstring.core.natural_ids import Hits
+from bowstring.core.partition import Partition
+from bowstring.core.producers import Producers
+from bowstring.core.retained import Retained
+from bowstring.ports.catalog import Snapshot
+from tests.simulation.planting import CALM, CRASHES, CUTS, HURRY, KEEPING, POWER, SEALING, SEGMENTS, bug
+
+
+@contextmanager
+def _unchecked() -> Generator[None]:
+    """The machine's own checks at load would stop some of these."""
+    with patch.object(Partition, "check", lambda _: None):
+        yield
+
+
+# ---- sealing -----------------------------------------------------------------------------------------------------------
+
+
+@bug(CRASHES, SEALING)
+def journal_is_trimmed_one_row_too_far() -> Generator[None]:
+    """The first row that is not sealed yet goes with the others."""
+    original = Sealer._trim
+
+    async def trim(self: Sealer, sequence: int) -> None:
+        await original(self, sequence + 2)
+
+    with patch.object(Sealer, "_trim", trim), _unchecked():
+        yield
+
+
+@bug(CRASHES, SEALING)
+def snapshot_says_that_it_is_one_flush_newer() -> Generator[None]:
+    """The flush after it is not applied at load."""
+
+    def newer(topic: int, partition: int, sequence: int, state: bytes) -> Snapshot:
+        return Snapshot(topic, partition, sequence + 1, state)
+
+    with patch.object(sealer, "Snapshot", newer), _unchecked():
+        yield
+
+
+class _Unsynced(Placing):
+    """Writes and does not sync."""
+
+    async def flush(self) -> None:
+        store = self._store
+        self._store = _NoSync(store)  # type: ignore[assignment]
+        try:
+            await super().flush()
+        finally:
+            self._store = store
+
+
+class _NoSync:
+    def __init__(self, store: Any) -> None:
+        self.append = store.append
+
+    async def sync(self) -> None:
+        pass
+
+
+@bug(POWER, SEALING)
+def extent_is_committed_before_its_pages_are_synced() -> Generator[None]:
+    """The journal is trimmed, and the copies may not be on the disk."""
+    with patch.object(sealer, "Placing", _Unsynced):
+        yield
+
+
+@bug(POWER, KEEPING)
+def extents_are_switched_before_the_copy_is_synced() -> Generator[None]:
+    """The cleaner gives the old place back before the new one is durable."""
+    with patch.object(cleaner, "Placing", _Unsynced):
+        yield
+
+
+@bug(CALM, SEALING)
+def index_section_lacks_its_last_page() -> Generator[None]:
+    """An extent of several pages forgets the last one."""
+    original = _Sections.write_index_and_blocks
+
+    async def write(self: _Sections, placing: Placing) -> None:
+        whole = self._entries
+        self._entries = whole[:-1] if len(whole) > 1 else whole
+        await original(self, placing)
+        self._entries = whole
+
+    with patch.object(_Sections, "write_index_and_blocks", write):
+        yield
+
+
+@bug(CALM, SEALING.only(batches=0.0, natural=0.0))
+def origins_are_mixed_up_in_a_coalesced_page() -> Generator[None]:
+    """Rows get each other's producers."""
+    original = coalescing.encode_header
+
+    def encode(header: Any) -> bytes:
+        header.origins = header.origins[::-1]
+        return original(header)
+
+    with patch.object(coalescing, "encode_header", encode):
+        yield
+
+
+@bug(CALM, SEALING)
+def arrival_of_coalesced_rows_is_that_of_the_first() -> Generator[None]:
+    """A page has one moment, whoever is in it."""
+
+    def arrivals(_: Any, entry: Any) -> Any:
+        return np.full(entry.rows, entry.arrived, np.int64)
+
+    with patch.object(fetching, "arrivals", arrivals), patch.object(visibility, "arrivals", arrivals):
+        yield
+
+
+@bug(CRASHES.only(slow_rate=0.05, slow_seconds=0.5), HURRY.only(seal_seconds=1.0, upkeep_seconds=0.4))
+def deletions_are_not_written_at_seal() -> Generator[None]:
+    """What was taken back is there again when the journal is trimmed and the broker starts anew."""
+
+    def nothing(partition: Partition) -> list[Any]:
+        partition.deletions.changed = set()
+        return []
+
+    with patch.object(sealer, "_changed_chunks", nothing):
+        yield
+
+
+@bug(CUTS, SEALING.only(natural=0.0, repeats=1.0))
+def batches_are_forgotten_when_they_are_sealed() -> Generator[None]:
+    """Sections have the ids that callers gave, and nothing of those that kits generate."""
+    with patch.object(Producers, "below", lambda *_: ([], [], [])):
+        yield
+
+
+@bug(CALM, SEALING.only(natural=1.0, ids=20))
+def ids_are_looked_for_in_the_newest_extent_only() -> Generator[None]:
+    """An id that was sealed twice ago is not known any more."""
+    original = Extents.candidates
+
+    async def candidates(self: Extents, partition: Partition, hashes: Any, horizon: int) -> Hits:
+        return await original(_Newest(self), partition, hashes, horizon)  # type: ignore[arg-type]
+
+    class _Newest:
+        def __init__(self, extents: Extents) -> None:
+            self._all = extents
+
+        async def of(self, partition: Partition) -> Any:
+            return (await self._all.of(partition))[-1:]
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._all, name)
+
+    none = lambda *_: False  # noqa: E731
+    with patch.object(Extents, "candidates", candidates), patch.object(Extents, "surely_none", none):
+        yield
+
+
+@bug(CALM, SEALING.only(seconds=20.0, natural=1.0, ids=200, seal_seconds=0.5, upkeep_seconds=0.3, pause_seconds=0.1))
+def ids_are_lost_when_extents_are_joined() -> Generator[None]:
+    """Of the sections of several extents the first one stays."""
+    original = cleaner.joined
+
+    def joined(parts: Any, first_offset: int) -> Any:
+        return original(parts[:1], first_offset)
+
+    with patch.object(cleaner, "joined", joined):
+        yield
+
+
+@bug(CALM, SEALING.only(index_bytes=1 << 20, readers=4))
+def extents_are_remembered_after_they_have_changed() -> Generator[None]:
+    """What was sealed or moved since is looked for in the old places."""
+    with patch.object(Extents, "forget", lambda *_: None):
+        yield
+
+
+# ---- cleaning ----------------------------------------------------------------------------------------------------------
+
+
+@bug(CALM, KEEPING)
+def cleaner_leaves_a_live_page_behind() -> Generator[None]:
+    """Of several pages the last one is not taken along."""
+    original = Cleaner._copied
+
+    async def copied(self: Cleaner, placing: Any, actor: Any, entries: Any, segment: int) -> Any:
+        return await original(self, placing, actor, entries[:-1] if len(entries) > 1 else entries, segment)
+
+    with patch.object(Cleaner, "_copied", copied):
+        yield
+
+
+@bug(CALM, SEGMENTS.only(seconds=20.0, topics=2, brief_topics=2, retention_seconds=1.0, seal_seconds=2.0, upkeep_seconds=0.4))
+def segment_is_reused_while_unsealed_pages_are_in_it() -> Generator[None]:
+    """Only extents are asked whether they need it."""
+
+    def unused(self: Usage, segments: Any) -> list[int]:
+        return sorted(segment for segment in segments if not self._sealed[segment] and not self._pins[segment])
+
+    with patch.object(Usage, "unused", unused):
+        yield
+
+
+@bug(CALM, KEEPING.only(inline_bytes=0))
+def use_of_a_segment_is_counted_too_low() -> Generator[None]:
+    """Where an extent is in several segments, one of them is not counted."""
+
+    def add(counter: Any, segments: Any, sign: int) -> None:
+        for segment, size in list(segments.items())[: max(1, len(segments) - 1)]:
+            counter[segment] += sign * size
+
+    with patch.object(usage, "_add", add):
+        yield
+
+
+# ---- retention ---------------------------------------------------------------------------------------------------------
+
+
+@bug(CALM, KEEPING)
+def retention_takes_one_page_too_many() -> Generator[None]:
+    """The first page that is young enough goes, too."""
+    original = Retention._reach
+
+    async def reach(self: Retention, partition: Partition, horizon: int) -> Any:
+        found = await original(self, partition, horizon)
+        reader = self._incarnation.reader
+        entries = await reader.entries(partition, found.floor, partition.readable_offset, 1, 1)
+        grows = entries and found.floor > partition.retained.floor
+        return found._replace(floor=min(entries[0].end, partition.readable_offset)) if grows else found
+
+    with patch.object(Retention, "_reach", reach):
+        yield
+
+
+@bug(CALM.only(jump_every=3.0, jump_seconds=3_000.0), KEEPING.only(retention_seconds=60.0))
+def retention_goes_by_a_wall_clock_that_jumps() -> Generator[None]:
+    """A clock that is set forward deletes everything that is there."""
+    with patch.object(TrustedClock, "now", lambda self: self._clock.now()):
+        yield
+
+
+@bug(CALM, KEEPING.only(delayed=0.5))
+def rows_with_a_due_time_go_with_the_others() -> Generator[None]:
+    """Nothing is kept below the floor."""
+
+    async def nothing(*_: Any) -> tuple[()]:
+        return ()
+
+    with patch.object(Retention, "_kept", nothing):
+        yield
+
+
+@bug(CALM, KEEPING.only(delayed=0.5, upkeep_seconds=5.0))
+def age_counts_from_arrival_alone() -> Generator[None]:
+    """A message whose due time is still to come is too old to be shown."""
+    with patch.object(visibility, "DUE", 0):
+        yield
+
+
+@bug(CALM, SEALING.only(expiring=0.5))
+def expired_rows_are_delivered() -> Generator[None]:
+    """They are there until their page goes."""
+    with patch.object(visibility, "EXPIRES", 0):
+        yield
+
+
+@bug(CALM, KEEPING.only(readers=4, delayed=0.3))
+def overtaken_reader_goes_on_without_a_word() -> Generator[None]:
+    """It is put behind what is gone."""
+
+    def move(self: _Cursor, topic: str) -> None:
+        self.offset = max(self.offset, self.actor.partition.retained.first)
+
+    original = _Cursor.__init__
+
+    def made(self: _Cursor, *arguments: Any) -> None:
+        original(self, *arguments)
+        self.horizon = 1 << 62
+
+    with patch.object(_Cursor, "check_overtaken", move), patch.object(_Cursor, "__init__", made):
+        yield
+
+
+@bug(CRASHES, KEEPING.only(delayed=0.3))
+def floor_is_not_restored_at_load() -> Generator[None]:
+    """What a snapshot says of retention is not read."""
+    with patch.object(Retained, "restore", lambda *_: None), _unchecked():
+        yield
+
+
+@bug(CRASHES.only(crash_every=1.0, inside_operations=200), SEALING.only(expiring=1.0, seal_seconds=0.5, upkeep_seconds=0.3))
+def expired_extent_goes_before_its_journal() -> Generator[None]:
+    """The journal still has the pages, and brings them back at load: they lead nowhere."""
+    original = Retention._drop_extents
+
+    async def drop(self: Retention, *arguments: Any) -> None:
+        of = self._incarnation.upkeep.sealer
+        trimmed, of.trimmed = of.trimmed, 1 << 60
+        try:
+            await original(self, *arguments)
+        finally:
+            of.trimmed = trimmed
+
+    with patch.object(Retention, "_drop_extents", drop):
+        yield
