@@ -27,6 +27,7 @@ from benchmarks.rounds import READ, READ_SOURCE, ROWS
 
 WORKS = {"publish": "publish-list", "arrow": "publish-arrow", "send": "publish-send", "read": "read-arrow", "messages": "read-messages"}
 TOOLS = ("pyinstrument", "perf")
+PYINSTRUMENT = (sys.executable, "-m", "pyinstrument", "-r", "text", "-o")
 SAMPLE_SECONDS = 0.001
 ATTACH_SECONDS = 0.5
 LINES_TOLD = 30
@@ -59,7 +60,7 @@ def _run(folder: Path, options: argparse.Namespace, tool: str, side: str) -> Non
             _work(broker, READ_SOURCE, options)
         if side == "broker" and tool == "pyinstrument":
             broker.stop()
-            broker.run_as([sys.executable, "-m", "pyinstrument", "-r", "text", "-o", str(report), "--interval", str(SAMPLE_SECONDS)])
+            broker.run_as([*PYINSTRUMENT, str(report), "--interval", str(SAMPLE_SECONDS), "-m", "bowstring.cli.main"])
             broker.start()
             _work(broker, name, options)
             broker.stop()

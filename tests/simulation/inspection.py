@@ -118,7 +118,7 @@ class Inspection:
                 loaded = at_once(load(reading, BROKER_NUMBER))
             except (Damaged, AssertionError) as error:
                 return [Violation("loading_works", f"what is on the disk cannot be loaded: {error!r}")]
-            extents = Extents(catalog=reading, store=self._bytes, settings=epoch.settings)  # type: ignore[arg-type]
+            extents = Extents(catalog=reading, store=self._bytes, settings=epoch.settings, clock=epoch.clock)  # type: ignore[arg-type]
             caches = Caches(PageCache(0, touch=False), PageCache(0, touch=True))
             reader = PageReader(store=self._bytes, catalog=reading, caches=caches, extents=extents)  # type: ignore[arg-type]
             at_once(restore_ids(loaded.partitions.values(), reader))

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bowstring.broker.placing import Draft, Placed, Placing, write_sections
 from bowstring.broker.reading import reference
-from bowstring.core.id_sections import joined
 from bowstring.core.pages import PageEntry
 from bowstring.ports.catalog import Edit, Extent, ExtentKey
 from bowstring.ports.failures import Damaged
@@ -145,9 +144,8 @@ class Cleaner:
             pages += await self._copied(placing, job.actor, index.state(), segment)
         if not pages:
             return None
-        hashes = [await self._incarnation.extents.entries_of_ids(extent) for extent in job.extents if extent.ids is not None]
         first, end = job.extents[0].first_offset, job.extents[-1].end_offset
-        return Draft(job.actor.partition, pages, first, end, joined(hashes, first))
+        return Draft(job.actor.partition, pages, first, end, await self._incarnation.extents.joined_ids(job.extents, first))
 
     async def _copied(self, placing: Placing, actor: PartitionActor, entries: list[PageEntry], segment: int) -> list[Placed]:
         """The pages that live on: those in the segment are copied."""

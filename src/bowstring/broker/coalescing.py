@@ -6,7 +6,7 @@ its batches (whose it is, when it arrived) goes on as origins.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -30,20 +30,21 @@ class Sealable(NamedTuple):
     """None for one that is lost."""
 
 
-def groups(entries: Iterable[PageEntry]) -> list[list[PageEntry]]:
+def groups(entries: Iterable[PageEntry]) -> Iterator[list[PageEntry]]:
     """Neighbours that fit together: the same columns, and not too much in all."""
-    found: list[list[PageEntry]] = []
+    group: list[PageEntry] = []
     size = rows = 0
     for entry in entries:
-        last = found[-1][-1] if found else None
-        fits = last is not None and last.end == entry.first_offset and last.columns == entry.columns
+        fits = not group or (group[-1].end == entry.first_offset and group[-1].columns == entry.columns)
         if not fits or size + entry.length > BYTES_MAX or rows + entry.rows > ROWS_MAX:
-            found.append([])
-            size = rows = 0
-        found[-1].append(entry)
+            if group:
+                yield group
+            group, size, rows = [], 0, 0
+        group.append(entry)
         size += entry.length
         rows += entry.rows
-    return found
+    if group:
+        yield group
 
 
 def coalesce(entries: Sequence[PageEntry], pages: Sequence[Page]) -> list[Sealable]:

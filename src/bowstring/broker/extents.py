@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 
 from bowstring.broker.caches import ByteCache
 from bowstring.core import sections
-from bowstring.core.id_sections import BLOCK_ENTRIES, Filter
+from bowstring.core.id_sections import BLOCK_ENTRIES, Builder, Built, Entries, Filter, parts_of
 from bowstring.core.natural_ids import Hashes, Hits
 from bowstring.core.pages import PageEntry, PageIndex
 from bowstring.core.partition import Partition
+from bowstring.core.sieve import Sieve
 from bowstring.ports.catalog import Catalog, Extent
+from bowstring.ports.clock import Clock
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page, Reference, Store
 from bowstring.settings import Settings
@@ -47,9 +49,10 @@ class _Ids(NamedTuple):
 class Extents:
     """The sealed part of all partitions."""
 
-    def __init__(self, *, catalog: Catalog, store: Store, settings: Settings) -> None:
+    def __init__(self, *, catalog: Catalog, store: Store, settings: Settings, clock: Clock) -> None:
         self._catalog = catalog
         self._store = store
+        self._clock = clock
         self._extents: ByteCache[Key, list[Extent]] = ByteCache(settings.memory_index_bytes // 2, touch=True)
         self._indexes: ByteCache[Reference, PageIndex] = ByteCache(settings.memory_index_bytes // 2, touch=True)
         self._ids: ByteCache[Reference, _Ids] = ByteCache(settings.memory_ids_bytes, touch=True)
@@ -130,12 +133,22 @@ class Extents:
                 offsets.append(await self._offsets(extent, extent.ids, ids.blocks, places))
         return Hits(np.concatenate(rows), np.concatenate(offsets))
 
-    async def entries_of_ids(self, extent: Extent) -> tuple[Filter, NDArray[np.int64]]:
-        """Everything that an ids section holds: the filter, and the offset of each entry."""
-        assert extent.ids is not None
-        ids = await self._ids_of(extent, extent.ids)
-        places = np.arange(len(ids.filter.keys), dtype=np.int64)
-        return ids.filter, await self._offsets(extent, extent.ids, ids.blocks, places)
+    async def joined_ids(self, extents: list[Extent], first_offset: int) -> Built:
+        """One ids section of the entries of several. Of their hashes only what the filters kept is known, so there are no more buckets than
+        the least of them had."""
+        sources = [(extent, extent.ids, await self._ids_of(extent, extent.ids)) for extent in extents if extent.ids is not None]
+        count = sum(len(ids.filter.entries.keys) for _, _, ids in sources)
+        least = min((ids.filter.entries.bits for _, _, ids in sources), default=0)
+        builder, bits = Builder(count, first_offset, least), min(parts_of(count), least)
+        for part in range(1 << bits):
+            for extent, reference, ids in sources:
+                hashes, inside = ids.filter.entries.part(part, bits)
+                offsets = await self._offsets(extent, reference, ids.blocks, np.arange(inside.start, inside.stop, dtype=np.int64))
+                builder.take(hashes, offsets)
+            builder.sort()
+            if bits:
+                await self._clock.sleep(0)
+        return builder.built()
 
     async def _ids_of(self, extent: Extent, reference: Reference) -> _Ids:
         ids = self._ids.get(reference)
@@ -143,9 +156,18 @@ class Extents:
             header, body = await self._section(extent, reference, sections.IDS)
             starts, blocks = _understood(extent, lambda: sections.decode_directory(header, body))
             keys = [(await self._block(extent, reference, place))[0] for place in blocks]
-            ids = _Ids(Filter(header.detail, starts, np.concatenate(keys)), blocks)
+            ids = _Ids(await self._filter(Entries(header.detail, starts, np.concatenate(keys))), blocks)
             self._ids.keep(reference, ids, ids.filter.bytes)
         return ids
+
+    async def _filter(self, entries: Entries) -> Filter:
+        """With a sieve, which takes a while to make."""
+        sieve, bits = Sieve(len(entries.keys)), min(parts_of(len(entries.keys)), entries.bits)
+        for part in range(1 << bits):
+            sieve.add(entries.part(part, bits)[0])
+            if bits:
+                await self._clock.sleep(0)
+        return Filter(entries, sieve)
 
     async def _offsets(
         self, extent: Extent, reference: Reference, blocks: list[sections.BlockPlace], places: NDArray[np.int64]

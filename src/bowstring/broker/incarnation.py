@@ -55,7 +55,7 @@ class Incarnation:
         self.reserve = reserve
         caches = Caches(PageCache(settings.memory_tail_bytes, touch=False), PageCache(settings.memory_pages_bytes, touch=True))
         self._tail = caches.tail
-        self.extents = Extents(catalog=catalog, store=store, settings=settings)
+        self.extents = Extents(catalog=catalog, store=store, settings=settings, clock=clock)
         self.reader = PageReader(store=store, catalog=catalog, caches=caches, extents=self.extents)
         self.lookups = Lookups(self.reader, self.extents)
         self.flusher = Flusher(settings=settings, catalog=catalog, store=store, fence=loaded.fence, sequence=loaded.sequence, watcher=self)

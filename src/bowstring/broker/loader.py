@@ -56,17 +56,14 @@ async def load(catalog: Catalog, broker: int) -> Loaded:
     rows = await catalog.topics()
     live = [row for row in rows if row.deleted is None]
     deleted = [row.id for row in rows if row.deleted is not None]
-    partitions = {(row.id, number): _partition(row, number) for row in live for number in range(row.partitions)}
+    windows = {row.id: int(decode_settings(row.settings).deduplication * 1_000_000) for row in live}
+    partitions = {(row.id, number): Partition(row.id, number, windows[row.id]) for row in live for number in range(row.partitions)}
     await _restore_sealed(catalog, partitions)
     mentioned = await _replay(catalog, broker, registered, partitions, frozenset(deleted))
     for partition in partitions.values():
         partition.check()
     fence = Fence(broker, registered.epoch)
     return Loaded(fence, registered.sequence, registered.trimmed, live, deleted, partitions, await catalog.usage(), mentioned)
-
-
-def _partition(row: TopicRow, number: int) -> Partition:
-    return Partition(row.id, number, window=int(decode_settings(row.settings).deduplication * 1_000_000))
 
 
 async def _restore_sealed(catalog: Catalog, partitions: dict[Key, Partition]) -> None:

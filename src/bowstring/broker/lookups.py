@@ -78,7 +78,7 @@ class Lookups:
         found: dict[BatchName, SealedBatch] = {}
         if not names:
             return found
-        hashes = batch_hashes([name.producer for name in names], [name.number for name in names])
+        hashes = batch_hashes(b"".join(name.producer for name in names), np.array([name.number for name in names], np.int64))
         hits = await self._extents.candidates(partition, hashes, now - max(partition.window, MINUTE))
         for row, offset in zip(hits.rows.tolist(), hits.offsets.tolist(), strict=True):
             for first_offset, origin in await self._reader.origins(partition, offset):

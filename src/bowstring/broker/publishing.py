@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from bowstring import errors
 from bowstring.broker.actor import Request
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from bowstring.broker.incarnation import Incarnation
 
 GENERATED = "^[0-9a-f]{32}-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+$"
+GENERATED_LENGTH_MIN = 38
 TIMEOUT_MAX = 86_400_000_000
 NUMBER_MAX = 2**62
 
@@ -114,13 +116,22 @@ def _latest(column: pa.Array) -> int:
 
 def _ids(column: pa.Array, partition: int) -> Ids:
     """What the machine needs of a column of ids; no loop over rows but for ids that a kit had generated."""
-    codes = column.dictionary_encode()
-    firsts = None
-    if len(codes.dictionary) < len(column):
+    hashes, firsts = id_hashes(column), None
+    ordered = np.sort(hashes)
+    if (ordered[1:] == ordered[:-1]).any():  # the same id twice, or nearly so: it has to be looked at closely
+        codes = column.dictionary_encode()
         indices = codes.indices.to_numpy(zero_copy_only=False)
         _, first_rows = np.unique(indices, return_index=True)
         firsts = first_rows[indices].astype(np.int64)
-    rows = np.flatnonzero(pc.match_substring_regex(column, GENERATED).to_numpy(zero_copy_only=False))
+    rows = _generated(column)
     parsed = [(int(row), ids.parse(column[int(row)].as_py())) for row in rows]
     given = tuple(GivenBack(row, g.producer, g.number, g.row) for row, g in parsed if g is not None and g.partition == partition)
-    return Ids(id_hashes(column), firsts, given)
+    return Ids(hashes, firsts, given)
+
+
+def _generated(column: pa.Array) -> NDArray[np.int64]:
+    """The rows whose ids look like those that a kit generates."""
+    lengths = pc.binary_length(column).to_numpy(zero_copy_only=False)
+    if int(lengths.max(initial=0)) < GENERATED_LENGTH_MIN:
+        return np.empty(0, np.int64)
+    return np.flatnonzero(pc.match_substring_regex(column, GENERATED).to_numpy(zero_copy_only=False))

@@ -5,7 +5,8 @@ pages go as a whole, oldest first. The floor is a change like any other and is c
 are below it leave the catalog. Pages with rows whose due time keeps them stay where they are, and the floor passes them by: it says
 which rows are kept. Age goes by the trusted clock, so that a clock that jumps deletes nothing.
 
-A turn looks at every partition, but with a glance that costs nothing where nothing can be too old.
+A turn looks at some partitions, and the next one at the next: with ten thousand of them each has its turn every ten seconds. It is a
+glance, because what was found once holds until something moves; an idle broker has next to nothing to do, however many there are.
 """
 
 from __future__ import annotations
@@ -33,33 +34,34 @@ if TYPE_CHECKING:
     from bowstring.broker.incarnation import Incarnation
     from bowstring.broker.topics import Topic
 
-PARTITIONS_A_TURN = 500
-"""Partitions whose oldest page has to be asked for, in one turn."""
+PARTITIONS_A_TURN = 1000
+ASKED_A_TURN = 100
+"""Of these, partitions about which catalog or store have to be asked."""
 EXTENTS_AN_EDIT = 50
 PAGES_A_READ = 256
 KEPT_SECONDS = 60.0
 """How often rows that are kept below the floor are looked at."""
 
+NEVER = 1 << 62
+
 _log = logging.getLogger("bowstring.retention")
 
 
-class _Glance(NamedTuple):
-    """What is known of a partition, as long as nothing in it has moved: enough to pass it by while nothing can be too old."""
+class _Seen(NamedTuple):
+    """What was found in a partition, as of that many moves and that floor."""
 
     moves: int
-    end: int
-    """The end of the log if there was no page, else 0."""
+    floor: int
+    empty_until: int
+    """Where the log ended, if nothing was in it; else 0."""
     arrived: int
     """When the oldest page arrived."""
     expires: int
-    """When the first extent expires as a whole."""
+    """When the first of its extents expires."""
 
     def holds(self, partition: Partition) -> bool:
-        return self.moves == partition.moves and self.end in (0, partition.committed_offset)
-
-
-_NEVER = 1 << 62
-_UNKNOWN = _Glance(-1, 0, 0, 0)
+        same = self.moves == partition.moves and self.floor == partition.retained.floor
+        return same and self.empty_until in (0, partition.committed_offset)
 
 
 class _Reach(NamedTuple):
@@ -74,53 +76,66 @@ class Retention:
 
     def __init__(self, incarnation: Incarnation) -> None:
         self._incarnation = incarnation
-        self._glances: dict[tuple[int, int], _Glance] = {}
-        self._kept_at = incarnation.clock.monotonic()
+        self._seen: dict[tuple[int, int], _Seen] = {}
+        self._next = 0
+        """Where the next turn begins."""
+        self._begun = incarnation.clock.monotonic()
+        self._kept_at: dict[tuple[int, int], float] = {}
+        """When the rows that are kept below a partition's floor were looked at last."""
 
     async def turn(self) -> None:
-        """Looks at everything once."""
+        """Looks at the next partitions, going round."""
         now = self._incarnation.trusted.now()
-        monotonic = self._incarnation.clock.monotonic()
-        looks_at_kept = monotonic - self._kept_at >= KEPT_SECONDS
-        if looks_at_kept:
-            self._kept_at = monotonic
-        asked = 0
-        for topic in list(self._incarnation.topics()):
-            horizon = now - int(topic.settings.retention * 1e6)
-            for actor in topic.actors:
-                partition = actor.partition
-                glance = self._glances.get((partition.topic, partition.number), _UNKNOWN)
-                known = glance.holds(partition)
-                kept = looks_at_kept and partition.retained.kept
-                if known and glance.arrived >= horizon and glance.expires >= now and not kept and not _is_too_much(topic, partition):
-                    continue
-                asked += not known
-                if asked > PARTITIONS_A_TURN:
-                    return
+        everything = [(topic, actor) for topic in self._incarnation.topics() for actor in topic.actors]
+        asked, first = 0, self._next if self._next < len(everything) else 0
+        some = everything[first : first + PARTITIONS_A_TURN]
+        self._next = first + len(some)
+        if len(self._seen) > len(everything):
+            self._seen.clear()  # topics are gone
+        for at, (topic, actor) in enumerate(some):
+            partition = actor.partition
+            seen = self._seen.get((partition.topic, partition.number))
+            if seen is None or not seen.holds(partition):
+                asked += 1
+                seen = None
+            if asked > ASKED_A_TURN:
+                self._next = first + at
+                return
+            if actor.closed is None:
                 try:
-                    await self._look(topic, actor, now, horizon)
+                    await self._glance(topic, actor, seen, now)
                 except Damaged as error:  # the others are not to wait for this one
                     _log.warning("%s/%d: retention was given up for now: %s", topic.row.name, partition.number, error)
 
-    async def _look(self, topic: Topic, actor: PartitionActor, now: int, horizon: int) -> None:
-        """Looks at one partition: what is too old or too much goes."""
-        partition = actor.partition
-        if actor.closed is not None:
-            return
-        glance = await self._glance(partition)
-        if glance.arrived < horizon or partition.retained.kept or _is_too_much(topic, partition):
+    async def _glance(self, topic: Topic, actor: PartitionActor, seen: _Seen | None, now: int) -> None:
+        """What nobody has seen yet, or has changed since, is asked for; then it is known when there will be something to do."""
+        partition, is_new = actor.partition, seen is None
+        if seen is None:
+            seen = self._seen[partition.topic, partition.number] = await self._look(partition)
+        horizon = now - int(topic.settings.retention * 1e6)
+        if seen.arrived < horizon or _is_too_much(topic, partition) or (partition.retained.kept and self._kept_is_due(partition)):
             await self._retain(topic, actor, horizon)
-        await self._drop_extents(actor, now)
-        if topic.settings.retention_bytes is not None:
-            partition.bytes_behind = await self._bytes_behind(partition)
-        self._glances[partition.topic, partition.number] = await self._glance(partition)
+        if is_new or seen.expires < now or seen.floor != partition.retained.floor:
+            await self._drop_extents(actor, now)
+            if topic.settings.retention_bytes is not None:
+                partition.bytes_behind = await self._bytes_behind(partition)
 
-    async def _glance(self, partition: Partition) -> _Glance:
-        moves, end = partition.moves, partition.committed_offset
-        entries = await self._incarnation.reader.entries(partition, partition.retained.floor, end, 1, 1)
-        expiries = [extent.expires for extent in await self._incarnation.extents.of(partition) if extent.expires]
-        arrived = entries[0].arrived if entries else _NEVER
-        return _Glance(moves, 0 if entries else end, arrived, min(expiries, default=_NEVER))
+    async def _look(self, partition: Partition) -> _Seen:
+        moves, end, floor = partition.moves, partition.committed_offset, partition.retained.floor
+        has_extents = partition.sealed_end > 1 and partition.sealed_bytes
+        extents = await self._incarnation.extents.of(partition) if has_extents else []
+        expires = min((extent.expires for extent in extents if extent.expires), default=NEVER)
+        if extents and extents[0].first_offset >= floor:
+            return _Seen(moves, floor, 0, extents[0].arrived_first, expires)
+        entries = await self._incarnation.reader.entries(partition, floor, end, 1, 1)
+        return _Seen(moves, floor, 0 if entries else end, entries[0].arrived if entries else NEVER, expires)
+
+    def _kept_is_due(self, partition: Partition) -> bool:
+        key, monotonic = (partition.topic, partition.number), self._incarnation.clock.monotonic()
+        is_due = monotonic - self._kept_at.get(key, self._begun) >= KEPT_SECONDS
+        if is_due:
+            self._kept_at[key] = monotonic
+        return is_due
 
     async def _retain(self, topic: Topic, actor: PartitionActor, horizon: int) -> None:
         """Raises the floor as far as it goes, and waits for the commit."""

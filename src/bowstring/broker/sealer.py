@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -28,8 +28,8 @@ import numpy as np
 from bowstring.broker.actor import PartitionActor
 from bowstring.broker.coalescing import Sealable, coalesce, groups
 from bowstring.broker.placing import Draft, Placed, Placing, write_sections
-from bowstring.core.id_sections import batch_hashes, build
-from bowstring.core.pages import LOST, PageEntry
+from bowstring.core.id_sections import Builder, batch_hashes, parts_in, parts_of
+from bowstring.core.pages import LOST, PAGES_AT_ONCE, PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.snapshots import snapshot
 from bowstring.ports.catalog import Chunk, Edit, Snapshot
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from bowstring.broker.incarnation import Incarnation
 
 PARTITIONS_A_STEP = 32
+PAGES_AN_EXTENT = 4096
+"""A partition with more pages gets several extents: with more of them each would hold up the loop."""
 ROWS_A_TRIM = 200
 TRIES_MAX = 3
 
@@ -89,8 +91,10 @@ class Sealer:
         sequence = self._incarnation.flusher.committed
         self._counts, self._sealed_at = Counts(), self._incarnation.clock.monotonic()
         actors = self._incarnation.partitions()
-        for step in _steps(actor for actor in actors if actor.partition.pages.upto(sequence)):
-            await self._seal_pages(step, sequence)
+        for step in _steps(actor for actor in actors if actor.partition.pages.count_upto(sequence)):
+            while step:
+                await self._seal_pages(step, sequence)
+                step = [actor for actor in step if actor.closed is None and actor.partition.pages.count_upto(sequence)]
         actors = self._incarnation.partitions()
         for step in _steps(actor for actor in actors if actor.partition.is_ahead_of_snapshot):
             await self._snapshot(step)
@@ -103,18 +107,22 @@ class Sealer:
         with Placing(self._store, self._incarnation.usage, sequence) as placing:
             pages = [await self._pages(placing, actor.partition, sequence) for actor in actors]
             await placing.flush()
-            drafts = [_draft(actor.partition, placed) for actor, placed in zip(actors, pages, strict=True)]
+            drafts = [await self._draft(actor.partition, placed) for actor, placed in zip(actors, pages, strict=True)]
             extents = await write_sections(placing, drafts)
             await self._catalog.edit(self._incarnation.fence, Edit(add=extents))
             for actor, extent in zip(actors, extents, strict=True):
                 self._incarnation.switch(actor, extent)
 
     async def _pages(self, placing: Placing, partition: Partition, sequence: int) -> list[Placed]:
-        """The pages of a partition, where they are or are going to be. Inlined ones are coalesced and written."""
+        """The next pages of a partition, where they are or are going to be. Inlined ones are coalesced and written."""
         found: list[Placed] = []
         for group in _by_place(partition.pages.upto(sequence)):
+            if len(found) >= PAGES_AN_EXTENT:
+                break
             if group[0].segment:
                 found += [Placed(entry) for entry in group]
+                if len(found) % PAGES_AT_ONCE == 0:
+                    await self._incarnation.clock.sleep(0)
                 continue
             for sealable in await self._coalesced(partition, group):
                 found.append(Placed(sealable.entry, None if sealable.page is None else await placing.add(sealable.page)))
@@ -142,6 +150,25 @@ class Sealer:
                 _log.error("a page of the journal is lost: topic %d, partition %d, %s", partition.topic, partition.number, error)
                 found.append(Sealable(entry._replace(segment=LOST, position=0, length=0), None))
         return found
+
+    async def _draft(self, partition: Partition, pages: list[Placed]) -> Draft:
+        """With the hashes of everything in these pages by which it may be recognised: natural ids, and batches."""
+        first, end = pages[0].entry.first_offset, pages[-1].entry.end
+        producers, numbers, firsts = partition.producers.below(end)
+        batches = batch_hashes(producers, numbers)
+        order = np.argsort(batches)
+        batches, firsts = batches[order], firsts[order]
+        count = partition.ids.count_below(end) + len(batches)
+        builder, bits = Builder(count, first), parts_of(count)
+        starts = parts_in(batches, bits)
+        for part in range(1 << bits):
+            if bits:
+                await self._incarnation.clock.sleep(0)
+            inside = slice(int(starts[part]), int(starts[part + 1]))
+            builder.take(*partition.ids.part_below(end, part, bits))
+            builder.take(batches[inside], firsts[inside])
+            builder.sort()
+        return Draft(partition, pages, first, end, builder.built())
 
     # Snapshots
 
@@ -178,35 +205,19 @@ class Sealer:
             self.trimmed = upto
 
 
-def _draft(partition: Partition, pages: list[Placed]) -> Draft:
-    """With the hashes of everything in these pages by which it may be recognised: natural ids, and batches."""
-    first, end = pages[0].entry.first_offset, pages[-1].entry.end
-    hashes, offsets = partition.ids.below(end)
-    producers, numbers, firsts = partition.producers.below(end)
-    if producers:
-        hashes = np.concatenate((hashes, batch_hashes(producers, numbers)))
-        offsets = np.concatenate((offsets, np.array(firsts, np.int64)))
-    inside = offsets >= first
-    return Draft(partition, pages, first, end, build(hashes[inside], offsets[inside], first))
-
-
 def _steps(actors: Iterable[PartitionActor]) -> Iterable[list[PartitionActor]]:
     rest = iter([actor for actor in actors if actor.closed is None])
     while step := list(islice(rest, PARTITIONS_A_STEP)):
         yield step
 
 
-def _by_place(entries: list[PageEntry]) -> Iterable[list[PageEntry]]:
+def _by_place(entries: Iterable[PageEntry]) -> Iterable[list[PageEntry]]:
     """Pages in segments one by one, those of the journal as far as they fit together."""
-    run: list[PageEntry] = []
-    for entry in entries:
-        if entry.segment:
+    for inlined, run in groupby(entries, lambda entry: not entry.segment):
+        if inlined:
             yield from groups(run)
-            yield [entry]
-            run = []
         else:
-            run.append(entry)
-    yield from groups(run)
+            yield from ([entry] for entry in run)
 
 
 def _changed_chunks(partition: Partition) -> list[Chunk]:

@@ -10,6 +10,7 @@ the disk can tell what is on it; what was acknowledged is there.
 
 from __future__ import annotations
 
+import gc
 import inspect
 import logging
 import os
@@ -109,10 +110,14 @@ async def _serve(chosen: settings.Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _stop_on, number, stopped)
+    gc.disable()  # what is loaded stays: looking through it again and again for garbage takes as long as loading it
     try:
         server = await open_broker(chosen)
     except errors.InvalidArgument as error:
         raise _usage(error) from None
+    finally:
+        gc.enable()
+    gc.freeze()
     try:
         typer.echo(f"bowstring serves {server.address} from {_place(server.settings)}")
         stopping = asyncio.create_task(stopped.wait())

@@ -18,19 +18,23 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bowstring.core.natural_ids import Hashes, Offsets
+from bowstring.core.natural_ids import Offsets
+from bowstring.core.sieve import Hashes, Sieve
 
 BLOCK_ENTRIES = 1 << 15
 BITS_MAX = 24
+PART_BITS = 15
+"""About 2 to the power of this many entries are sorted at a time: one or two milliseconds."""
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xBF58476D1CE4E5B9)
 
 
-def batch_hashes(producers: list[bytes], numbers: list[int]) -> Hashes:
-    """A 64-bit hash for each batch. It is stored and so never changes; it decides about speed, never about truth."""
-    halves = np.frombuffer(b"".join(producers), np.dtype("<u8")).astype(np.uint64).reshape(-1, 2)
-    hashes = np.array(numbers, np.uint64) * _GOLDEN
+def batch_hashes(producers: bytes, numbers: NDArray[np.int64]) -> Hashes:
+    """A 64-bit hash for each batch; `producers` has 16 bytes for each. It is stored and so never changes; it decides about speed, never
+    about truth."""
+    halves = np.frombuffer(producers, np.dtype("<u8")).astype(np.uint64).reshape(-1, 2)
+    hashes = numbers.astype(np.uint64) * _GOLDEN
     for word in (halves[:, 0], halves[:, 1]):
         hashes = (hashes ^ word) * _MIX
         hashes ^= hashes >> np.uint64(29)
@@ -38,39 +42,61 @@ def batch_hashes(producers: list[bytes], numbers: list[int]) -> Hashes:
     return hashes ^ (hashes >> np.uint64(32))
 
 
-class Filter(NamedTuple):
-    """A section as it is kept in memory: everything but the offsets."""
+class Entries(NamedTuple):
+    """Sorted hashes without offsets, as a section keeps them."""
 
     bits: int
     starts: NDArray[np.uint32]
     keys: NDArray[np.uint32]
 
+    def part(self, part: int, bits: int) -> tuple[Hashes, slice]:
+        """What is known of the hashes that begin with these bits, of which a bucket may not have more; and the places of their entries."""
+        first, last = part << self.bits - bits, (part + 1) << self.bits - bits
+        inside = slice(int(self.starts[first]), int(self.starts[last]))
+        counts = np.diff(self.starts[first : last + 1].astype(np.int64))
+        buckets = np.repeat(np.arange(first, last, dtype=np.uint64), counts)
+        keys = self.keys[inside].astype(np.uint64) << np.uint64(32 - self.bits)
+        return (buckets << np.uint64(64 - self.bits) if self.bits else buckets) | keys, inside
+
+
+class Filter:
+    """A section as it is kept in memory: everything but the offsets."""
+
+    def __init__(self, entries: Entries, sieve: Sieve) -> None:
+        """The sieve holds the hashes of all the entries."""
+        self.entries = entries
+        self._sieve = sieve
+        self._known = np.uint64((1 << 64) - (1 << 32 - entries.bits))
+        """The bits of a hash that are kept: the bucket and the key."""
+
     @property
     def bytes(self) -> int:
-        return self.starts.nbytes + self.keys.nbytes
-
-    def hashes(self) -> Hashes:
-        """What is known of the entries' hashes; the rest of their bits is 0."""
-        counts = np.diff(self.starts.astype(np.int64))
-        buckets = np.repeat(np.arange(len(counts), dtype=np.uint64), counts)
-        return (buckets << np.uint64(64 - self.bits) if self.bits else buckets) | (self.keys.astype(np.uint64) << np.uint64(32 - self.bits))
+        return self.entries.starts.nbytes + self.entries.keys.nbytes + self._sieve.nbytes
 
     def find(self, hashes: Hashes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows of the hashes that are in here, and the place of each entry. A row comes as often as there are entries."""
-        bucket, key = _split(hashes, self.bits)
-        low = self.starts[bucket].astype(np.int64)
-        high = end = self.starts[bucket + 1].astype(np.int64)
+        passing = self._sieve.passing(hashes & self._known)
+        if not len(passing):
+            return passing, passing
+        found, places = self._search(hashes[passing])
+        return passing[found], places
+
+    def _search(self, hashes: Hashes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        bits, starts, keys = self.entries
+        bucket, key = _split(hashes, bits)
+        low = starts[bucket].astype(np.int64)
+        high = end = starts[bucket + 1].astype(np.int64)
         for _ in range(int((high - low).max(initial=0)).bit_length()):
             middle = (low + high) >> 1
             inside = middle < high
-            less = inside & (self.keys[np.minimum(middle, len(self.keys) - 1)] < key)
+            less = inside & (keys[np.minimum(middle, len(keys) - 1)] < key)
             low = np.where(less, middle + 1, low)
             high = np.where(less | ~inside, high, middle)
         wanted = np.arange(len(hashes))
         rows, places = [wanted[:0]], [low[:0]]
         while len(wanted):
             wanted = wanted[low[wanted] < end[wanted]]
-            wanted = wanted[self.keys[low[wanted]] == key[wanted]]
+            wanted = wanted[keys[low[wanted]] == key[wanted]]
             rows.append(wanted)
             places.append(low[wanted])
             low[wanted] += 1
@@ -85,24 +111,66 @@ class Built(NamedTuple):
     blocks: list[tuple[NDArray[np.uint32], NDArray[np.uint32]]]
 
 
-def build(hashes: Hashes, offsets: Offsets, first_offset: int, bits_max: int = BITS_MAX) -> Built:
-    """A section of these entries, in any order. Offsets are kept as distances from the extent's first one."""
-    order = np.argsort(hashes, kind="stable")
-    bits = min(max(len(hashes).bit_length() - 6, 0), bits_max)
-    bucket, keys = _split(hashes[order], bits)
-    distances = (offsets[order] - first_offset).astype(np.uint32)
-    starts = np.searchsorted(bucket, np.arange((1 << bits) + 1)).astype(np.uint32)
-    cuts = range(0, len(keys), BLOCK_ENTRIES)
-    return Built(bits, starts, [(keys[cut : cut + BLOCK_ENTRIES], distances[cut : cut + BLOCK_ENTRIES]) for cut in cuts])
+def parts_of(count: int) -> int:
+    """In how many steps a section of so many entries is to be made, as the number of bits that tell them apart: each is a moment's work."""
+    return (max(count, 1) - 1 >> PART_BITS).bit_length()
 
 
-def joined(parts: list[tuple[Filter, Offsets]], first_offset: int) -> Built:
-    """One section of the entries of several, from filters and offsets. Of their hashes only what the filters kept is known, so there are
-    no more buckets than the least of them had."""
-    hashes = np.concatenate([part.hashes() for part, _ in parts]) if parts else np.empty(0, np.uint64)
-    offsets = np.concatenate([offsets for _, offsets in parts]) if parts else np.empty(0, np.int64)
-    inside = offsets >= first_offset
-    return build(hashes[inside], offsets[inside], first_offset, min((part.bits for part, _ in parts), default=0))
+def parts_in(hashes: Hashes, bits: int) -> NDArray[np.int64]:
+    """Where each of the parts begins in sorted hashes, and at last where they end."""
+    firsts = (hashes >> np.uint64(64 - bits)).astype(np.int64) if bits else np.zeros(len(hashes), np.int64)
+    return np.searchsorted(firsts, np.arange((1 << bits) + 1)).astype(np.int64)
+
+
+class Builder:
+    """Makes a section, a part of the hashes after the other. Offsets are kept as distances from the extent's first one."""
+
+    def __init__(self, count: int, first_offset: int, bits_max: int = BITS_MAX) -> None:
+        """`count` is about how many entries there will be."""
+        self._first_offset = first_offset
+        self._bits = min(max(count.bit_length() - 6, 0), bits_max)
+        self._counts = np.zeros((1 << self._bits) + 1, np.int64)
+        self._taken: list[tuple[Hashes, Offsets]] = []
+        self._keys: list[NDArray[np.uint32]] = []
+        self._distances: list[NDArray[np.uint32]] = []
+        self._blocks: list[tuple[NDArray[np.uint32], NDArray[np.uint32]]] = []
+        self._pending = 0
+
+    def take(self, hashes: Hashes, offsets: Offsets) -> None:
+        """Entries of the part that is being made, in any order. Those before the first offset are left out."""
+        inside = offsets >= self._first_offset
+        self._taken.append((hashes[inside], offsets[inside]))
+
+    def sort(self) -> None:
+        """The part is complete: the hashes of the next one are all behind those of this one."""
+        taken, self._taken = self._taken, []
+        if not any(len(hashes) for hashes, _ in taken):
+            return
+        hashes, offsets = np.concatenate([hashes for hashes, _ in taken]), np.concatenate([offsets for _, offsets in taken])
+        order = np.argsort(hashes)
+        bucket, keys = _split(hashes[order], self._bits)
+        first = int(bucket[0])
+        counts = np.bincount(bucket - first)
+        self._counts[first + 1 : first + 1 + len(counts)] += counts
+        self._keys.append(keys)
+        self._distances.append((offsets[order] - self._first_offset).astype(np.uint32))
+        self._pending += len(keys)
+        if self._pending >= BLOCK_ENTRIES:
+            self._cut(BLOCK_ENTRIES)
+
+    def _cut(self, least: int) -> None:
+        """Makes blocks of what is there, as long as so much is left."""
+        keys, distances = np.concatenate(self._keys), np.concatenate(self._distances)
+        at = 0
+        while len(keys) - at >= least:
+            self._blocks.append((keys[at : at + BLOCK_ENTRIES], distances[at : at + BLOCK_ENTRIES]))
+            at += BLOCK_ENTRIES
+        self._keys, self._distances, self._pending = [keys[at:]], [distances[at:]], max(len(keys) - at, 0)
+
+    def built(self) -> Built:
+        if self._pending:
+            self._cut(1)
+        return Built(self._bits, np.cumsum(self._counts).astype(np.uint32), self._blocks)
 
 
 def _split(hashes: Hashes, bits: int) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -100,6 +100,7 @@ def entry_of(change: Append, sequence: int) -> PageEntry:
     )
 
 
+PAGES_AT_ONCE = 256
 LOST = -1
 """The segment of a page whose bytes were damaged in the journal: its offsets are known, its rows are not."""
 
@@ -134,7 +135,7 @@ class PageIndex:
     def drop_below(self, offset: int) -> None:
         """Drops the pages that end at the offset or before."""
         count = self.at(offset)
-        self.bytes -= sum(self._lengths[:count])
+        self.bytes -= int(np.array(self._lengths[:count], np.int64).sum())
         for column in self._columns:
             del column[:count]
 
@@ -166,9 +167,18 @@ class PageIndex:
             at += 1
         return found
 
-    def upto(self, sequence: int) -> list[PageEntry]:
-        """The pages of flushes up to that one."""
-        return [self[at] for at in range(bisect_right(self._sequences, sequence))]
+    def count_upto(self, sequence: int) -> int:
+        """How many pages are of flushes up to that one."""
+        return bisect_right(self._sequences, sequence)
+
+    def upto(self, sequence: int) -> Iterator[PageEntry]:
+        """The pages of flushes up to that one. There may be very many, so they are made as they are asked for; some may be added or dropped
+        meanwhile."""
+        count = self.count_upto(sequence)
+        offset, end = (self._first_offsets[0], self._first_offsets[count - 1] + 1) if count else (0, 0)
+        while found := self.between(offset, end, 1 << 62, PAGES_AT_ONCE):
+            yield from found
+            offset = found[-1].end
 
     def arrived_before(self, moment: int) -> int:
         """How many pages, from the first on, have arrived before that moment as a whole."""
@@ -181,15 +191,20 @@ class PageIndex:
 
     def segments(self) -> dict[int, int]:
         """The segments that these pages are in, with their bytes there."""
-        return segments(self._segments, self._lengths)
+        places, lengths = np.array(self._segments, np.int64), np.array(self._lengths, np.int64)
+        if not len(places):
+            return {}
+        starts = np.concatenate(([0], np.flatnonzero(np.diff(places)) + 1))
+        return segments(places[starts].tolist(), np.add.reduceat(lengths, starts).tolist())
 
     def check(self, end: int) -> None:
         """Pages follow each other without a gap up to `end`, and arrival never falls."""
+        if not len(self):
+            return
         firsts, rows = np.array(self._first_offsets, np.int64), np.array(self._rows, np.int64)
-        if len(firsts):
-            ends = firsts + rows
-            assert (ends[:-1] == firsts[1:]).all(), "a gap between pages"
-            assert ends[-1] == end, f"the pages end at {ends[-1]}, the log at {end}"
+        ends = firsts + rows
+        assert (ends[:-1] == firsts[1:]).all(), "a gap between pages"
+        assert ends[-1] == end, f"the pages end at {ends[-1]}, the log at {end}"
         assert (np.diff(np.array(self._arrived, np.int64)) >= 0).all(), "arrival never falls"
 
     def state(self) -> list[PageEntry]:

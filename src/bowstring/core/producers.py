@@ -18,11 +18,16 @@ from enum import Enum
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from bowstring.core.answers import Repeat, Stored
 
 ODD_SPAN = 60_000_000
 """How long a batch with repeats is remembered after it was sealed, in microseconds."""
+
+
+Numbers = NDArray[np.int64]
 
 
 class Absent(Enum):
@@ -72,16 +77,16 @@ class Batches:
 
     __slots__ = (
         "_arrived",
-        "_first_offsets",
         "_known_from",
         "_marks",
-        "_numbers",
         "_odd",
         "_odd_until",
         "_repeats",
         "_rows",
+        "first_offsets",
         "last",
         "newest",
+        "numbers",
     )
 
     def __init__(self) -> None:
@@ -90,8 +95,8 @@ class Batches:
         """When the last batch arrived."""
         self._known_from = 1
         self._marks: list[tuple[int, int]] = []
-        self._numbers = array("q")
-        self._first_offsets = array("q")
+        self.numbers = array("q")
+        self.first_offsets = array("q")
         self._rows = array("q")
         self._arrived = array("q")
         self._repeats: dict[int, tuple[Repeat, ...]] = {}
@@ -100,8 +105,8 @@ class Batches:
         """Up to this number there may have been odd ones that are forgotten."""
 
     def add(self, number: int, first_offset: int, rows: int, arrived: int, repeats: tuple[Repeat, ...]) -> None:
-        self._numbers.append(number)
-        self._first_offsets.append(first_offset)
+        self.numbers.append(number)
+        self.first_offsets.append(first_offset)
         self._rows.append(rows)
         self._arrived.append(arrived)
         if repeats:
@@ -110,9 +115,9 @@ class Batches:
 
     def find(self, number: int) -> Known | Absent:
         """The batch of a number up to `last`."""
-        at = bisect_left(self._numbers, number)
-        if at < len(self._numbers) and self._numbers[at] == number:
-            return _known(self._first_offsets[at], self._rows[at], self._repeats.get(number, ()))
+        at = bisect_left(self.numbers, number)
+        if at < len(self.numbers) and self.numbers[at] == number:
+            return _known(self.first_offsets[at], self._rows[at], self._repeats.get(number, ()))
         if number in self._odd:
             odd = self._odd[number]
             return _known(odd.first_offset, odd.rows, odd.repeats)
@@ -126,35 +131,35 @@ class Batches:
 
     def free(self, first: int, end: int) -> None:
         """The rows [first, end) were never published after all: batches that stored them become passed over."""
-        for at in range(len(self._numbers) - 1, -1, -1):
-            if first <= self._first_offsets[at] < end and self._rows[at]:
-                self._first_offsets[at] = self._rows[at] = 0
-                self._repeats.pop(self._numbers[at], None)
+        for at in range(len(self.numbers) - 1, -1, -1):
+            if first <= self.first_offsets[at] < end and self._rows[at]:
+                self.first_offsets[at] = self._rows[at] = 0
+                self._repeats.pop(self.numbers[at], None)
         for number, odd in list(self._odd.items()):
             if first <= odd.first_offset < end:
                 self._odd[number] = _Odd(0, 0, odd.arrived, ())
 
-    def below(self, end: int) -> list[tuple[int, int]]:
-        """(number, first offset) of the batches whose rows are before that offset: what is sealed with them."""
-        return [(number, first) for number, first in zip(self._numbers, self._first_offsets, strict=True) if 0 < first < end]
+    @property
+    def has_unsealed(self) -> bool:
+        return bool(self.numbers)
 
     def sealed(self, end: int) -> None:
         """Rows before that offset are sealed: their batches are in a section now."""
-        count = 0
-        for at, first in enumerate(self._first_offsets):
-            if first >= end:
-                break
-            if first:
-                count = at + 1
-        if not count:
+        firsts = np.array(self.first_offsets, np.int64)
+        beyond = np.flatnonzero(firsts >= end)
+        firsts = firsts[: beyond[0]] if len(beyond) else firsts
+        stored = np.flatnonzero(firsts)
+        if not len(stored):
             return
-        for at in range(count):
-            number, rows = self._numbers[at], self._rows[at]
+        count = int(stored[-1]) + 1
+        odd = set(np.flatnonzero(np.array(self._rows[:count], np.int64) == 0).tolist())
+        odd.update(at for number in self._repeats if (at := bisect_left(self.numbers, number)) < count)
+        for at in sorted(odd):
+            number = self.numbers[at]
             repeats = self._repeats.pop(number, ())
-            if repeats or not rows:
-                self._odd[number] = _Odd(self._first_offsets[at], rows, self._arrived[at], repeats)
-        self._marks.append((self._numbers[count - 1], self._arrived[count - 1]))
-        for column in (self._numbers, self._first_offsets, self._rows, self._arrived):
+            self._odd[number] = _Odd(self.first_offsets[at], self._rows[at], self._arrived[at], repeats)
+        self._marks.append((self.numbers[count - 1], self._arrived[count - 1]))
+        for column in (self.numbers, self.first_offsets, self._rows, self._arrived):
             del column[:count]
 
     def forget_before(self, horizon: int) -> None:
@@ -162,10 +167,10 @@ class Batches:
             self._known_from = self._marks.pop(0)[0] + 1
         count = bisect_left(self._arrived, horizon)
         if count:
-            for number in self._numbers[:count]:
+            for number in self.numbers[:count]:
                 self._repeats.pop(number, None)
-            self._known_from = self._numbers[count - 1] + 1
-            for column in (self._numbers, self._first_offsets, self._rows, self._arrived):
+            self._known_from = self.numbers[count - 1] + 1
+            for column in (self.numbers, self.first_offsets, self._rows, self._arrived):
                 del column[:count]
         for number in [number for number, odd in self._odd.items() if odd.arrived < max(horizon, self.newest - ODD_SPAN)]:
             del self._odd[number]
@@ -179,8 +184,8 @@ class Batches:
             newest=self.newest,
             known_from=self._known_from,
             marks=list(self._marks),
-            numbers=list(self._numbers),
-            first_offsets=list(self._first_offsets),
+            numbers=list(self.numbers),
+            first_offsets=list(self.first_offsets),
             rows=list(self._rows),
             arrived=list(self._arrived),
             repeats=self._repeats,
@@ -194,8 +199,8 @@ class Batches:
         batches.last, batches.newest, batches._known_from, batches._odd_until = state.last, state.newest, state.known_from, state.odd_until
         batches._marks, batches._repeats, batches._odd = list(state.marks), dict(state.repeats), dict(state.odd)
         for column, values in (
-            (batches._numbers, state.numbers),
-            (batches._first_offsets, state.first_offsets),
+            (batches.numbers, state.numbers),
+            (batches.first_offsets, state.first_offsets),
             (batches._rows, state.rows),
             (batches._arrived, state.arrived),
         ):
@@ -204,7 +209,7 @@ class Batches:
 
     def state(self) -> object:
         """What can be compared: the numbers that are not sealed. When the others are forgotten depends on when seals were."""
-        columns = (self._numbers, self._first_offsets, self._rows, self._arrived)
+        columns = (self.numbers, self.first_offsets, self._rows, self._arrived)
         return self.last, self.newest, [list(column) for column in columns], sorted(self._repeats.items())
 
 
@@ -242,14 +247,21 @@ class Producers:
         for batches in self._batches.values():
             batches.free(first, end)
 
-    def below(self, end: int) -> tuple[list[bytes], list[int], list[int]]:
-        """Producers, numbers and first offsets of the batches whose rows are before that offset."""
-        found = [(producer, *batch) for producer, batches in self._batches.items() for batch in batches.below(end)]
-        return [batch[0] for batch in found], [batch[1] for batch in found], [batch[2] for batch in found]
+    def below(self, end: int) -> tuple[bytes, Numbers, Numbers]:
+        """Producers (16 bytes each), numbers and first offsets of the batches whose rows are before that offset: what is sealed with
+        them."""
+        owners = [(producer, batches) for producer, batches in self._batches.items() if batches.has_unsealed]
+        numbers = np.frombuffer(b"".join(batches.numbers for _, batches in owners), np.int64)
+        firsts = np.frombuffer(b"".join(batches.first_offsets for _, batches in owners), np.int64)
+        counts = [len(batches.numbers) for _, batches in owners]
+        producers = np.repeat(np.frombuffer(b"".join(producer for producer, _ in owners), np.int64).reshape(-1, 2), counts, axis=0)
+        inside = (firsts > 0) & (firsts < end)
+        return producers[inside].tobytes(), numbers[inside], firsts[inside]
 
     def sealed(self, end: int) -> None:
         for batches in self._batches.values():
-            batches.sealed(end)
+            if batches.has_unsealed:
+                batches.sealed(end)
 
     def rest(self) -> list[BatchesState]:
         """As they are kept in a snapshot."""

@@ -1,0 +1,114 @@
+"""How long a start takes, from the exec of `bowstring serve` to the first call that is answered.
+
+What Python takes before the broker's own code begins is told apart: that ends when the broker writes the lock file of its data directory.
+What is preloaded has been published over the wire, by a broker with small segments so that there are many of them. It is killed, not
+stopped, so that the start is one after a crash, with everything in the journal that a full one holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import bowstring
+from benchmarks import processes
+from benchmarks.server import Server, running
+from benchmarks.years.tables import Tables, batches, publish
+
+MIB = 1 << 20
+LANES = 12
+STARTS = 3
+IDLE_SECONDS = 8.0
+NEVER = {"seal_rows": 10_000_000, "seal_inline_bytes": "1GiB", "seal_bytes": "1TiB", "seal_seconds": "1d"}
+SMALL = {"segment_bytes_first": MIB, "segment_bytes_max": MIB, "publish_window": MIB}
+
+
+def timed_start(server: Server) -> dict[str, float]:
+    """Starts the broker. Gives the seconds until it answered, and those of them that went by before its own code began."""
+    server.start()
+    with bowstring.connect(server.address) as client:
+        next(client.topics(), None)
+        answered = time.time()
+    begun = (server.data / "lock").stat().st_mtime
+    return {
+        "seconds": round(answered - server.born, 3),
+        "before_own_code": round(begun - server.born, 3),
+        "cpu_seconds": round(processes.cpu_seconds(server.pid), 2),
+    }
+
+
+def starts(server: Server) -> dict[str, Any]:
+    """The best of a few starts, each after the death of the broker."""
+    server.kill()
+    found: list[dict[str, float]] = []
+    for _ in range(STARTS):
+        os.sync()
+        found.append(timed_start(server))
+        server.kill()
+    best = min(found, key=lambda one: one["seconds"])
+    return {**best, "all": [one["seconds"] for one in found]}
+
+
+def many_segments(folder: Path, messages: int, rows: int) -> dict[str, Any]:
+    """A store of many segments and a full journal: as much as fits before a seal is due."""
+    with running(folder, settings=SMALL) as server:
+        with bowstring.connect(server.address) as client:
+            client.create_topic("old")
+            client.create_topic("new", partitions=LANES)
+            tables = Tables()
+            publish(client, "old", (tables.plain() for _ in batches(messages, tables.rows)))
+        server.settings |= NEVER
+        server.restart()
+        filled = asyncio.run(fill_journal(server, rows))
+        segments = sum(name.startswith("segment-") for name in os.listdir(server.data))
+        return {**starts(server), "segments": segments, **filled}
+
+
+async def fill_journal(server: Server, rows: int, *, ids: bool = False) -> dict[str, Any]:
+    """Single messages, a dozen at a time: about so many flushes."""
+    value = os.urandom(100)
+    async with bowstring.aio.connect(server.address) as client:
+        await client.create_topic("new", partitions=LANES, exists_ok=True)
+        producers = [client.producer("new") for _ in range(LANES)]
+
+        async def lane(number: int, producer: Any) -> None:
+            for count in range(rows):
+                await producer.send(value, id=f"{number}-{count}" if ids else None)
+
+        await asyncio.gather(*(lane(number, producer) for number, producer in enumerate(producers)))
+        for producer in producers:
+            await producer.close()
+    return {"journal_changes": rows * LANES}
+
+
+def unsealed_ids(folder: Path, messages: int) -> dict[str, Any]:
+    """Messages with ids of which none is sealed: what deduplication has to know again."""
+    with running(folder, settings=NEVER) as server:
+        with bowstring.connect(server.address) as client:
+            client.create_topic("ids")
+            tables = Tables()
+            publish(client, "ids", (tables.with_ids() for _ in batches(messages, tables.rows)))
+        return starts(server)
+
+
+def many_partitions(folder: Path, partitions: int) -> dict[str, Any]:
+    """Ten topics of a thousand partitions, each with messages, sealed several times; then an idle broker's CPU."""
+    with running(folder, settings={"seal_rows": 50, "seal_seconds": "5s"}) as server:
+        with bowstring.connect(server.address) as client:
+            for topic in range(10):
+                client.create_topic(f"topic-{topic}", partitions=partitions // 10)
+            for seed in range(4):
+                tables = Tables(seed=seed)
+                for topic in range(10):
+                    publish(client, f"topic-{topic}", [tables.with_keys(partitions)])
+                time.sleep(6.0)
+        found = starts(server)
+        server.start()
+        time.sleep(5.0)
+        before = processes.cpu_seconds(server.pid)
+        time.sleep(IDLE_SECONDS)
+        idle = (processes.cpu_seconds(server.pid) - before) / IDLE_SECONDS
+        return {**found, "idle_cpu_percent": round(100 * idle, 2), "memory_bytes": processes.peak_bytes(server.pid)}
