@@ -98,8 +98,13 @@ def overtaken_only_by_retention(kept: Keeping) -> Cases:
         missed = [place for place in kept.places() if place[1] >= where.get(place[0], 1 << 62)]
         if not any(session.starts.values()) and not session.seen:
             yield f"{session.name} from the beginning of {facts.topic} was told that it is out of range"
-        elif not any(kept.may_be_gone(place, session.overtaken) for place in missed):
+        elif not any(_is_hole(kept, place) for place in where.items()) and not any(kept.may_be_gone(p, session.overtaken) for p in missed):
             yield f"{session.name} was told that {facts.topic} does not go on from {where} at {session.overtaken:.3f} s"
+
+
+def _is_hole(kept: Keeping, place: tuple[int, int]) -> bool:
+    """Whether nobody's message is there although there are some behind it: one that was taken back, whose page may have gone."""
+    return place not in kept.places() and any(other[0] == place[0] and other[1] > place[1] for other in kept.places())
 
 
 def one_offset_per_id(kept: Keeping) -> Cases:

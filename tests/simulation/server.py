@@ -310,7 +310,7 @@ class Server:
     ) -> tuple[WatchedBroker, WatchedGateway, Fencible]:
         fencible = Fencible(catalog)
         settings = self.load.settings()
-        reserve = Reserve(life.disk, size=self.load.reserve_bytes)
+        reserve = Reserve(life.disk, size=max(self.load.reserve_bytes, self.load.wal_bytes))
         ports = {"clock": life.clock, "catalog": fencible, "store": store, "reserve": reserve}
         broker = WatchedBroker(self.watch, settings=settings, **ports)
         if opened:

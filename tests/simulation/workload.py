@@ -42,7 +42,8 @@ class Workload:
         self.ends: dict[tuple[str, int], int] = {}
         """The largest offset of a partition that any client has seen, for readers to start from."""
 
-        self.failed_probes: list[str] = []
+        self.failed_probes: list[tuple[str, str]] = []
+        """What was wrong, and the error."""
 
     def saw(self, topic: str, partition: int, offset: int) -> None:
         self.ends[topic, partition] = max(offset, self.ends.get((topic, partition), 0))
@@ -209,7 +210,7 @@ class Workload:
                         break
                     names = [label(life.name, topic, number, at, attempt) for at in range(3)]
                     answers = await self._probe_again(life, producer, topic, names, rows)
-                self.failed_probes += [f"{topic}: {row.label} was answered {row.error}" for row in answers if row.error]
+                self.failed_probes += [(f"{topic}: {row.label} was answered {row.error}", row.error) for row in answers if row.error]
             await producer.close()
         await kit.close()
 

@@ -89,10 +89,17 @@ class Broker:
 
     async def start(self) -> None:
         """Loads what is there and serves. Raises what makes that impossible."""
-        await self._catalog.open()
-        if self._reserve is not None:
-            await self._reserve.hold()
-        await self._begin()
+        try:
+            await self._catalog.open()
+            if self._reserve is not None:
+                await self._reserve.hold()
+            await self._begin()
+        except DiskFull:
+            if self._reserve is None:
+                raise
+            await self._reserve.give_up()
+            await self._catalog.open()
+            await self._begin()
         self.cluster = await self._catalog.cluster()
         self._serving = asyncio.create_task(self._serve())
 
