@@ -19,7 +19,7 @@ from benchmarks.server import Server, running
 from benchmarks.years.tables import Tables, batches, publish
 
 MIB = 1 << 20
-LANES = 12
+LANES = 4
 STARTS = 3
 IDLE_SECONDS = 8.0
 NEVER = {"seal_rows": 10_000_000, "seal_inline_bytes": "1GiB", "seal_bytes": "1TiB", "seal_seconds": "1d"}
@@ -68,7 +68,7 @@ def many_segments(folder: Path, messages: int, rows: int) -> dict[str, Any]:
 
 
 async def fill_journal(server: Server, rows: int, *, ids: bool = False) -> dict[str, Any]:
-    """Single messages, a dozen at a time: about so many flushes."""
+    """Single messages, some at a time: about so many flushes."""
     value = os.urandom(100)
     async with bowstring.aio.connect(server.address) as client:
         await client.create_topic("new", partitions=LANES, exists_ok=True)
