@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import os
 import time
@@ -14,7 +13,7 @@ import bowstring
 from benchmarks import processes
 from benchmarks.server import Server, running
 from benchmarks.years.starting import MIB, timed_start
-from benchmarks.years.tables import Tables, batches, publish
+from benchmarks.years.tables import Tables, batches, publish, publish_singles
 
 SEGMENT = 4 * MIB
 SHORT_SECONDS = 8.0
@@ -71,12 +70,12 @@ def written_bytes(pid: int) -> int:
 def written(folder: Path, megabytes: int, singles: int) -> dict[str, float]:
     """Bytes written for each byte of a value by a broker that has been at it for a while, so that it uses its files again: large batches;
     single messages of 1 KiB, one and 64 at a time."""
-    large = {"segment_bytes_first": "32MiB", "segment_bytes_max": "32MiB"}
+    large = {"segment_bytes_first": "64MiB", "segment_bytes_max": "64MiB"}
     small = {"segment_bytes_first": MIB, "segment_bytes_max": MIB, "seal_seconds": "3s", "upkeep_seconds": "500ms"}
     found = {"large": _written(folder, large, megabytes * 300_000, lambda server: _large(server, megabytes))}
     for lanes in (1, 64):
         work = functools.partial(_singles, lanes=lanes, count=singles)
-        found[f"single, {lanes} at a time"] = _written(folder, small, 4 * MIB, lambda server, work=work: asyncio.run(work(server)))
+        found[f"single, {lanes} at a time"] = _written(folder, small, 4 * MIB, work)
     return found
 
 
@@ -101,19 +100,9 @@ def _large(server: Server, megabytes: int) -> int:
         return len(calls) * tables.rows * tables.size
 
 
-async def _singles(server: Server, lanes: int, count: int) -> int:
-    value = os.urandom(SINGLE_BYTES)
-    async with bowstring.aio.connect(server.address) as client:
-        producers = [client.producer("all") for _ in range(lanes)]
-
-        async def lane(producer: Any) -> None:
-            for _ in range(count // lanes):
-                await producer.send(value)
-
-        await asyncio.gather(*map(lane, producers))
-        for producer in producers:
-            await producer.close()
-    return count // lanes * lanes * SINGLE_BYTES
+def _singles(server: Server, lanes: int, count: int) -> int:
+    with bowstring.connect(server.address) as client:
+        return publish_singles(client, "all", lanes, count // lanes, SINGLE_BYTES)
 
 
 def resident_bytes(pid: int) -> int:
@@ -171,5 +160,5 @@ def _read(server: Server, topic: str, partitions: list[int] | None) -> tuple[int
         begun = time.perf_counter()
         with client.reader(topic, partitions=partitions, start="beginning", end="latest") as reader:
             for batch in reader.batches():
-                count += batch.num_rows
+                count += len(batch.column("value"))
         return count, time.perf_counter() - begun

@@ -7,11 +7,10 @@ along. The first third is for warming up; flat is what in the last third is at m
 from __future__ import annotations
 
 import argparse
-import asyncio
-import contextlib
 import os
 import statistics
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -42,25 +41,26 @@ def run(folder: Path, options: argparse.Namespace) -> bool:
         started = {"seconds": 0.0, "cpu_seconds": 0.0}
         while time.monotonic() - begun < seconds:
             life = min(RESTART_SECONDS, seconds / 6, begun + seconds - time.monotonic())
-            asyncio.run(_live(server, max(life, 1.0), begun, started, samples))
+            _live(server, max(life, 1.0), begun, started, samples)
             server.kill()
             started = timed_start(server)
     return _judge(samples)
 
 
-async def _live(server: Server, seconds: float, begun: float, started: dict[str, float], samples: list[dict[str, float]]) -> None:
+def _live(server: Server, seconds: float, begun: float, started: dict[str, float], samples: list[dict[str, float]]) -> None:
     until = time.monotonic() + seconds
-    async with bowstring.aio.connect(server.address) as client:
-        await client.create_topic("seconds", partitions=4, retention=20, deduplication=10, exists_ok=True)
-        await client.create_topic("minute", retention=60, deduplication=30, exists_ok=True)
-        await client.create_topic("bytes", partitions=2, retention_bytes=16 * MIB, deduplication=10, retention=3600, exists_ok=True)
-        work = [_batches(client, "seconds", until), _ids(client, "minute", until), _singles(client, "bytes", until)]
-        tasks = [asyncio.create_task(one) for one in (*work, _reading(client, "seconds", until))]
+    with bowstring.connect(server.address) as client, ThreadPoolExecutor(4) as threads:
+        client.create_topic("seconds", partitions=4, retention=20, deduplication=10, exists_ok=True)
+        client.create_topic("minute", retention=60, deduplication=30, exists_ok=True)
+        client.create_topic("bytes", partitions=2, retention_bytes=16 * MIB, deduplication=10, retention=3600, exists_ok=True)
+        work = ((_batches, "seconds"), (_ids, "minute"), (_singles, "bytes"), (_reading, "minute"))
+        running_work = [threads.submit(one, client, topic, until) for one, topic in work]
         while time.monotonic() < until:
-            await asyncio.sleep(min(SAMPLE_SECONDS, max(until - time.monotonic(), 0.1)))
+            time.sleep(min(SAMPLE_SECONDS, max(until - time.monotonic(), 0.1)))
             samples.append(_sample(server, begun, started))
             print("  ".join(f"{name} {value:.2f}" for name, value in samples[-1].items()), flush=True)
-        await asyncio.gather(*tasks)
+        for one in running_work:
+            one.result()
 
 
 def _sample(server: Server, begun: float, started: dict[str, float]) -> dict[str, float]:
@@ -75,34 +75,36 @@ def _sample(server: Server, begun: float, started: dict[str, float]) -> dict[str
     }
 
 
-async def _batches(client: Any, topic: str, until: float) -> None:
+def _batches(client: Any, topic: str, until: float) -> None:
     tables = Tables(rows=2_000)
-    async with client.producer(topic) as producer:
+    with client.producer(topic) as producer:
         while time.monotonic() < until:
-            await producer.send_batch(tables.with_keys(64))
-            await asyncio.sleep(1 / RATE_BATCHES)
+            producer.send_batch(tables.with_keys(64)).result(60)
+            time.sleep(1 / RATE_BATCHES)
 
 
-async def _ids(client: Any, topic: str, until: float) -> None:
+def _ids(client: Any, topic: str, until: float) -> None:
     tables = Tables(rows=1_000)
     stream = time.time_ns() >> 20 & 0xFFFF
-    async with client.producer(topic) as producer:
+    with client.producer(topic) as producer:
         while time.monotonic() < until:
-            await producer.send_batch(tables.with_ids(stream))
-            await asyncio.sleep(1 / RATE_BATCHES)
+            producer.send_batch(tables.with_ids(stream)).result(60)
+            time.sleep(1 / RATE_BATCHES)
 
 
-async def _singles(client: Any, topic: str, until: float) -> None:
-    async with client.producer(topic) as producer:
+def _singles(client: Any, topic: str, until: float) -> None:
+    with client.producer(topic) as producer:
         while time.monotonic() < until:
-            await producer.send(os.urandom(200), key=os.urandom(2))
+            producer.send(os.urandom(200), key=os.urandom(2)).result(60)
 
 
-async def _reading(client: Any, topic: str, until: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(max(until - time.monotonic(), 0.1)), client.reader(topic, start="beginning") as reader:
-            async for _ in reader.batches():
+def _reading(client: Any, topic: str, until: float) -> None:
+    """From the beginning to the end, again and again."""
+    while time.monotonic() < until:
+        with client.reader(topic, start="beginning", end="latest") as reader:
+            for _ in reader.batches():
                 pass
+        time.sleep(2.0)
 
 
 def _judge(samples: list[dict[str, float]]) -> bool:
