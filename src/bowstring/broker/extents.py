@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from bowstring.broker.caches import ByteCache
 from bowstring.core import sections
 from bowstring.core.id_sections import BLOCK_ENTRIES, Builder, Built, Entries, Filter, parts_of
-from bowstring.core.natural_ids import Hashes, Hits
+from bowstring.core.natural_ids import Hits
 from bowstring.core.pages import PageEntry, PageIndex
 from bowstring.core.partition import Partition
-from bowstring.core.sieve import Sieve
+from bowstring.core.sieve import Hashes, Sieve
 from bowstring.ports.catalog import Catalog, Extent
 from bowstring.ports.clock import Clock
 from bowstring.ports.failures import Damaged

@@ -180,7 +180,7 @@ class Fetcher:
             header = decode_header(page.header)
             batch = encoding.decode(header.columns, page.body)
             seen = visible(partition, entry, header, batch, moments, first, end)
-            if cursor.has_delivered and seen.youngest_hidden >= cursor.horizon:
+            if cursor.has_delivered and seen.youngest_hidden >= max(cursor.horizon, 0):
                 raise out_of_range(self._topic, partition, first)
             cursor.offset = end
             fetched = _some(cursor, entry, header, batch, seen.offsets)

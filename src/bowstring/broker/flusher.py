@@ -102,6 +102,12 @@ class Flusher:
         else:
             callback()
 
+    def commitment(self) -> asyncio.Future[None]:
+        """Settled when everything that was decided up to now is committed. If that never comes to pass, it never is."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.answer(lambda: None if future.done() else future.set_result(None))
+        return future
+
     @property
     def idle(self) -> bool:
         """Is everything committed?"""

@@ -16,8 +16,9 @@ from bowstring.broker.extents import Extents
 from bowstring.broker.reading import PageReader
 from bowstring.core.decisions import BatchName, Found, Ids, Lookup, Rows, SealedBatch
 from bowstring.core.id_sections import batch_hashes
-from bowstring.core.natural_ids import Hashes, Hits
+from bowstring.core.natural_ids import Hits
 from bowstring.core.partition import MINUTE, Partition
+from bowstring.core.sieve import Hashes
 from bowstring.ports.failures import Damaged
 
 Texts = Callable[[Rows], pa.Array]

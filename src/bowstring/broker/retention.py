@@ -11,7 +11,6 @@ glance, because what was found once holds until something moves; an idle broker 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
@@ -147,9 +146,7 @@ class Retention:
             return
         flusher = self._incarnation.flusher
         flusher.add(partition.raise_floor(reach.floor, kept))
-        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        flusher.answer(lambda: committed.set_result(None))
-        await committed
+        await flusher.commitment()
 
     async def _reach(self, partition: Partition, horizon: int) -> _Reach:
         """The first page that is not too old; and the rows before it that are kept."""

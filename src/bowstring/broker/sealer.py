@@ -33,7 +33,7 @@ from bowstring.core.pages import LOST, PAGES_AT_ONCE, PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.snapshots import snapshot
 from bowstring.ports.catalog import Chunk, Edit, Snapshot
-from bowstring.ports.failures import Damaged
+from bowstring.ports.failures import Damaged, DiskFull
 
 if TYPE_CHECKING:
     from bowstring.broker.flusher import Flush
@@ -88,8 +88,15 @@ class Sealer:
 
     async def seal(self) -> None:
         """Seals everything that is committed now. Raises DiskFull, Damaged (nothing is lost, and it can be tried again), or worse."""
-        sequence = self._incarnation.flusher.committed
-        self._counts, self._sealed_at = Counts(), self._incarnation.clock.monotonic()
+        before, self._counts = self._counts, Counts()
+        try:
+            await self._seal(self._incarnation.flusher.committed)
+        except (DiskFull, Damaged):
+            self._counts = Counts(*map(sum, zip(before, self._counts, strict=True)))
+            raise
+        self._sealed_at = self._incarnation.clock.monotonic()
+
+    async def _seal(self, sequence: int) -> None:
         actors = self._incarnation.partitions()
         for step in _steps(actor for actor in actors if actor.partition.pages.count_upto(sequence)):
             while step:
@@ -177,16 +184,16 @@ class Sealer:
         partitions = [actor.partition for actor in actors if actor.closed is None]
         rows: list[Snapshot] = []
         chunks: list[Chunk] = []
-        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        captured: asyncio.Future[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
 
         def capture(sequence: int) -> None:
             for partition in partitions:
                 rows.append(Snapshot(partition.topic, partition.number, sequence, snapshot(partition)))
                 chunks.extend(_changed_chunks(partition))
-            self._incarnation.flusher.answer(lambda: committed.set_result(None))
+            captured.set_result(self._incarnation.flusher.commitment())
 
-        self._incarnation.flusher.at_boundary(capture)
-        await committed
+        self._incarnation.flusher.at_boundary(lambda sequence: None if captured.done() else capture(sequence))
+        await (await captured)
         try:
             await self._catalog.edit(self._incarnation.fence, Edit(snapshots=rows, chunks=chunks))
         except BaseException:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from typing import Annotated
@@ -88,6 +87,8 @@ def _offline(directory: str, target: str) -> Made:
 
 
 def _online(address: str, target: str) -> Made:
+    import asyncio
+
     from bowstring.backup import making
     from bowstring.client.backup import back_up
 

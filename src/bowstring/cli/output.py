@@ -13,9 +13,6 @@ from contextlib import contextmanager
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from bowstring import errors
 
@@ -59,6 +56,8 @@ class Printer:
             raise typer.BadParameter(f"{output!r} is not a format here. It is one of {', '.join(FORMATS)}.", param_hint="--output")
         errors_as_json.asked = output == "json"
         self.format = output or ("table" if sys.stdout.isatty() else "json")
+        from rich.console import Console
+
         plain = self.format == "text" or not sys.stdout.isatty()
         self._console = Console(no_color=plain or bool(os.environ.get("NO_COLOR")), highlight=False, width=_TEXT_COLUMNS if plain else None)
 
@@ -75,6 +74,8 @@ class Printer:
 
     def table(self, columns: Mapping[str, str], rows: Iterable[Iterable[object]], title: str = "") -> None:
         """`columns` says for each heading where it goes: `left`, `right`, or `wrap` for text that may take several lines."""
+        from rich.table import Table
+
         style = None if self.format == "text" else "bold"
         table = Table(box=None, pad_edge=False, header_style=style, title=title or None, title_justify="left", title_style=style)
         for name, place in columns.items():
@@ -98,6 +99,9 @@ def progress(doing: str) -> Generator[Callable[[int, int], None]]:
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(doing, total=None)

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from bowstring import errors
 from bowstring.core.answers import ResendAfter, Stored
 from bowstring.core.changes import Append
-from bowstring.core.natural_ids import Hashes, Hits
+from bowstring.core.natural_ids import Hits
+from bowstring.core.sieve import Hashes
 
 Rows = NDArray[np.int64]
 

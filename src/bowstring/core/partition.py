@@ -26,10 +26,11 @@ from bowstring.core.answers import Repeat, ResendAfter, Stored, repeats_of
 from bowstring.core.changes import Append, Change, Delete, Floor
 from bowstring.core.decisions import Accept, Answered, BatchName, Decision, Found, GivenBack, Ids, Lookup, Publish, Refused, Rows, Wait
 from bowstring.core.deletions import Deletions
-from bowstring.core.natural_ids import NO_HITS, Hashes, Hits, NaturalIds
+from bowstring.core.natural_ids import NO_HITS, Hits, NaturalIds
 from bowstring.core.pages import PageIndex, entry_of
 from bowstring.core.producers import Absent, Batches, Producers
 from bowstring.core.retained import Retained
+from bowstring.core.sieve import Hashes
 
 MINUTE = 60_000_000
 """Batches are recognised by their number for at least this long, whatever the window for ids."""
