@@ -20,7 +20,7 @@ READY := $(VENV)/.stamp-installed
 PYTHON_FOLDERS = $(wildcard src tests tools benchmarks)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test test-long sim bench lint types tidy format proto lock setup clean
+.PHONY: help run test test-long sim bench soak lint types tidy format proto lock setup clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +39,10 @@ sim: $(READY) ## simulate the whole broker: SEEDS=n runs, from SEED=k; with SEED
 
 bench: $(READY) ## measure, and write table and JSON to benchmarks/results
 	$(BIN)/python -m benchmarks
+
+MINUTES ?= 30
+soak: $(READY) ## a broker under load for MINUTES=30: do memory, files and start stay flat?
+	$(BIN)/python -m benchmarks soak --minutes $(MINUTES)
 
 lint: $(READY) ## ruff: mistakes and layout
 	$(BIN)/ruff check --quiet $(PYTHON_FOLDERS)

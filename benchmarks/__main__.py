@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks import bars, kafka, machine, profiling, report
 from benchmarks.rounds import FULL, NAMES, QUICK, Plan, Rounds, say
+from benchmarks.years import soak
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -27,6 +28,8 @@ def main() -> int:
         with _folder(options.folder) as folder:
             if options.command == "profile":
                 profiling.run(folder, options)
+            elif options.command == "soak":
+                return 0 if soak.run(folder, options) else 1
             else:
                 _measure(folder, options)
     except KeyboardInterrupt:
@@ -81,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, help="where the results are written; for full runs benchmarks/results")
     parser.set_defaults(command="measure")
     commands = parser.add_subparsers(dest="command", required=False)
+    soak.add_arguments(commands.add_parser("soak", help="a mixed load for a long time, and whether everything stays flat"))
     profiling.add_arguments(commands.add_parser("profile", help="where the time of one workload goes"))
     return parser
 

@@ -10,9 +10,9 @@ memory, Kafka's as well as ours), so it is held against loopback alone.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from benchmarks.rounds import Results
+from benchmarks.table import Row
+from benchmarks.years import bars as years
 
 TIMES_KAFKA = {"publish-list": 3.0, "publish-send": 1.5, "read-arrow": 8.0, "read-messages": 1.5}
 NAMED = "consume"
@@ -31,24 +31,13 @@ TITLES = {
 }
 
 
-class Row(NamedTuple):
-    """One line of the table. `met` is None where there is no bar, or nothing to judge it by."""
-
-    work: str
-    ours: str
-    kafka: str = ""
-    share: str = ""
-    bar: str = ""
-    met: bool | None = None
-
-
 def rows(results: Results) -> list[Row]:
     """The table."""
     found: list[Row] = []
     for size in (100, 1024):
         for name in TITLES:
             found += _work(results, name, size)
-    return found + _limits(results) + _catalog(results) + _memory(results) + _syncs(results) + _latency(results)
+    return found + _limits(results) + _catalog(results) + _memory(results) + _syncs(results) + _latency(results) + years.rows(results.years)
 
 
 def _work(results: Results, name: str, size: int) -> list[Row]:

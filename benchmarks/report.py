@@ -13,8 +13,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.bars import Row
 from benchmarks.rounds import Plan, Results
+from benchmarks.table import Row
 
 HEADINGS = ("work", "Bowstring", "Kafka", "share", "bar", "met")
 MARKS = {True: "yes", False: "no", None: ""}

@@ -18,11 +18,12 @@ from typing import Any
 
 from benchmarks import catalog_bytes, kafka, limits, server, syncs
 from benchmarks.clients import work
+from benchmarks.years import rounds as years
 
 PUBLISH = ("publish-list", "publish-arrow", "publish-send")
 READ = ("read-arrow", "read-messages")
 OTHERS = ("limits", "catalog", "syncs", "latency")
-NAMES = PUBLISH + READ + OTHERS
+NAMES = PUBLISH + READ + OTHERS + years.NAMES
 READ_SOURCE = "publish-list"
 """What is read back was published this way."""
 
@@ -43,6 +44,7 @@ class Plan:
     crowd: int
     only: tuple[str, ...] = NAMES
     peers: bool = True
+    quick: bool = False
 
     def wants(self, *names: str) -> bool:
         return any(name in self.only for name in names)
@@ -72,6 +74,7 @@ QUICK = Plan(
     batches=5,
     latencies=200,
     crowd=6_400,
+    quick=True,
 )
 
 
@@ -85,6 +88,8 @@ class Results:
     syncs: dict[str, Any] = field(default_factory=dict)
     latency: dict[str, dict[str, Any]] = field(default_factory=dict)
     small_sync: dict[str, float] = field(default_factory=dict)
+    years: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What concerns a store that lives for years."""
     broker_peak_bytes: int = 0
     kafka: str = ""
     """Its version, or why it was not measured."""
@@ -126,7 +131,7 @@ class Rounds:
     def run(self) -> Results:
         with contextlib.ExitStack() as stack:
             self._start_kafka(stack)
-            for number in range(1, self._plan.rounds + 1):
+            for number in range(1, self._plan.rounds + 1 if self._plan.wants("limits", *PUBLISH, *READ) else 1):
                 self._round(number)
         self._beside()
         return self.results
@@ -213,6 +218,11 @@ class Rounds:
         if plan.wants("syncs"):
             say("syncs, by strace")
             self.results.syncs = syncs.prove(self._folder, plan.singles, plan.batches)
+        for name, measure in (years.QUICK if plan.quick else years.FULL).items():
+            if plan.wants(name):
+                say(f"a store for years: {name}")
+                os.sync()
+                self.results.years[name] = measure(self._folder)
 
     def _latency(self) -> None:
         os.sync()

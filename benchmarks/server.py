@@ -49,6 +49,9 @@ class Server:
         program += [f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items()]
         # The broker has its defaults, whatever is set here for other purposes.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("BOWSTRING_")}
+        # Its code is compiled once, and not again at each start.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        environment["PYTHONPYCACHEPREFIX"] = str(self.data.parent / "compiled")
         self.born = time.time()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(

@@ -7,7 +7,6 @@ stopped, so that the start is one after a crash, with everything in the journal 
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from pathlib import Path
@@ -16,10 +15,10 @@ from typing import Any
 import bowstring
 from benchmarks import processes
 from benchmarks.server import Server, running
-from benchmarks.years.tables import Tables, batches, publish
+from benchmarks.years.tables import Tables, batches, publish, publish_singles
 
 MIB = 1 << 20
-LANES = 12
+LANES = 4
 STARTS = 3
 IDLE_SECONDS = 8.0
 NEVER = {"seal_rows": 10_000_000, "seal_inline_bytes": "1GiB", "seal_bytes": "1TiB", "seal_seconds": "1d"}
@@ -62,26 +61,10 @@ def many_segments(folder: Path, messages: int, rows: int) -> dict[str, Any]:
             publish(client, "old", (tables.plain() for _ in batches(messages, tables.rows)))
         server.settings |= NEVER
         server.restart()
-        filled = asyncio.run(fill_journal(server, rows))
+        with bowstring.connect(server.address) as client:
+            publish_singles(client, "new", LANES, rows, 100)
         segments = sum(name.startswith("segment-") for name in os.listdir(server.data))
-        return {**starts(server), "segments": segments, **filled}
-
-
-async def fill_journal(server: Server, rows: int, *, ids: bool = False) -> dict[str, Any]:
-    """Single messages, a dozen at a time: about so many flushes."""
-    value = os.urandom(100)
-    async with bowstring.aio.connect(server.address) as client:
-        await client.create_topic("new", partitions=LANES, exists_ok=True)
-        producers = [client.producer("new") for _ in range(LANES)]
-
-        async def lane(number: int, producer: Any) -> None:
-            for count in range(rows):
-                await producer.send(value, id=f"{number}-{count}" if ids else None)
-
-        await asyncio.gather(*(lane(number, producer) for number, producer in enumerate(producers)))
-        for producer in producers:
-            await producer.close()
-    return {"journal_changes": rows * LANES}
+        return {**starts(server), "segments": segments, "journal_changes": rows * LANES}
 
 
 def unsealed_ids(folder: Path, messages: int) -> dict[str, Any]:

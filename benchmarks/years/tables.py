@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -58,3 +59,17 @@ def publish(client: Any, topic: str, tables: Iterable[pa.Table]) -> float:
 def batches(count: int, rows: int) -> range:
     """So many calls make so many messages, or a few more."""
     return range(-(-count // rows))
+
+
+def publish_singles(client: Any, topic: str, lanes: int, each: int, size: int) -> int:
+    """Single messages: each lane is a producer that awaits every one before the next. Gives the bytes of all values."""
+    value = bytes(range(256)) * (size // 256 + 1)
+
+    def lane(_: int) -> None:
+        with client.producer(topic) as producer:
+            for _ in range(each):
+                producer.send(value[:size]).result(60)
+
+    with ThreadPoolExecutor(lanes) as threads:
+        list(threads.map(lane, range(lanes)))
+    return lanes * each * size

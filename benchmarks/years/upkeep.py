@@ -6,11 +6,11 @@ delay of a flush is what a third one has noted itself (`watched`): with the load
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ BUSY = {
 }
 QUIET = {**NEVER, "upkeep_seconds": "1h", "segment_bytes_first": "16MiB", "segment_bytes_max": "16MiB"}
 SHORT_RETENTION = 3.0
+UNDER_WAY = 8
 
 
 def measure(folder: Path, seconds: float) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def measure(folder: Path, seconds: float) -> dict[str, Any]:
     rates: dict[str, list[dict[str, float]]] = {"busy": [], "quiet": []}
     for name, settings in (("quiet", QUIET), ("busy", BUSY), ("busy", BUSY), ("quiet", QUIET)):
         with running(folder, settings=settings) as server:
-            rates[name].append(asyncio.run(_load(server, seconds, ids=False)))
+            rates[name].append(_load(server, seconds, ids=False))
     best = {name: max(one["messages_per_second"] for one in found) for name, found in rates.items()}
     return {
         "share": round(best["busy"] / best["quiet"], 3),
@@ -55,48 +56,51 @@ def delays(folder: Path, seconds: float, *, ids: bool = False) -> dict[str, Any]
         server.stop()
         server.run_as((sys.executable, "-m", "benchmarks.years.watched"))
         server.start()
-        found = asyncio.run(_load(server, seconds, ids=ids))
+        found = _load(server, seconds, ids=ids)
     return {**found, **json.loads(told.read_text())}
 
 
-async def _load(server: Server, seconds: float, *, ids: bool) -> dict[str, float]:
+def _load(server: Server, seconds: float, *, ids: bool) -> dict[str, float]:
     """Two topics of different retention, a batch of one for three of the other; single messages to a third one."""
-    tables, until = Tables(), time.monotonic() + seconds
-    published, waits = 0, []
-    async with bowstring.aio.connect(server.address) as client:
-        await client.create_topic("short", retention=SHORT_RETENTION, deduplication=SHORT_RETENTION)
-        await client.create_topic("long")
-        await client.create_topic("single", partitions=4)
-
-        async def singles() -> None:
-            async with client.producer("single") as producer:
-                while time.monotonic() < until:
-                    begun = time.perf_counter()
-                    await producer.send(b"one")
-                    waits.append(time.perf_counter() - begun)
-
-        async def large() -> None:
-            nonlocal published
-            async with client.producer("short") as short, client.producer("long") as long:
-                receipts: list[Any] = []
-                while time.monotonic() < until:
-                    table = tables.with_ids() if ids else tables.plain()
-                    receipts.append((long if published // tables.rows % 4 == 0 else short).send_batch(table))
-                    published += tables.rows
-                    if len(receipts) >= 8:
-                        await receipts.pop(0)
-                await asyncio.gather(*receipts)
-
+    waits: list[float] = []
+    with bowstring.connect(server.address) as client, ThreadPoolExecutor(1) as beside:
+        client.create_topic("short", retention=SHORT_RETENTION, deduplication=SHORT_RETENTION)
+        client.create_topic("long")
+        client.create_topic("single", partitions=4)
         begun, burnt = time.perf_counter(), processes.cpu_seconds(server.pid)
-        await asyncio.gather(singles(), large())
+        singles = beside.submit(_singles, client, seconds, waits)
+        published = _large(client, seconds, ids=ids)
         taken = time.perf_counter() - begun
+        cpu = processes.cpu_seconds(server.pid) - burnt
+        singles.result()
     waits.sort(reverse=True)
     return {
         "messages_per_second": round(published / taken),
-        "cpu_per_million": round((processes.cpu_seconds(server.pid) - burnt) / published * 1e6, 3),
+        "cpu_per_million": round(cpu / published * 1e6, 3),
         "single_ms_max": round(waits[0] * 1e3, 1),
         "single_ms_median": round(waits[len(waits) // 2] * 1e3, 1),
     }
+
+
+def _singles(client: Any, seconds: float, waits: list[float]) -> None:
+    until = time.monotonic() + seconds
+    with client.producer("single") as producer:
+        while time.monotonic() < until:
+            begun = time.perf_counter()
+            producer.send(b"one").result(60)
+            waits.append(time.perf_counter() - begun)
+
+
+def _large(client: Any, seconds: float, *, ids: bool) -> int:
+    tables, until, calls = Tables(), time.monotonic() + seconds, 0
+    with client.producer("short", timeout=300) as short, client.producer("long", timeout=300) as long:
+        receipts: list[Any] = []
+        while time.monotonic() < until:
+            receipts.append((short if calls % 4 else long).send_batch(tables.with_ids() if ids else tables.plain()))
+            calls += 1
+            if len(receipts) >= UNDER_WAY:
+                receipts.pop(0).result(60)
+    return calls * tables.rows
 
 
 def with_ids(folder: Path, window: int, measured: int) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from bowstring.broker.flusher import Flusher
 from bowstring.broker.upkeep import Upkeep
 from bowstring.catalog.sqlite import SqliteCatalog
 from bowstring.cli.main import main
+from bowstring.host.file import HostFile
 from bowstring.host.worker import Threads
 from bowstring.store.local import LocalStore
 
@@ -59,7 +60,7 @@ class Watch:
         }
 
     def _delay(self, flush: dict[str, float]) -> float:
-        waits = (("loop", "taken", "done"), ("catalog", "asked", "begun"), ("syncs", "sync_asked", "sync_done"))
+        waits = (("loop", "taken", "done"), ("catalog", "asked", "begun"), ("syncs", "sync_asked", "sync_begun"))
         return sum(_overlap(getattr(self, spans), flush.get(begin, 0.0), flush.get(end, 0.0)) for spans, begin, end in waits)
 
 
@@ -148,7 +149,7 @@ def _timed(call: Callable[[], Any]) -> Callable[[], Any]:
 
 def _watch_flushes() -> None:
     take, commit_flush, commit, on_worker = Flusher._take, Flusher._commit_flush, SqliteCatalog.commit, SqliteCatalog._commit
-    sync, checkpoint = LocalStore.sync, SqliteCatalog._checkpoint_now
+    sync, file_sync, checkpoint = LocalStore.sync, HostFile.sync, SqliteCatalog._checkpoint_now
     asked: dict[int, dict[str, float]] = {}
 
     def taken(self: Flusher) -> Any:
@@ -168,13 +169,18 @@ def _watch_flushes() -> None:
         asked[row["sequence"]]["begun"] = _now()
         on_worker(self, fence, row)
 
-    async def synced(self: LocalStore) -> None:
-        begun_at = _now()
+    async def syncing(self: LocalStore) -> None:
+        if not _in_upkeep.get() and asked:
+            asked[max(asked)]["sync_asked"] = _now()
         await sync(self)
+
+    async def file_synced(self: HostFile) -> None:
+        begun_at = _now()
+        if not _in_upkeep.get() and asked:
+            asked[max(asked)].setdefault("sync_begun", begun_at)
+        await file_sync(self)
         if _in_upkeep.get():
             watch.syncs.append((begun_at, _now()))
-        elif asked:
-            asked[max(asked)].update(sync_asked=begun_at, sync_done=_now())
 
     def checkpointed(self: SqliteCatalog) -> None:
         begun_at = _now()
@@ -182,7 +188,7 @@ def _watch_flushes() -> None:
         watch.checkpoints.append(_now() - begun_at)
 
     Flusher._take, Flusher._commit_flush, SqliteCatalog.commit, SqliteCatalog._commit = taken, committed, committing, begun
-    LocalStore.sync, SqliteCatalog._checkpoint_now = synced, checkpointed
+    LocalStore.sync, HostFile.sync, SqliteCatalog._checkpoint_now = syncing, file_synced, checkpointed
 
 
 def _write() -> None:

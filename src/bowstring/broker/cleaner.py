@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bowstring.broker.placing import Draft, Placed, Placing, write_sections
 from bowstring.broker.reading import reference
 from bowstring.core.pages import PageEntry
+from bowstring.core.partition import Partition
 from bowstring.ports.catalog import Edit, Extent, ExtentKey
 from bowstring.ports.failures import Damaged
 
@@ -56,7 +57,13 @@ class Cleaner:
         """Segments with a page that cannot be read."""
         self._joined: dict[tuple[int, int], int] = {}
         """How often a partition had been sealed when its extents were joined last."""
+        self._sealed: dict[PartitionActor, None] = {}
+        """Partitions that were sealed since the last turn."""
         self._budget = 0
+
+    def sealed(self, actor: PartitionActor) -> None:
+        """A partition has one more extent."""
+        self._sealed[actor] = None
 
     async def turn(self) -> None:
         """A moment's work."""
@@ -93,7 +100,8 @@ class Cleaner:
     async def _join_some(self) -> None:
         """Joins small extents, in partitions that were sealed often enough since it was done last."""
         jobs: list[_Job] = []
-        for actor in self._incarnation.partitions():
+        sealed, self._sealed = self._sealed, {}
+        for actor in sealed:
             partition = actor.partition
             key = partition.topic, partition.number
             if actor.closed is None and partition.seals >= self._joined.get(key, 0) + CROWD:
@@ -150,7 +158,7 @@ class Cleaner:
     async def _copied(self, placing: Placing, actor: PartitionActor, entries: list[PageEntry], segment: int) -> list[Placed]:
         """The pages that live on: those in the segment are copied."""
         partition = actor.partition
-        live = [entry for entry in entries if len(partition.live(entry.first_offset, entry.end))]
+        live = [entry for entry in entries if _has_live(partition, entry)]
         found: list[Placed] = []
         chunk: list[PageEntry] = []
         for entry in (*live, None):
@@ -164,6 +172,10 @@ class Cleaner:
             elif entry is not None:
                 found.append(Placed(entry))
         return found
+
+
+def _has_live(partition: Partition, entry: PageEntry) -> bool:
+    return partition.is_whole(entry.first_offset, entry.end) or bool(len(partition.live(entry.first_offset, entry.end)))
 
 
 def _crowds(extents: list[Extent]) -> list[list[Extent]]:

@@ -174,7 +174,7 @@ class Extents:
     ) -> NDArray[np.int64]:
         offsets = np.empty(len(places), np.int64)
         numbers = places // BLOCK_ENTRIES
-        for number in np.unique(numbers).tolist():
+        for number in np.flatnonzero(np.bincount(numbers)).tolist():  # np.unique imports numpy.ma, which takes 50 ms
             inside = numbers == number
             place = blocks[number]
             key = Reference(place.segment, place.position, place.length, reference.sequence)

@@ -163,6 +163,7 @@ class Incarnation:
         if actor.closed is None:
             self._left_the_index(partition, before)
         self.extents.forget(partition.topic, partition.number)
+        self.upkeep.cleaner.sealed(actor)
 
     def replaced(self, actor: PartitionActor, old: list[Extent], new: Extent | None) -> None:
         """Extents were rewritten as one, or nothing of them lives: from here on that one tells where pages are."""

@@ -121,8 +121,9 @@ def _ids(column: pa.Array, partition: int) -> Ids:
     if (ordered[1:] == ordered[:-1]).any():  # the same id twice, or nearly so: it has to be looked at closely
         codes = column.dictionary_encode()
         indices = codes.indices.to_numpy(zero_copy_only=False)
-        _, first_rows = np.unique(indices, return_index=True)
-        firsts = first_rows[indices].astype(np.int64)
+        first_rows = np.empty(len(codes.dictionary), np.int64)
+        first_rows[indices[::-1]] = np.arange(len(column))[::-1]  # of several rows with the same id the first is written last
+        firsts = first_rows[indices]
     rows = _generated(column)
     parsed = [(int(row), ids.parse(column[int(row)].as_py())) for row in rows]
     given = tuple(GivenBack(row, g.producer, g.number, g.row) for row, g in parsed if g is not None and g.partition == partition)

@@ -120,8 +120,9 @@ class LocalStore:
             self._refuse()
             try:
                 await self._supply.retry()
-            except StorageFailed as error:
-                raise self._failed("making room", error) from error
+                self._supply.rest()
+            except (OSError, StorageFailed) as error:
+                raise self._refused("making room", error) from error
 
     def segments(self) -> dict[int, int]:
         """See `Store.segments`. One that has bytes which are not synced is not among them yet."""

@@ -165,6 +165,10 @@ class FreePool:
         largest = [file for file in self._by_size()[-1:] if file.size >= size]
         return self._remove(largest)[0] if largest else None
 
+    def give_up_one(self) -> list[FreeFile]:
+        """Gives up the largest file, if there is any."""
+        return self._remove(self._by_size()[-1:])
+
     def outrun(self, size: int) -> list[FreeFile]:
         """Gives up the files that are smaller than what segments have become."""
         return self._remove([file for file in self._by_size() if file.size < size])

@@ -26,6 +26,9 @@ from bowstring.store.handles import Handles
 from bowstring.store.orphans import Quarantine
 from bowstring.store.segments import FreeFile, FreePool, Growth, Inventory, free_name, in_blocks, segment_id, segment_name, take_stock
 
+RESTS = 10
+"""So often nothing has to be needed before free files go."""
+
 
 @dataclass(slots=True)
 class Segment:
@@ -57,6 +60,9 @@ class Supply:
         self._pool = FreePool(growth.first, growth.largest, free_files_max)
         self._epoch = 0
         self._number = 0
+        self._number_rested = 0
+        self._rests = 0
+        """How often `rest` has found that no segment was made."""
         self._ready: Segment | None = None
         self._preparing: asyncio.Task[None] | None = None
         self._full: OSError | None = None
@@ -106,6 +112,14 @@ class Supply:
         self.prepare(again=True)
         await self._prepared()
         self._raise_error()
+
+    def rest(self) -> None:
+        """To be called now and then. When no segment was needed for a while a free file goes: a store that has become small is small."""
+        if self._number != self._number_rested:
+            self._number_rested, self._rests = self._number, 0
+        self._rests += 1
+        if self._rests > RESTS and self._full is None:
+            self._unlink(self._pool.give_up_one())
 
     async def take(self, length: int) -> Segment:
         """An empty segment with room for that many bytes. Raises OSError (if the disk is full, it may be asked again later) or

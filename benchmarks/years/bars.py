@@ -1,0 +1,96 @@
+"""The bars of a store that lives for years, and what was found, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.table import Row
+
+Found = dict[str, Any]
+
+START_SECONDS = 2.0
+IDLE_PERCENT = 2.0
+UPKEEP_SHARE = 0.85
+DELAY_MS = 20.0
+WRITTEN = {"large": 1.3, "single, 1 at a time": 6.0, "single, 64 at a time": 6.0}
+BEHIND_SHARE = 0.3
+IDS_SHARE = 0.6
+IDS_MB = 300
+FLAT = 1.15
+
+
+def rows(found: dict[str, Found]) -> list[Row]:
+    """The lines of what was measured."""
+    return [row for name, figures in found.items() for row in _ROWS[name](figures)]
+
+
+def _start(title: str) -> Callable[[Found], list[Row]]:
+    def made(found: Found) -> list[Row]:
+        told = [_most(title, found["seconds"], START_SECONDS, "s")]
+        told.append(Row("  of it before its own code", f"{found['before_own_code']:.2f} s"))
+        told.append(Row("  CPU, over all", f"{found['cpu_seconds']:.2f} s"))
+        if "idle_cpu_percent" in found:
+            told.append(_most("  idle, of a core", found["idle_cpu_percent"], IDLE_PERCENT, "%"))
+        return told
+
+    return made
+
+
+def _retention(found: Found) -> list[Row]:
+    size, allowed = found["directory_bytes"] / 1e6, found["allowed_bytes"] / 1e6
+    row = Row("directory after retention", f"{size:.0f} MB", bar=f"≤ {allowed:.0f} MB", met=found["met"])
+    return [row, Row("  seconds", f"{found['seconds']:.0f} s"), Row("  at its largest", f"{found['largest_bytes'] / 1e6:.0f} MB")]
+
+
+def _upkeep(found: Found) -> list[Row]:
+    made = [_least("publish beside seal and cleaner / without", found["share"], UPKEEP_SHARE)]
+    for name in ("plain", "ids"):
+        made.append(_most(f"  longest delay of a flush, {name}", found[name]["delay_ms"][0], DELAY_MS, "ms"))
+        made.append(Row("  longest step on the loop", f"{found[name]['loop_step_ms_max']:.1f} ms"))
+    return made
+
+
+def _written(found: Found) -> list[Row]:
+    return [_most(f"bytes written a byte, {name}", times, WRITTEN[name], "×") for name, times in found.items()]
+
+
+def _behind(found: Found) -> list[Row]:
+    return [_least("read 1 of 100 partitions / a lone one", found["share"], BEHIND_SHARE)]
+
+
+def _ids(found: Found) -> list[Row]:
+    peak = found["memory_bytes"] / 1e6
+    cpu = f"{found['ids_cpu_per_million']:.2f}, {found['plain_cpu_per_million']:.2f}"
+    made = [_least("publish with ids / without", found["share"], IDS_SHARE), Row("  broker CPU s/million, with, without", cpu)]
+    return [*made, _most("  memory", peak, IDS_MB, "MB")]
+
+
+def _memory(found: Found) -> list[Row]:
+    few, many = found["few_bytes"], found["many_bytes"]
+    return [
+        Row("memory, many messages / few", f"{many / few:.2f} ×", bar=f"≤ {FLAT:g} ×", met=many <= FLAT * few),
+        Row("  few, many", f"{few / 1e6:.0f}, {many / 1e6:.0f} MB"),
+        Row("  after a start", f"{found['few_started_bytes'] / 1e6:.0f}, {found['many_started_bytes'] / 1e6:.0f} MB"),
+    ]
+
+
+def _most(title: str, value: float, bar: float, unit: str) -> Row:
+    return Row(title, f"{value:.2f} {unit}", bar=f"≤ {bar:g} {unit}", met=value <= bar)
+
+
+def _least(title: str, value: float, bar: float) -> Row:
+    return Row(title, f"{value:.2f}", bar=f"≥ {bar:g}", met=value >= bar)
+
+
+_ROWS: dict[str, Callable[[Found], list[Row]]] = {
+    "start-segments": _start("start, 1,000 segments, full journal"),
+    "start-partitions": _start("start, 10,000 partitions"),
+    "start-ids": _start("start, 2.5 million ids not sealed"),
+    "retention": _retention,
+    "upkeep": _upkeep,
+    "written": _written,
+    "behind": _behind,
+    "ids": _ids,
+    "memory": _memory,
+}
