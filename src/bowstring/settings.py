@@ -62,6 +62,11 @@ def _parse_span(value: object, name: str, least: float) -> float:
     return seconds
 
 
+def size_from_text(text: str, name: str) -> int:
+    """A size in bytes from `16MiB`, `500kB` or a plain number of bytes."""
+    return _parse_size(text, name)
+
+
 def _parse_size(value: object, name: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value

@@ -10,14 +10,10 @@ import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
-
-from bowstring import errors
 
 FORMATS: Final = ("table", "json", "text")
 _TEXT_COLUMNS: Final = 200
@@ -34,33 +30,20 @@ Output = Annotated[
 ]
 
 
-class _ErrorsAsJson:
-    """Whether somebody has asked for JSON, and so for errors as JSON, too."""
-
-    asked = False
-
-
-errors_as_json: Final = _ErrorsAsJson()
-
-
-def error(failure: errors.Error) -> None:
-    """One sentence on stderr, or an object."""
-    if errors_as_json.asked:
-        said = {"error": failure.kind, "message": failure.message, "hint": failure.hint, "details": failure.details}
-        return note(json.dumps(said, ensure_ascii=False, separators=(",", ":")))
-    return note(f"bowstring: {failure}")
-
-
 class Printer:
     """Prints in the format that was asked for, or that fits where it goes."""
 
     def __init__(self, output: str | None) -> None:
         if output is not None and output not in FORMATS:
             raise typer.BadParameter(f"{output!r} is not a format here. It is one of {', '.join(FORMATS)}.", param_hint="--output")
-        errors_as_json.asked = output == "json"
         self.format = output or ("table" if sys.stdout.isatty() else "json")
+
+    @cached_property
+    def _console(self) -> Any:
+        from rich.console import Console
+
         plain = self.format == "text" or not sys.stdout.isatty()
-        self._console = Console(no_color=plain or bool(os.environ.get("NO_COLOR")), highlight=False, width=_TEXT_COLUMNS if plain else None)
+        return Console(no_color=plain or bool(os.environ.get("NO_COLOR")), highlight=False, width=_TEXT_COLUMNS if plain else None)
 
     @property
     def is_json(self) -> bool:
@@ -75,6 +58,8 @@ class Printer:
 
     def table(self, columns: Mapping[str, str], rows: Iterable[Iterable[object]], title: str = "") -> None:
         """`columns` says for each heading where it goes: `left`, `right`, or `wrap` for text that may take several lines."""
+        from rich.table import Table
+
         style = None if self.format == "text" else "bold"
         table = Table(box=None, pad_edge=False, header_style=style, title=title or None, title_justify="left", title_style=style)
         for name, place in columns.items():
@@ -98,6 +83,9 @@ def progress(doing: str) -> Generator[Callable[[int, int], None]]:
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(doing, total=None)
