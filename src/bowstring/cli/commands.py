@@ -31,9 +31,14 @@ class Listed(NamedTuple):
 TABLE: Final[dict[str, Listed]] = {
     "serve": Listed("serve", "Runs a broker."),
     "topic": Listed("topic", "Topics: create, list, describe, alter, delete."),
+    "produce": Listed("produce", "Publishes lines, or whole files."),
+    "read": Listed("read", "Reads a topic as a log; removes nothing."),
     "inspect": Listed("inspect", "Looks into a data directory offline: is it whole?"),
     "backup": Listed("backup", "Makes a backup of a data directory, served or not."),
     "restore": Listed("backup", "Makes a data directory out of a backup."),
+    "context": Listed("context", "Names for servers: list, add, use, remove."),
+    "config": Listed("config", "The settings of a broker, and where each comes from."),
+    "completion": Listed("completion", "Prints a script that completes commands in your shell."),
     "version": Listed("version", "Prints the version of this software, and of the broker."),
 }
 

@@ -6,6 +6,7 @@ Exit codes are the same for all commands: 0 done, 1 refused or conflict, 2 wrong
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, Final
 
@@ -28,6 +29,8 @@ Output is a table on a terminal and JSON, one object per line, anywhere else: -o
 """
 INTERRUPTED: Final = 130
 WRONG_USAGE: Final = 2
+COMPLETING: Final = "_BOWSTRING_COMPLETE"
+"""Set by a shell that wants to know how a command line goes on: see `completion`."""
 
 app = typer.Typer(name="bowstring", help=HELP, cls=Commands, no_args_is_help=True, context_settings=HELP_NAMES, **NO_RICH)
 
@@ -47,6 +50,10 @@ def run() -> int:
     from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
 
     failures.look_ahead(sys.argv[1:])
+    if COMPLETING in os.environ:
+        from typer._completion_classes import completion_init
+
+        completion_init()
     try:
         ended: Any = app(prog_name="bowstring", standalone_mode=False)
     except errors.Error as error:

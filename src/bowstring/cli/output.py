@@ -78,9 +78,9 @@ def size(count: int | None) -> str | None:
 
 
 @contextmanager
-def progress(doing: str) -> Generator[Callable[[int, int], None]]:
+def progress(doing: str, *, shown: bool = True) -> Generator[Callable[[int, int | None], None]]:
     """A bar on stderr while the block runs, if that is a terminal: the block tells bytes done and bytes in all."""
-    if not sys.stderr.isatty():
+    if not shown or not sys.stderr.isatty():
         yield lambda done, total: None
         return
     from rich.console import Console
