@@ -45,7 +45,7 @@ def _parse_text(value: object, name: str) -> str:
         return value
     if hasattr(value, "__fspath__"):
         return str(value)
-    raise InvalidArgument(f"{name} = {value!r} is not text.")
+    raise InvalidArgument(f"{name} = {value!r} is not text.", hint='Right would be text in quotes: "…".')
 
 
 def _parse_choice(value: object, name: str, choices: tuple[str, ...]) -> str:

@@ -93,7 +93,7 @@ def show(
 
 
 def check(
-    file: Annotated[str | None, typer.Argument(metavar="[FILE]", help="A bowstring.toml.", show_default=False)] = None,
+    file: Annotated[str | None, typer.Argument(metavar="FILE", help="A bowstring.toml.", show_default=False)] = None,
 ) -> None:
     found = Path(file) if file is not None and Path(file).is_file() else config_file.find(file, os.environ)
     if found is None:

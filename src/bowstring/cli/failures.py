@@ -3,6 +3,7 @@ to do about it."""
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Sequence
@@ -63,7 +64,7 @@ def tell(error: errors.Error) -> None:
 def as_flags(text: str) -> str:
     """A sentence of the Python kit for people at a shell: `exists_ok=True` is `--exists-ok` there."""
     text = re.sub(r"client\.create_topic\('([^']*)'\)", r"`bowstring topic create \1`", text)
-    text = re.sub(r"\b(exists_ok|missing_ok)=True\b", lambda match: _flag(match[1]), text)
+    text = re.sub(r"\b(exists_ok|missing_ok|uncommitted)=True\b", lambda match: _flag(match[1]), text)
     return _KEYWORD.sub(lambda match: f"{_flag(match[1])}{' ' if match[2] else ''}{match[2]}", text)
 
 
@@ -85,24 +86,21 @@ def _reworded(error: Any) -> str:
     """Some of the parser's sentences as ours, which say what would be right; the others as they are."""
     said: str = error.format_message()
     if match := re.match(r"Missing (?:argument|parameter:?|option) '?([^'.]+)'?", said):
-        return f"{match[1]} is missing: {_usage(error)}."
-    if match := re.match(r"No such option:? '?(-[^\s'.]*)'?\.?\s*(.*)", said):
-        close = re.search(r"--?[\w-]+", match[2])
+        return f"{match[1]} is missing: `{_usage(error)}`."
+    if match := re.match(r"No such option:? '?(-[^\s'.]*)", said):
+        known = [name for parameter in error.ctx.command.params for name in parameter.opts] if error.ctx is not None else []
+        close = difflib.get_close_matches(match[1], known, n=1)
         return f"there is no option {match[1]} here. {f'Did you mean {close[0]}?' if close else _help(error)}"
     if match := re.match(r"Option '(\S+)' requires an argument", said):
         return f"{match[1]} needs a value. {_help(error)}"
     if match := re.match(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)", said):
-        return f"'{match[1]}' is too much here: {_usage(error)}."
+        return f"'{match[1]}' is too much here: `{_usage(error)}`."
     if said.startswith("Missing command"):
         return f"a command is missing. {_help(error)}"
     said = re.sub(r"Input should be a valid integer.*", "a whole number is needed.", said)
     said = re.sub(r"Input should be greater than or equal to (\S+).*", r"it is at least \1.", said)
-    said = re.sub(r"^Invalid value for '?([^':]+(?: / [^':]+)*)'?: ", _named, said)
+    said = re.sub(r"^Invalid value for '?([^\s':]+)'?(?: / '?[^\s':]+'?)*: ", r"\1: ", said)
     return re.sub(r"^Invalid value: ", "", said)
-
-
-def _named(match: re.Match[str]) -> str:
-    return f"{match[1].strip(chr(39)).split(' / ')[0]}: "
 
 
 def _usage(error: Any) -> str:
@@ -110,7 +108,7 @@ def _usage(error: Any) -> str:
 
 
 def _help(error: Any) -> str:
-    return f"`{error.ctx.command_path if error.ctx is not None else 'bowstring'} --help` lists what there is."
+    return f"`{error.ctx.command_path} --help` lists what there is." if error.ctx is not None else "See --help."
 
 
 def _note(text: str) -> None:

@@ -47,10 +47,10 @@ def lines(stream: BinaryIO, name: str, separator: bytes | None) -> Tables:
         whole, newline, rest = (rest + read).rpartition(b"\n")
         if newline:
             values = whole.split(b"\n")
-            yield _of_lines(values, name, separator, first)
+            yield from _of_lines(values, name, separator, first)
             first += len(values)
     if rest:
-        yield _of_lines([rest], name, separator, first)
+        yield from _of_lines([rest], name, separator, first)
 
 
 def _read1(stream: BinaryIO, size: int) -> bytes:
@@ -58,15 +58,18 @@ def _read1(stream: BinaryIO, size: int) -> bytes:
     return read(size)
 
 
-def _of_lines(values: list[bytes], name: str, separator: bytes | None, first: int) -> pa.Table:
+def _of_lines(values: list[bytes], name: str, separator: bytes | None, first: int) -> Tables:
     if separator is None:
-        return pa.table({"value": pa.array(values, pa.binary())})
+        yield pa.table({"value": pa.array(values, pa.binary())})
+        return
     split = [line.partition(separator) for line in values]
-    for number, (_, found, _) in enumerate(split, first):
-        if not found:
-            shown = separator.decode(errors="backslashreplace")
-            raise errors.Rejected(f"{name} line {number} has no separator '{shown}'.", hint="What is before it is the key.")
-    return pa.table({"key": pa.array([key for key, _, _ in split], pa.binary()), "value": pa.array([v for _, _, v in split], pa.binary())})
+    wrong = next((row for row, (_, found, _) in enumerate(split) if not found), None)
+    if pairs := split[:wrong]:
+        keys = pa.array([key for key, _, _ in pairs], pa.binary())
+        yield pa.table({"key": keys, "value": pa.array([value for _, _, value in pairs], pa.binary())})
+    if wrong is not None:
+        shown = separator.decode(errors="backslashreplace")
+        raise errors.Rejected(f"{name} line {first + wrong} has no separator '{shown}'.", hint="What is before it is the key.")
 
 
 def whole(stream: BinaryIO, name: str) -> Tables:
@@ -111,13 +114,13 @@ def csv_rows(stream: BinaryIO, name: str, separator: str) -> Tables:
                 if not cells:
                     continue
                 if len(cells) != len(header):
-                    raise errors.Rejected(f"{where} has {len(cells)} cells.", hint=f"Its header has {len(header)}.")
+                    raise errors.Rejected(f"{where} has {len(cells)} of the header's {len(header)} cells.", hint="Quote cells with commas.")
                 yield _row(_of_cells(header, cells, where), where)
-        except (csv.Error, UnicodeDecodeError) as error:
-            said = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
-            raise errors.Rejected(
-                f"{name} line {reader.line_num + 1} is not CSV: {said}.", hint="See --separator for others than commas."
-            ) from None
+        except UnicodeDecodeError:
+            raise errors.Rejected(f"{name} is not UTF-8.", hint="Save it as UTF-8.") from None
+        except csv.Error as error:
+            where = f"{name} line {reader.line_num}"
+            raise errors.Rejected(f"{where} is not CSV: {error}.", hint="See --separator for others than commas.") from None
 
     return _tables(rows())
 
@@ -257,7 +260,11 @@ def _moment(value: Any) -> int:
     if not isinstance(value, str) or value[:1] in ("+", "-"):
         shown = _short(msgspec.json.encode(value).decode())
         raise errors.InvalidArgument(f"{shown} is not a moment.", hint='Right would be "2026-11-15T09:30:00.000000Z".')
-    return times.moment_from_text(value, "moment", 0)
+    try:
+        return times.moment_from_text(value, "", 0)
+    except errors.InvalidArgument as error:
+        hint = error.hint if "time zone" in error.message else 'Right would be "2026-11-15T09:00Z".'
+        raise errors.InvalidArgument(error.message.removeprefix(" = "), hint=hint) from None
 
 
 _PARSERS: Final[dict[str, Callable[[Any], Any]]] = {

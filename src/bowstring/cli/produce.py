@@ -7,6 +7,7 @@ Receipts are settled in their order. What was stored is printed, also when somet
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections import deque
@@ -58,7 +59,7 @@ def add_to(app: typer.Typer) -> None:
 
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
-    files: Annotated[list[str] | None, typer.Argument(metavar="[FILE...]", help="Files; - is stdin.", show_default=False)] = None,
+    files: Annotated[list[str] | None, typer.Argument(metavar="FILE", help="Files; - is stdin.", show_default=False)] = None,
     value: Annotated[list[str] | None, typer.Option("--value", "-v", metavar="TEXT", help="A message; may be repeated.")] = None,
     form: Annotated[str | None, typer.Option("--input", "-i", metavar="FORM", help="lines, json, csv, arrow, parquet or raw.")] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", metavar="TEXT", help="Messages of one key keep their order.")] = None,
@@ -82,6 +83,8 @@ def produce(
     known = form and ALIASES.get(form, form)
     if known and known not in INPUTS:
         raise no_such("input", f"{form}", INPUTS)
+    if compression not in (None, "lz4", "zstd"):
+        raise no_such("compression", compression, ("lz4", "zstd"))
     filled = Filled(key, attribute, id, delay, at, expires)
     sources = [] if value else [Source(name, known, separator) for name in files or ["-"]]
     seconds = span(timeout, "--timeout")
@@ -110,7 +113,7 @@ class Filled:
             )
         due = None if at is None else moment(at, "--at")
         if delay is not None:
-            due = now + times.microseconds(times.delay(span(delay, "--delay")))
+            due = now + times.microseconds(_delay(delay))
         self.id = id
         self.columns: dict[str, Any] = {
             "key": None if key is None else key.encode(),
@@ -146,6 +149,8 @@ class Source:
             hint = "It is some text for lines, and one character for CSV."
             raise errors.InvalidArgument(f"--separator '{separator}' is not taken for {self.form}.", hint=hint)
         self.size = 0
+        if os.path.isdir(path):
+            raise errors.InvalidArgument(f"{path} is a directory.", hint="Name the files in it.")
         if path != "-":
             try:
                 self.size = os.stat(path).st_size
@@ -174,8 +179,6 @@ class Source:
             for table in forms[self.form]():
                 yield table
                 counted(table.nbytes)
-        except IsADirectoryError:
-            raise errors.Rejected(f"{self.path} is a directory.", hint="Name the files in it.") from None
         finally:
             if self.path != "-":
                 stream.close()
@@ -244,7 +247,8 @@ class Publishing:
         try:
             receipt = self._producer.send_batch(filled)
         except errors.InvalidArgument as error:
-            raise errors.Rejected(f"message {self._sent + 1:,} or one behind it: {error.message}", hint=error.hint) from None
+            said = re.sub(r"\brow (\d+)", lambda match: f"message {self._sent + int(match[1]) + 1:,}", error.message)
+            raise errors.Rejected(said, hint=error.hint) from None
         self._under_way.append((receipt, self._sent))
         self._sent += table.num_rows
         while self._under_way and (self._under_way[0][0].done() or len(self._under_way) > RECEIPTS_UNDER_WAY):
@@ -288,7 +292,8 @@ class Publishing:
         while self._under_way:
             self._settle()
         if not self._each:
-            self._print_sum()
+            if self._stored or not (self._failure or sys.exc_info()[1]):
+                self._print_sum()
         elif self._rows:
             columns = {"partition": "right", "offset": "right", "id": "left", "": "left"}
             rows = [
@@ -315,6 +320,16 @@ def _attribute(text: str) -> tuple[str, str]:
     if not equals or not name:
         raise errors.InvalidArgument(f"--attribute '{text}' is not of the form K=V.", hint="Right would be --attribute country=CH.")
     return name, value
+
+
+def _delay(text: str) -> float:
+    """A span until messages are due. What looks like a Unix time is none."""
+    seconds = span(text, "--delay")
+    if seconds > times.DELAY_MAX:
+        moment_meant = f"{times.to_datetime(times.microseconds(seconds)):%Y-%m-%dT%H:%MZ}"
+        hint = f"If it is a Unix time: --at {moment_meant}." if seconds < times.SPAN_MAX / 2 else "At most 10 years are taken."
+        raise errors.InvalidArgument(f'--delay = "{text}" is {int(seconds / times.YEAR)} years.', hint=hint)
+    return seconds
 
 
 def _expiry(text: str, now: int) -> int:

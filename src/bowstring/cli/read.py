@@ -91,8 +91,20 @@ def read(
     with connect(server, context, timeout) as client:
         if last is not None:
             places["start"] = newest(client, topics[0], last, partition)
-        with client.reader(topics, **places, **options) as reader:
+        with _reader(client, topics, {"--start": start, "--end": end}, **places, **options) as reader:
             _print(form, _limited(_batches(reader, follow=follow), limit), flush=follow)
+
+
+def _reader(client: Client, topics: list[str], given: dict[str, str | None], **arguments: Any) -> Reader:
+    """The reader; what it does not take is shown as it was given."""
+    try:
+        return client.reader(topics, **arguments)
+    except errors.NotSupported as error:
+        for flag, text in given.items():
+            if text is not None and error.message.startswith(f"{flag.removeprefix('--')}="):
+                said = error.message.rpartition(": ")[2]
+                raise errors.NotSupported(f'{flag} = "{text}": {said}', hint=error.hint) from None
+        raise
 
 
 def _form(output: str | None, format: str | None, columns: str | None) -> Form:

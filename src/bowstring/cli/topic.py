@@ -75,7 +75,7 @@ PAGE = 500
 """Rows of a table that are printed together: the widths of its columns are those of these."""
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics.")]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics.")]
 Retention = Annotated[str | None, typer.Option(metavar="SPAN", help="How long messages are kept: 7d, 12h.", show_default=False)]
 RetentionBytes = Annotated[
     str | None, typer.Option(metavar="SIZE", help="How much is kept at most, over all partitions: 10GiB, or none.", show_default=False)
@@ -95,7 +95,7 @@ def add_to(app: typer.Typer) -> None:
 
 def create(
     name: Name,
-    partitions: Annotated[int, typer.Option(metavar="N", help="How many partitions.")] = 1,
+    partitions: Annotated[int | None, typer.Option(metavar="N", help="How many partitions.", show_default="1")] = None,
     retention: Retention = None,
     retention_bytes: RetentionBytes = None,
     deduplication: Deduplication = None,
@@ -108,12 +108,14 @@ def create(
     printer = Printer(output)
     given = _given(retention, retention_bytes, deduplication)
     with connect(server, context, timeout) as client:
-        topic = client.create_topic(name, partitions=partitions, exists_ok=exists_ok, **given)
+        topic = client.create_topic(name, partitions=1 if partitions is None else partitions, exists_ok=exists_ok, **given)
     _print_one(printer, topic)
+    if partitions not in (None, topic.partitions):
+        note(f"'{name}' was there already, and has {topic.partitions:,} partitions, not {partitions:,}.")
 
 
 def list_topics(
-    pattern: Annotated[str | None, typer.Argument(metavar="[PATTERN]", help="A glob such as 'orders.*'.", show_default=False)] = None,
+    pattern: Annotated[str | None, typer.Argument(metavar="PATTERN", help="A glob such as 'orders.*'.", show_default=False)] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many.", show_default=False)] = None,
     output: Output = None,
     server: Server = None,
