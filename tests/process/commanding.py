@@ -38,13 +38,15 @@ class Commander:
     def __init__(self, server: str, home: str) -> None:
         self._variables = {"BOWSTRING_SERVER": server, "HOME": home, "XDG_CONFIG_HOME": f"{home}/.config", "XDG_DATA_HOME": f"{home}/data"}
 
-    def __call__(self, *arguments: str, stdin: bytes | str = b"", variables: Mapping[str, str] | None = None) -> Ended:
+    def __call__(
+        self, *arguments: str, stdin: bytes | str = b"", variables: Mapping[str, str] | None = None, terminal: bool = False
+    ) -> Ended:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("BOWSTRING_")}
         given = stdin.encode() if isinstance(stdin, str) else stdin
         with (
             mock.patch.dict(os.environ, {**kept, **self._variables, **(variables or {})}, clear=True),
             mock.patch.object(sys, "argv", ["bowstring", *arguments]),
-            streams(given) as (out, said),
+            streams(given, Typed if terminal else io.TextIOWrapper) as (out, said),
         ):
             code = main.run()
             sys.stdout.flush()
@@ -58,11 +60,18 @@ class Commander:
         return ended
 
 
+class Typed(io.TextIOWrapper):
+    """A stdin that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 @contextmanager
-def streams(given: bytes) -> Iterator[tuple[io.BytesIO, io.BytesIO]]:
+def streams(given: bytes, stdin: type[io.TextIOWrapper]) -> Iterator[tuple[io.BytesIO, io.BytesIO]]:
     out, said = io.BytesIO(), io.BytesIO()
     with (
-        mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(given))),
+        mock.patch.object(sys, "stdin", stdin(io.BytesIO(given))),
         mock.patch.object(sys, "stdout", io.TextIOWrapper(out, encoding="utf-8", write_through=True)),
         mock.patch.object(sys, "stderr", io.TextIOWrapper(said, encoding="utf-8", write_through=True)),
     ):

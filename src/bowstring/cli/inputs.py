@@ -101,7 +101,8 @@ def json_lines(stream: BinaryIO, name: str) -> Tables:
 
 def csv_rows(stream: BinaryIO, name: str, separator: str) -> Tables:
     """A header, then a row per message. Columns are those of a batch; `attributes.country` is an attribute."""
-    reader = csv.reader(io.TextIOWrapper(stream, encoding="utf-8", newline=""), delimiter=separator, strict=True)
+    text = (line.decode().removeprefix("\ufeff" if number == 0 else "") for number, line in enumerate(stream))
+    reader = csv.reader(text, delimiter=separator, strict=True)
 
     def rows() -> Iterator[Row]:
         try:

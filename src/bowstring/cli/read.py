@@ -7,9 +7,10 @@ when it ends is whole: files of Arrow and Parquet are finished also after Ctrl-C
 from __future__ import annotations
 
 import select
+import signal
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -91,6 +92,7 @@ def read(
     with connect(server, context, timeout) as client:
         if last is not None:
             places["start"] = newest(client, topics[0], last, partition)
+        places["end"] = reachable(client, topics[0], places["end"])
         with _reader(client, topics, {"--start": start, "--end": end}, **places, **options) as reader:
             _print(form, _limited(_batches(reader, follow=follow), limit), flush=follow)
 
@@ -165,6 +167,15 @@ def place(text: str | None, name: str) -> Any:
         raise errors.InvalidArgument(f'{name} = "{text}" is not a place in a topic.', hint=hint) from None
 
 
+def reachable(client: Client, topic: str, end: Any) -> Any:
+    """An end that is an offset, in each partition as far as there is something: nobody waits for what is not published yet."""
+    if not isinstance(end, dict) and not (isinstance(end, int) and end > 0):
+        return end
+    ranges = client.topic(topic).ranges
+    wanted = end if isinstance(end, dict) else dict.fromkeys(range(len(ranges)), end)
+    return {number: min(wanted.get(number, offsets.stop), offsets.stop) for number, offsets in enumerate(ranges)}
+
+
 def newest(client: Client, topic: str, count: int, partitions: list[int] | None) -> dict[int, int]:
     """Where the newest messages of a topic begin, in each partition: by arrival, over all of them."""
     import pyarrow as pa
@@ -217,16 +228,52 @@ def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[p
 
 
 def _print(form: Form, batches: Iterator[pa.RecordBatch], *, flush: bool) -> None:
-    try:
-        for batch in batches:
-            form.write(batch)
-            if flush:
-                sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise
-    except BaseException:
-        form.close()
-        sys.stdout.buffer.flush()
-        raise
+    with Interrupts() as interrupts:
+        try:
+            for batch in batches:
+                with interrupts.held():
+                    form.write(batch)
+                    if flush:
+                        sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            raise
+        except BaseException:
+            _finish(form)
+            raise
+        _finish(form)
+
+
+def _finish(form: Form) -> None:
     form.close()
     sys.stdout.buffer.flush()
+
+
+class Interrupts:
+    """Ctrl-C while a batch is written counts when it is written whole, or at once when it comes a second time."""
+
+    def __init__(self) -> None:
+        self._writing = self._asked = False
+        self._before: Any = None
+
+    def __enter__(self) -> Interrupts:
+        self._before = signal.signal(signal.SIGINT, self._interrupted)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _interrupted(self, number: int, frame: object) -> None:
+        if not self._writing or self._asked:
+            raise KeyboardInterrupt
+        self._asked = True
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While this block runs."""
+        self._writing = True
+        try:
+            yield
+        finally:
+            self._writing = False
+        if self._asked:
+            raise KeyboardInterrupt
