@@ -29,6 +29,7 @@ COLUMNS: Final = (
     *("attributes", "created", "arrived", "due", "expires", "producer_group"),
 )
 TABLE_COLUMNS: Final = ("partition", "offset", "arrived", "key", "value", "attributes")
+TEXTS: Final = ("topic", "id", "key", "value", "attributes", "producer_group")
 ROW_GROUP_ROWS: Final = 1 << 17
 _PLACE: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _ESCAPES: Final = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\0": "\0", "\\\\": "\\"}
@@ -155,11 +156,13 @@ class Table(Form):
         self._out.write("".join([self._line(row) + "\n" for row in cells]).encode())
 
     def _fitted(self, cells: list[list[str]]) -> list[int]:
-        """Columns as wide as they need to be, and the widest ones made smaller until all fit."""
+        """Columns as wide as they need to be, and the widest ones made smaller until all fit: texts first, which are cut with less harm
+        than numbers and times."""
         widths = [max([displayed(name), *(displayed(row[number]) for row in cells)]) for number, name in enumerate(self.columns)]
         widths = [max(width, 6) if name in ("offset",) else width for name, width in zip(self.columns, widths, strict=True)]
         while sum(widths) + 2 * (len(widths) - 1) > self._width and max(widths) > 3:
-            widths[widths.index(max(widths))] -= 1
+            texts = [number for number, name in enumerate(self.columns) if name in TEXTS and widths[number] > 8]
+            widths[max(texts or range(len(widths)), key=widths.__getitem__)] -= 1
         return widths
 
     def _line(self, cells: list[str]) -> str:

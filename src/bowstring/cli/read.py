@@ -9,7 +9,7 @@ from __future__ import annotations
 import select
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -268,7 +268,7 @@ class Interrupts:
         self._asked = True
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> Generator[None]:
         """While this block runs."""
         self._writing = True
         try:
