@@ -157,3 +157,8 @@ def test_shells_complete_commands_and_flags(command: Commander):
     assert "_BOWSTRING_COMPLETE=complete_bash" in command.done("completion", "bash").text
     assert command.done("completion", "zsh").text.startswith("#compdef bowstring")
     assert "complete --command bowstring" in command.done("completion", "fish").text
+
+
+def test_the_version(command: Commander):
+    assert command.done("version").text.startswith("bowstring ")
+    assert list(command.done("version", "-o", "json").rows[0]) == ["version"]

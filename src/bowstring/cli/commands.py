@@ -39,7 +39,7 @@ TABLE: Final[dict[str, Listed]] = {
     "context": Listed("context", "Names for servers: list, add, use, remove."),
     "config": Listed("config", "The settings of a broker, and where each comes from."),
     "completion": Listed("completion", "Prints a script that completes commands in your shell."),
-    "version": Listed("version", "Prints the version of this software, and of the broker."),
+    "version": Listed("version", "Prints the version of this software."),
 }
 
 

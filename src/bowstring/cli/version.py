@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from bowstring.cli.output import Output, Printer
+
 HELP = """Prints the version of this software."""
 
 
@@ -11,8 +13,12 @@ def add_to(app: typer.Typer) -> None:
     app.command("version", help=HELP)(version)
 
 
-def version() -> None:
-    typer.echo(f"bowstring {installed()}")
+def version(output: Output = None) -> None:
+    # Not a Printer's default: this is one line for people and scripts alike, unless they ask for JSON.
+    if Printer(output or "text").is_json:
+        Printer(output).objects([{"version": installed()}])
+    else:
+        typer.echo(f"bowstring {installed()}")
 
 
 def installed() -> str:
