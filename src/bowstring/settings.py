@@ -4,7 +4,7 @@ A setting is a field of `Settings`. Its name gives the key in `bowstring.toml`, 
 is `[batch] bytes-max`, `BOWSTRING_BATCH_BYTES_MAX` and `--batch-bytes-max`. Sizes are bytes and spans are seconds once parsed.
 
 The field says what kind of value it is, what range it has and what it means; parsing, the flags of `bowstring serve`, its help and the
-documentation are made from that. `load` takes layers, the strongest first (flags, environment, later the file), each with names as
+documentation are made from that. `load` takes layers, the strongest first (flags, environment, file), each with names as
 people write them there, so that an error can name what they wrote: `--topic-retention = "7 dayz"`. An unknown setting is an error.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
@@ -45,7 +45,7 @@ def _parse_text(value: object, name: str) -> str:
         return value
     if hasattr(value, "__fspath__"):
         return str(value)
-    raise InvalidArgument(f"{name} = {value!r} is not text.")
+    raise InvalidArgument(f"{name} = {value!r} is not text.", hint='Right would be text in quotes: "…".')
 
 
 def _parse_choice(value: object, name: str, choices: tuple[str, ...]) -> str:
@@ -60,6 +60,11 @@ def _parse_span(value: object, name: str, least: float) -> float:
     if seconds < least:
         raise InvalidArgument(f"{name} = {_quoted(value)} is too short.", hint=f"It is at least {times.span_to_text(least)}.")
     return seconds
+
+
+def size_from_text(text: str, name: str) -> int:
+    """A size in bytes from `16MiB`, `500kB` or a plain number of bytes."""
+    return _parse_size(text, name)
 
 
 def _parse_size(value: object, name: str) -> int:
@@ -217,6 +222,34 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
         elif not _NO_SETTINGS.fullmatch(variable.removeprefix(ENVIRONMENT)):
             raise _unknown(variable, map(variable_of, TABLE))
     return layer
+
+
+def key_of(name: str) -> str:
+    """The setting's key in bowstring.toml: `topic.retention` is `retention` in the table `[topic]`."""
+    first, _, rest = name.partition("_")
+    return f"{first}.{rest.replace('_', '-')}" if rest else first
+
+
+def from_file(content: Mapping[str, Any], shown: Callable[[str], str]) -> Layer:
+    """The layer of a file, as TOML gives it; `shown` says what its reader calls a key, with file and line."""
+    layer: dict[str, Given] = {}
+    for key, value in _leaves(content):
+        name = key.replace(".", "_").replace("-", "_")
+        if name not in TABLE or "_" in key:
+            unknown = _unknown(key, map(key_of, TABLE))
+            raise InvalidArgument(f"{shown(key)} is no setting.", hint=unknown.hint)
+        if name in layer:
+            raise InvalidArgument(f"{shown(key)} is there twice.", hint=f"{key_of(name)} is another way to write it; keep one.")
+        layer[name] = Given(shown(key), value)
+    return layer
+
+
+def _leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
 
 
 def from_keywords(keywords: Mapping[str, object]) -> Layer:

@@ -1,74 +1,76 @@
 """`bowstring`: finds the command, and turns what goes wrong into one sentence on stderr and an exit code.
 
-Commands that need much (a broker, a client) import it when they run, so that `bowstring --help` answers at once.
-
 Exit codes are the same for all commands: 0 done, 1 refused or conflict, 2 wrong usage, 3 unavailable, 4 outcome unknown, 5 corrupt,
 130 interrupted.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Final
+from typing import Any, Final
 
 import typer
 
 from bowstring import errors
-from bowstring.cli import backup, inspect, output, serve
+from bowstring.cli import failures
+from bowstring.cli.commands import HELP_NAMES, NO_RICH, Commands
 
-EXIT_CODES: Final[tuple[tuple[type[errors.Error], int], ...]] = (
-    (errors.Unavailable, 3),
-    (errors.OutcomeUnknown, 4),
-    (errors.Corrupt, 5),
-    (errors.Error, 1),
-)
+HELP = """Bowstring: a message broker whose messages are Arrow batches.
+
+\b
+  bowstring serve --data ./data                   a broker on localhost:27769
+  bowstring topic create orders --partitions 4
+  echo 'one coffee' | bowstring produce orders
+  bowstring read orders --follow
+
+Every command has --help with examples. The broker is the one of --server, BOWSTRING_SERVER or `bowstring context`, else localhost.
+Output is a table on a terminal and JSON, one object per line, anywhere else: -o chooses.
+"""
 INTERRUPTED: Final = 130
+WRONG_USAGE: Final = 2
+COMPLETING: Final = "_BOWSTRING_COMPLETE"
+"""Set by a shell that wants to know how a command line goes on: see `completion`."""
 
-app = typer.Typer(
-    name="bowstring",
-    help="Bowstring: a message broker whose messages are Arrow batches.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-serve.add_to(app)
-inspect.add_to(app)
-backup.add_to(app)
-
-
-@app.command()
-def version() -> None:
-    """Prints the version of this software."""
-    import importlib.metadata
-
-    try:
-        installed = importlib.metadata.version("bowstring")
-    except importlib.metadata.PackageNotFoundError:
-        installed = "(not installed, run from its source)"
-    typer.echo(f"bowstring {installed}")
+app = typer.Typer(name="bowstring", help=HELP, cls=Commands, no_args_is_help=True, context_settings=HELP_NAMES, **NO_RICH)
 
 
 @app.callback()
 def commands() -> None:
-    """Bowstring: a message broker whose messages are Arrow batches."""
+    """See HELP."""
 
 
 def main() -> None:
     """The command `bowstring`."""
+    sys.exit(run())
+
+
+def run() -> int:
+    """Runs the command of this command line, tells what went wrong, and gives the exit code."""
+    from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
+
+    failures.look_ahead(sys.argv[1:])
+    if COMPLETING in os.environ:
+        from typer._completion_classes import completion_init
+
+        completion_init()
     try:
-        app()
+        ended: Any = app(prog_name="bowstring", standalone_mode=False)
     except errors.Error as error:
-        output.error(error)
-        sys.exit(exit_code(error))
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-
-
-def exit_code(error: errors.Error) -> int:
-    """The exit code that tells a script what to do about it."""
-    return next(code for cls, code in EXIT_CODES if isinstance(error, cls))
+        failures.tell(error)
+        return failures.exit_code(error)
+    except NoArgsIsHelpError as asked:
+        typer.echo(asked.format_message(), err=True)
+        return WRONG_USAGE
+    except UsageError as error:
+        failures.tell_usage(error)
+        return WRONG_USAGE
+    except ClickException as error:
+        failures.tell(errors.Rejected(error.format_message()))
+        return 1
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    return ended if isinstance(ended, int) else 0
 
 
 if __name__ == "__main__":

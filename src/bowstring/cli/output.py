@@ -10,11 +10,10 @@ import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Annotated, Any, Final
 
 import typer
-
-from bowstring import errors
 
 FORMATS: Final = ("table", "json", "text")
 _TEXT_COLUMNS: Final = 200
@@ -31,35 +30,20 @@ Output = Annotated[
 ]
 
 
-class _ErrorsAsJson:
-    """Whether somebody has asked for JSON, and so for errors as JSON, too."""
-
-    asked = False
-
-
-errors_as_json: Final = _ErrorsAsJson()
-
-
-def error(failure: errors.Error) -> None:
-    """One sentence on stderr, or an object."""
-    if errors_as_json.asked:
-        said = {"error": failure.kind, "message": failure.message, "hint": failure.hint, "details": failure.details}
-        return note(json.dumps(said, ensure_ascii=False, separators=(",", ":")))
-    return note(f"bowstring: {failure}")
-
-
 class Printer:
     """Prints in the format that was asked for, or that fits where it goes."""
 
     def __init__(self, output: str | None) -> None:
         if output is not None and output not in FORMATS:
             raise typer.BadParameter(f"{output!r} is not a format here. It is one of {', '.join(FORMATS)}.", param_hint="--output")
-        errors_as_json.asked = output == "json"
         self.format = output or ("table" if sys.stdout.isatty() else "json")
+
+    @cached_property
+    def _console(self) -> Any:
         from rich.console import Console
 
         plain = self.format == "text" or not sys.stdout.isatty()
-        self._console = Console(no_color=plain or bool(os.environ.get("NO_COLOR")), highlight=False, width=_TEXT_COLUMNS if plain else None)
+        return Console(no_color=plain or bool(os.environ.get("NO_COLOR")), highlight=False, width=_TEXT_COLUMNS if plain else None)
 
     @property
     def is_json(self) -> bool:
@@ -94,9 +78,9 @@ def size(count: int | None) -> str | None:
 
 
 @contextmanager
-def progress(doing: str) -> Generator[Callable[[int, int], None]]:
+def progress(doing: str, *, shown: bool = True) -> Generator[Callable[[int, int | None], None]]:
     """A bar on stderr while the block runs, if that is a terminal: the block tells bytes done and bytes in all."""
-    if not sys.stderr.isatty():
+    if not shown or not sys.stderr.isatty():
         yield lambda done, total: None
         return
     from rich.console import Console

@@ -1,7 +1,7 @@
 """`bowstring serve`: runs a broker until it is told to stop.
 
-Its flags are the table of settings: every field of `Settings` is a flag of the same name. A flag beats the environment, and that beats
-the default. What is wrong with one of them is wrong usage, exit code 2.
+Its flags are the table of settings: every field of `Settings` is a flag of the same name. A flag beats the environment, that beats the
+file, and that beats the default. What is wrong with one of them is wrong usage, exit code 2.
 
 When the broker serves, one line with address and data directory goes to stdout. SIGTERM and Ctrl-C stop it: what is under way is
 answered first. A second signal does not wait for that. A failed sync or I/O error ends the process, because only a fresh one that reads
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bowstring import errors, settings
+from bowstring.cli import config_file
 
 if TYPE_CHECKING:
     from bowstring.server import Server
@@ -35,8 +36,10 @@ Examples:
   BOWSTRING_BATCH_BYTES_MAX=32MiB bowstring serve
   bowstring serve --store memory --listen 127.0.0.1:0
   bowstring serve --data ./data --check
+  bowstring serve --config ./bowstring.toml
 
-Every flag can also be given as a variable: --topic-retention is BOWSTRING_TOPIC_RETENTION. Sizes are 16MiB, 500kB or bytes; spans are
+Every flag can also be given as a variable, or in bowstring.toml: --topic-retention is BOWSTRING_TOPIC_RETENTION, and retention in [topic].
+`bowstring config show` tells each value and where it comes from. Sizes are 16MiB, 500kB or bytes; spans are
 7d, 12h, 30s, 500ms or seconds.
 """
 
@@ -47,8 +50,8 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _command() -> Any:
-    def serve(check: bool, verbose: bool, **flags: str | None) -> None:
-        chosen = _settings(flags)
+    def serve(config: str | None, check: bool, verbose: bool, **flags: str | None) -> None:
+        chosen = _settings(flags, config)
         if check:
             typer.echo("The settings are right.")
             return
@@ -57,6 +60,7 @@ def _command() -> Any:
         _run(_serve(chosen))
 
     parameters = {name: _flag(name) for name in settings.TABLE} | {
+        "config": Annotated[str | None, typer.Option("--config", metavar="FILE", help="A bowstring.toml.", show_default=False)],
         "check": Annotated[bool, typer.Option("--check", help="Only look whether the settings are right.")],
         "verbose": Annotated[bool, typer.Option("--verbose", help="Log more, to stderr.")],
     }
@@ -76,9 +80,10 @@ def _flag(name: str) -> Any:
     return Annotated[str | None, typer.Option(settings.flag_of(name), help=text, show_default=False, metavar="VALUE")]
 
 
-def _settings(flags: dict[str, str | None]) -> settings.Settings:
+def _settings(flags: dict[str, str | None], config: str | None) -> settings.Settings:
     try:
-        return settings.load(settings.from_flags(flags), settings.from_environment(os.environ))
+        file = config_file.find(config, os.environ)
+        return settings.load(settings.from_flags(flags), settings.from_environment(os.environ), config_file.layer(file))
     except errors.InvalidArgument as error:
         raise _usage(error) from None
 

@@ -1,0 +1,113 @@
+"""The commands by name: what each does in a line, and the module that has it.
+
+A module is imported when its command is called, so that `bowstring --help` and a typing error are answered at once, whatever the commands
+themselves need. Every module has `add_to(app)`, and adds the commands that are listed with it here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_group
+
+PREFIX: Final = "bowstring.cli."
+NO_RICH: Final[dict[str, Any]] = {"rich_markup_mode": None, "pretty_exceptions_enable": False, "add_completion": False}
+"""Help without boxes: it is read in pipes and editors, too, and is there at once."""
+
+
+class Listed(NamedTuple):
+    """A command that is not loaded yet."""
+
+    module: str
+    summary: str
+
+
+TABLE: Final[dict[str, Listed]] = {
+    "serve": Listed("serve", "Runs a broker."),
+    "topic": Listed("topic", "Topics: create, list, describe, alter, delete."),
+    "produce": Listed("produce", "Publishes lines, or whole files."),
+    "read": Listed("read", "Reads a topic as a log; removes nothing."),
+    "inspect": Listed("inspect", "Looks into a data directory offline: is it whole?"),
+    "backup": Listed("backup", "Makes a backup of a data directory, served or not."),
+    "restore": Listed("backup", "Makes a data directory out of a backup."),
+    "context": Listed("context", "Names for servers: list, add, use, remove."),
+    "config": Listed("config", "The settings of a broker, and where each comes from."),
+    "completion": Listed("completion", "Prints a script that completes commands in your shell."),
+    "version": Listed("version", "Prints the version of this software."),
+}
+
+
+class Commands(TyperGroup):
+    """The group `bowstring`, whose commands are loaded when they are called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(TABLE)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        listed = TABLE.get(cmd_name)
+        if listed is None:
+            return None
+        loaded = typer.Typer(**NO_RICH)
+        import_module(PREFIX + listed.module).add_to(loaded)
+        return get_group(loaded).commands[cmd_name]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, listed.summary) for name, listed in TABLE.items()])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and not args[0].startswith("-") and args[0] not in TABLE:
+            raise no_such("command", args[0], TABLE, ctx, "`bowstring --help` lists them.")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise closed_pipe() from None
+
+
+class Group(TyperGroup):
+    """A group of commands on one thing, such as `bowstring topic`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            raise no_such("command", f"{self.name} {args[0]}", [f"{self.name} {name}" for name in self.commands], ctx)
+        return super().resolve_command(ctx, args)
+
+
+def group(name: str, text: str) -> typer.Typer:
+    """An empty group of commands."""
+    return typer.Typer(name=name, help=text, cls=Group, no_args_is_help=True, context_settings=HELP_NAMES, **NO_RICH)
+
+
+HELP_NAMES: Final = {"help_option_names": ["-h", "--help"]}
+
+
+def no_such(what: str, given: str, known: Any, ctx: Any = None, otherwise: str = "") -> Exception:
+    """Wrong usage: a name that is not known, with the one that was perhaps meant."""
+    close = difflib.get_close_matches(given, list(known), n=1)
+    hint = f"Did you mean '{close[0]}'?" if close else otherwise or f"Right would be {either(known)}."
+    from typer._click.exceptions import UsageError  # the one that typer itself raises; it exports only a subclass
+
+    return UsageError(f"there is no {what} '{given}'. {hint}", ctx)
+
+
+def either(names: Any) -> str:
+    """'a', 'b' or 'c'."""
+    quoted = [f"'{name}'" for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+
+
+def closed_pipe() -> typer.Exit:
+    """Whoever reads what is printed has enough, such as `head`: that is no failure. Nothing may be written at the exit any more."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+    return typer.Exit(0)

@@ -1,0 +1,118 @@
+"""Names for servers, in `~/.config/bowstring/contexts.toml`, readable by its owner alone.
+
+    current = "shop"
+
+    [contexts.shop]
+    server = "bowstring://shop.example.com"
+
+The server of a command is the first of: --server, --context, BOWSTRING_SERVER, BOWSTRING_CONTEXT, the context in use. Without any it is
+this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from bowstring import errors
+from bowstring.cli.commands import either
+
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+DEFAULT_SERVER: Final = "bowstring://localhost:27769"
+
+
+class Contexts(NamedTuple):
+    """What is in the file."""
+
+    servers: dict[str, str]
+    current: str | None
+
+
+class Chosen(NamedTuple):
+    """The server of a command, and who says so."""
+
+    server: str
+    source: str
+
+
+def directory(environment: Mapping[str, str]) -> Path:
+    """Where a user's own files are."""
+    home = environment.get("XDG_CONFIG_HOME") or (environment["HOME"] + "/.config" if environment.get("HOME") else "")
+    if not home:
+        raise errors.InvalidArgument("there is no home directory to keep settings in.", hint="Set HOME, or name a server: --server.")
+    return Path(home) / "bowstring"
+
+
+def path(environment: Mapping[str, str] = os.environ) -> Path:
+    return directory(environment) / "contexts.toml"
+
+
+def load(environment: Mapping[str, str] = os.environ) -> Contexts:
+    """What is in the file; nothing if there is none."""
+    try:
+        file = path(environment)
+        text = file.read_text(encoding="utf-8")
+    except (FileNotFoundError, errors.InvalidArgument):
+        return Contexts({}, None)
+    except (OSError, UnicodeDecodeError) as error:
+        raise errors.Rejected(f"{path(environment)} cannot be read: {_reason(error)}.", hint="Mend or remove that file.") from None
+    try:
+        content: dict[str, Any] = tomllib.loads(text)
+        servers = {str(name): entry["server"] for name, entry in content.get("contexts", {}).items()}
+        current = content.get("current")
+        if not all(isinstance(server, str) for server in servers.values()) or not isinstance(current, str | None):
+            raise TypeError("a server is not text")
+    except (tomllib.TOMLDecodeError, TypeError, KeyError, AttributeError) as error:
+        raise errors.Rejected(f"{file} is not a file of contexts: {error}.", hint="Mend it, or remove it and add them again.") from None
+    return Contexts(servers, current)
+
+
+def save(contexts: Contexts) -> None:
+    """Replaces the file in one step. Nobody else may read it, because logins will be there, too."""
+    file = path()
+    lines = [] if contexts.current is None else [f"current = {json.dumps(contexts.current)}", ""]
+    for name, server in sorted(contexts.servers.items()):
+        lines += [f'[contexts."{name}"]', f"server = {json.dumps(server)}", ""]
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = file.with_suffix(f".{os.getpid()}")
+    try:
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
+            stream.write("\n".join(lines))
+        new.replace(file)
+    finally:
+        with suppress(FileNotFoundError):
+            new.unlink()
+
+
+def choose(server: str | None, context: str | None, environment: Mapping[str, str] = os.environ) -> Chosen:
+    """The server of a command."""
+    if server is not None and context is not None:
+        raise errors.InvalidArgument("both --server and --context were given.", hint="Give one of them.")
+    if server is not None:
+        return Chosen(server, "--server")
+    if context is None and environment.get("BOWSTRING_SERVER"):
+        return Chosen(environment["BOWSTRING_SERVER"], "BOWSTRING_SERVER")
+    contexts = load(environment)
+    said = "--context" if context is not None else "BOWSTRING_CONTEXT" if environment.get("BOWSTRING_CONTEXT") else "the context in use"
+    name = context or environment.get("BOWSTRING_CONTEXT") or contexts.current
+    if name is None:
+        return Chosen(DEFAULT_SERVER, "default")
+    return Chosen(server_of(contexts, name), f"{said}, {name}")
+
+
+def server_of(contexts: Contexts, name: str) -> str:
+    """The server of a name, or a refusal that says which there are."""
+    if name not in contexts.servers:
+        known = f"There is {either(sorted(contexts.servers))}." if contexts.servers else "There is none: bowstring context add NAME SERVER."
+        raise errors.NotFound(f"there is no context '{name}'.", hint=known)
+    return contexts.servers[name]
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else "it is not UTF-8"

@@ -1,0 +1,115 @@
+"""What went wrong, as one sentence on stderr, or as an object there if JSON was asked for, and the exit code that tells a script what
+to do about it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import typer
+
+from bowstring import errors
+
+EXIT_CODES: Final[tuple[tuple[type[errors.Error], int], ...]] = (
+    (errors.InvalidArgument, 2),
+    (errors.Unavailable, 3),
+    (errors.OutcomeUnknown, 4),
+    (errors.Corrupt, 5),
+    (errors.Error, 1),
+)
+
+# Arguments of the kit that are flags here, as the kit's sentences write them: `start='beginning'`, `Leave where= away.`
+_KEYWORD: Final = re.compile(
+    r"(?<![\w-])(partitions|retention|retention_bytes|deduplication|start|end|name|columns|where|uncommitted|delay|at|expires|timeout|group"
+    r"|attributes|id|key|compression)=(\S?)"
+)
+
+
+class _AsJson:
+    """Whether somebody has asked for JSON, and so for errors as JSON, too."""
+
+    asked = False
+
+
+as_json: Final = _AsJson()
+
+
+def look_ahead(arguments: Sequence[str]) -> None:
+    """Finds out whether JSON is asked for before the command line is parsed, which may fail."""
+    pairs = zip(("", *arguments), arguments, strict=False)
+    as_json.asked = any(
+        argument in ("-ojson", "--output=json") or (before in ("-o", "--output") and argument == "json") for before, argument in pairs
+    )
+
+
+def exit_code(error: errors.Error) -> int:
+    """The exit code of an error. Of a batch of which rows failed it is that of the first of them."""
+    if isinstance(error, errors.PartlyRefused) and isinstance(error.__cause__, errors.Error):
+        code = exit_code(error.__cause__)
+        return 1 if code == 2 else code
+    return next(code for cls, code in EXIT_CODES if isinstance(error, cls))
+
+
+def tell(error: errors.Error) -> None:
+    """One sentence on stderr, or an object."""
+    if as_json.asked:
+        said = {"error": error.kind, "message": as_flags(error.message), "hint": as_flags(error.hint), "details": error.details}
+        return _note(json.dumps(said, ensure_ascii=False, separators=(",", ":")))
+    return _note(f"bowstring: {as_flags(str(error))}")
+
+
+def as_flags(text: str) -> str:
+    """A sentence of the Python kit for people at a shell: `exists_ok=True` is `--exists-ok` there."""
+    text = re.sub(r"client\.create_topic\('([^']*)'\)", r"`bowstring topic create \1`", text)
+    text = re.sub(r"\b(exists_ok|missing_ok|uncommitted)=True\b", lambda match: _flag(match[1]), text)
+    return _KEYWORD.sub(lambda match: f"{_flag(match[1])}{' ' if match[2] else ''}{match[2]}", text)
+
+
+def _flag(name: str) -> str:
+    return "--" + {"attributes": "attribute"}.get(name, name).replace("_", "-")
+
+
+def tell_usage(error: Any) -> None:
+    """What is wrong with a command line, in a line that names the command."""
+    path = error.ctx.command_path if error.ctx is not None else "bowstring"
+    said = " ".join(_reworded(error).split())
+    if as_json.asked:
+        told = {"error": "usage", "message": said, "hint": f"{path} --help", "details": {}}
+        return _note(json.dumps(told, ensure_ascii=False, separators=(",", ":")))
+    return _note(f"{path}: {said}")
+
+
+def _reworded(error: Any) -> str:
+    """Some of the parser's sentences as ours, which say what would be right; the others as they are."""
+    said: str = error.format_message()
+    if match := re.match(r"Missing (?:argument|parameter:?|option) '?([^'.]+)'?", said):
+        return f"{match[1]} is missing: `{_usage(error)}`."
+    if match := re.match(r"No such option:? '?(-[^\s'.]*)", said):
+        known = [name for parameter in error.ctx.command.params for name in parameter.opts] if error.ctx is not None else []
+        close = difflib.get_close_matches(match[1], known, n=1)
+        return f"there is no option {match[1]} here. {f'Did you mean {close[0]}?' if close else _help(error)}"
+    if match := re.match(r"Option '(\S+)' requires an argument", said):
+        return f"{match[1]} needs a value. {_help(error)}"
+    if match := re.match(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)", said):
+        return f"'{match[1]}' is too much here: `{_usage(error)}`."
+    if said.startswith("Missing command"):
+        return f"a command is missing. {_help(error)}"
+    said = re.sub(r"Input should be a valid integer.*", "a whole number is needed.", said)
+    said = re.sub(r"Input should be greater than or equal to (\S+).*", r"it is at least \1.", said)
+    said = re.sub(r"^Invalid value for '?([^\s':]+)'?(?: / '?[^\s':]+'?)*: ", r"\1: ", said)
+    return re.sub(r"^Invalid value: ", "", said)
+
+
+def _usage(error: Any) -> str:
+    return re.sub(r"[{}]", "", error.ctx.get_usage().removeprefix("Usage: ")) if error.ctx is not None else "bowstring --help"
+
+
+def _help(error: Any) -> str:
+    return f"`{error.ctx.command_path} --help` lists what there is." if error.ctx is not None else "See --help."
+
+
+def _note(text: str) -> None:
+    typer.echo(text, err=True)

@@ -1,0 +1,280 @@
+"""`bowstring topic create|list|describe|alter|delete`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bowstring import errors, settings, times
+from bowstring.cli import commands
+from bowstring.cli.connecting import TIMEOUT, Context, Server, Timeout, connect, span
+from bowstring.cli.output import Output, Printer, note, size
+
+if TYPE_CHECKING:
+    from bowstring.client.sync import Client
+    from bowstring.client.topics import Topic
+
+HELP = """Topics: create, list, describe, alter, delete.
+
+Examples:
+
+\b
+  bowstring topic create orders --partitions 4 --retention 30d
+  bowstring topic list 'orders.*'
+  bowstring topic describe orders
+  bowstring topic alter orders --retention 7d --retention-bytes 10GiB
+  bowstring topic delete orders --yes
+"""
+CREATE_HELP = """Makes a topic.
+
+Without --retention it keeps messages for 7 days. An id that is published again within --deduplication is stored once.
+
+Examples:
+
+\b
+  bowstring topic create orders
+  bowstring topic create clicks --partitions 8 --retention 12h --retention-bytes 50GiB
+  bowstring topic create orders --exists-ok        for scripts: no error if it is there
+"""
+LIST_HELP = """Lists topics with their counts, by name. PATTERN is a glob; quote it.
+
+Examples:
+
+\b
+  bowstring topic list
+  bowstring topic list 'orders.*' -o json
+"""
+DESCRIBE_HELP = """Tells all about topics: settings, counts, and the offsets of each partition.
+
+Examples:
+
+\b
+  bowstring topic describe orders
+  bowstring topic describe orders -o json | jq .retention
+"""
+ALTER_HELP = """Changes a topic: what is given, and only that. `--retention-bytes none` takes the limit away.
+
+Examples:
+
+\b
+  bowstring topic alter orders --retention 30d
+  bowstring topic alter orders --retention-bytes none
+"""
+DELETE_HELP = """Deletes topics and all their messages. On a terminal it asks first; elsewhere it wants --yes.
+
+Examples:
+
+\b
+  bowstring topic delete orders
+  bowstring topic delete orders clicks --yes --missing-ok
+"""
+PARTITIONS_SHOWN = 1000
+PAGE = 500
+"""Rows of a table that are printed together: the widths of its columns are those of these."""
+
+Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics.")]
+Retention = Annotated[str | None, typer.Option(metavar="SPAN", help="How long messages are kept: 7d, 12h.", show_default=False)]
+RetentionBytes = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="How much is kept at most, over all partitions: 10GiB, or none.", show_default=False)
+]
+Deduplication = Annotated[str | None, typer.Option(metavar="SPAN", help="For how long an id is recognised: 10m.", show_default=False)]
+
+
+def add_to(app: typer.Typer) -> None:
+    group = commands.group("topic", HELP)
+    group.command("create", help=CREATE_HELP)(create)
+    group.command("list", help=LIST_HELP)(list_topics)
+    group.command("describe", help=DESCRIBE_HELP)(describe)
+    group.command("alter", help=ALTER_HELP)(alter)
+    group.command("delete", help=DELETE_HELP)(delete)
+    app.add_typer(group)
+
+
+def create(
+    name: Name,
+    partitions: Annotated[int | None, typer.Option(metavar="N", help="How many partitions.", show_default="1")] = None,
+    retention: Retention = None,
+    retention_bytes: RetentionBytes = None,
+    deduplication: Deduplication = None,
+    exists_ok: Annotated[bool, typer.Option("--exists-ok", help="A topic that is there already is no error.")] = False,
+    output: Output = None,
+    server: Server = None,
+    context: Context = None,
+    timeout: Timeout = TIMEOUT,
+) -> None:
+    printer = Printer(output)
+    given = _given(retention, retention_bytes, deduplication)
+    with connect(server, context, timeout) as client:
+        topic = client.create_topic(name, partitions=1 if partitions is None else partitions, exists_ok=exists_ok, **given)
+    _print_one(printer, topic)
+    if partitions not in (None, topic.partitions):
+        note(f"'{name}' was there already, and has {topic.partitions:,} partitions, not {partitions:,}.")
+
+
+def list_topics(
+    pattern: Annotated[str | None, typer.Argument(metavar="PATTERN", help="A glob such as 'orders.*'.", show_default=False)] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many.", show_default=False)] = None,
+    output: Output = None,
+    server: Server = None,
+    context: Context = None,
+    timeout: Timeout = TIMEOUT,
+) -> None:
+    printer = Printer(output)
+    page: list[Topic] = []
+    with connect(server, context, timeout) as client:
+        for number, topic in enumerate(client.topics(pattern)):
+            if limit is not None and number >= limit:
+                break
+            page.append(topic)
+            if len(page) == PAGE:
+                _print_list(printer, page)
+                page.clear()
+    _print_list(printer, page)
+
+
+def describe(
+    names: Names,
+    output: Output = None,
+    server: Server = None,
+    context: Context = None,
+    timeout: Timeout = TIMEOUT,
+) -> None:
+    printer = Printer(output)
+    with connect(server, context, timeout) as client:
+        for number, name in enumerate(names):
+            topic = client.topic(name)
+            if number and not printer.is_json:
+                printer.line()
+            _print_whole(printer, topic)
+
+
+def alter(
+    name: Name,
+    retention: Retention = None,
+    retention_bytes: RetentionBytes = None,
+    deduplication: Deduplication = None,
+    output: Output = None,
+    server: Server = None,
+    context: Context = None,
+    timeout: Timeout = TIMEOUT,
+) -> None:
+    printer = Printer(output)
+    given = _given(retention, retention_bytes, deduplication)
+    if not given:
+        raise errors.InvalidArgument("nothing to change was given.", hint="Give --retention, --retention-bytes or --deduplication.")
+    with connect(server, context, timeout) as client:
+        topic = client.alter_topic(name, **given)
+    _print_one(printer, topic)
+
+
+def delete(
+    names: Names,
+    missing_ok: Annotated[bool, typer.Option("--missing-ok", help="A topic that is not there is no error.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    output: Output = None,
+    server: Server = None,
+    context: Context = None,
+    timeout: Timeout = TIMEOUT,
+) -> None:
+    printer = Printer(output)
+    if not yes and not sys.stdin.isatty():
+        raise errors.InvalidArgument("deleting a topic deletes its messages, and there is no terminal to ask on.", hint="Say --yes.")
+    with connect(server, context, timeout) as client:
+        for name in names:
+            if yes or _sure(client, name, missing_ok=missing_ok):
+                client.delete_topic(name, missing_ok=missing_ok)
+                _say(printer, name)
+
+
+def _sure(client: Client, name: str, *, missing_ok: bool) -> bool:
+    try:
+        topic = client.topic(name)
+    except errors.TopicNotFound:
+        if missing_ok:
+            return False
+        raise
+    sure = typer.confirm(f"Delete '{name}' with {topic.messages:,} messages ({size(topic.bytes)})?", err=True)
+    if not sure:
+        note(f"'{name}' was left as it is.")
+    return sure
+
+
+def _say(printer: Printer, name: str) -> None:
+    if printer.is_json:
+        printer.objects([{"name": name, "deleted": True}])
+    else:
+        printer.line(f"{name} is deleted.")
+
+
+def _given(retention: str | None, retention_bytes: str | None, deduplication: str | None) -> dict[str, Any]:
+    """The settings that were given, as the kit takes them."""
+    given: dict[str, Any] = {}
+    if retention is not None:
+        given["retention"] = span(retention, "--retention")
+    if retention_bytes is not None:
+        given["retention_bytes"] = None if retention_bytes == "none" else settings.size_from_text(retention_bytes, "--retention-bytes")
+    if deduplication is not None:
+        given["deduplication"] = span(deduplication, "--deduplication")
+    return given
+
+
+# What is printed
+
+
+def row(topic: Topic) -> dict[str, Any]:
+    """A topic as JSON: the names of the Python face."""
+    return {
+        "name": topic.name,
+        "partitions": topic.partitions,
+        "messages": topic.messages,
+        "bytes": topic.bytes,
+        "created": times.to_text(times.moment(topic.created, "created")),
+        "retention": topic.retention.total_seconds(),
+        "retention_bytes": topic.retention_bytes,
+        "deduplication": topic.deduplication.total_seconds(),
+        "id": topic.id,
+        "ranges": [{"first": offsets.start, "next": offsets.stop} for offsets in topic.ranges],
+    }
+
+
+def _print_one(printer: Printer, topic: Topic) -> None:
+    if printer.is_json:
+        printer.objects([row(topic)])
+    else:
+        limit = "" if topic.retention_bytes is None else f" or {size(topic.retention_bytes)}"
+        many = "1 partition" if topic.partitions == 1 else f"{topic.partitions:,} partitions"
+        kept = times.span_to_text(topic.retention.total_seconds())
+        printer.line(f"{topic.name}: {many}, keeps {kept}{limit}, {topic.messages:,} messages")
+
+
+def _print_list(printer: Printer, topics: list[Topic]) -> None:
+    if printer.is_json:
+        return printer.objects(map(row, topics))
+    if topics:
+        columns = {"topic": "left", "partitions": "right", "messages": "right", "size": "right", "keeps": "right", "created": "left"}
+        printer.table(columns, [_cells(topic) for topic in topics])
+    return None
+
+
+def _cells(topic: Topic) -> tuple[object, ...]:
+    keeps = times.span_to_text(topic.retention.total_seconds())
+    created = f"{topic.created:%Y-%m-%d %H:%M}"
+    return topic.name, f"{topic.partitions:,}", f"{topic.messages:,}", size(topic.bytes), keeps, created
+
+
+def _print_whole(printer: Printer, topic: Topic) -> None:
+    if printer.is_json:
+        return printer.objects([row(topic)])
+    _print_one(printer, topic)
+    told = f"id {topic.id}, created {times.to_text(times.moment(topic.created, 'created'))}, {size(topic.bytes)}"
+    printer.line(f"{told}, recognises ids for {times.span_to_text(topic.deduplication.total_seconds())}")
+    printer.line()
+    shown = topic.ranges[:PARTITIONS_SHOWN]
+    rows = [(number, f"{offsets.start:,}", f"{offsets.stop:,}") for number, offsets in enumerate(shown)]
+    printer.table({"partition": "right", "first offset": "right", "next offset": "right"}, rows)
+    if len(shown) < topic.partitions:
+        note(f"These are the first {len(shown):,} partitions; -o json has them all.")
+    return None

@@ -1,0 +1,90 @@
+"""Everything that a person types wrong in commands, files and values gets one sentence that says what would be right: `wrong_input.txt`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import bowstring
+from tests.process.commanding import Commander
+
+TABLE = (Path(__file__).parent / "wrong_input.txt").read_text(encoding="utf-8")
+CASES = [
+    (match[1], int(match[2]), " ".join(match[3].split())) for match in re.finditer(r"^\$ (.*)\n(\d) ((?:.*\n)(?:  .*\n)*)", TABLE, re.M)
+]
+FILES = {
+    "span.toml": '# ours\n[topic]\nretention = "7 dayz"\n',
+    "unknown.toml": '[topic]\nretension = "7d"\n',
+    "toml.toml": "listen = \n",
+    "size.toml": '[batch]\nbytes-max = "lots"\n',
+    "range.toml": "connections.max = 0\n",
+    "twice.toml": 'topic-retention = "7d"\n[topic]\nretention="8d"\n',
+    "kind.toml": "listen = 5\n",
+    "less.toml": '[segment]\nbytes-first = "64MiB"\nbytes-max = "32MiB"\n',
+    "end.toml": 'listen = "',
+    "bad.parquet": "PAR1 not really",
+    "bad.arrow": "nothing of the kind, at all",
+    "empty.arrow": "",
+}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[bowstring.Broker]:
+    with bowstring.Broker.ephemeral(topic_create="on-request") as running:
+        with running.connect() as client:
+            client.create_topic("orders", partitions=2)
+        yield running
+
+
+@pytest.fixture
+def command(broker: bowstring.Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commander:
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "latin.csv").write_bytes(b"value\ncaf\xe9\n")
+    (tmp_path / "folder").mkdir()
+    return Commander(broker.address, str(tmp_path))
+
+
+@pytest.mark.parametrize(("typed", "code", "said"), CASES, ids=[typed for typed, _, _ in CASES])
+def test_what_is_typed_wrong_is_told_in_a_sentence(command: Commander, typed: str, code: int, said: str):
+    words = shlex.split(typed)
+    variables = dict(words.pop(0).split("=", 1) for _ in range(len(words)) if re.match(r"[A-Z_]+=", words[0]))
+    stdin = ""
+    if "<" in words:
+        stdin = words.pop().replace("\\n", "\n")
+        words.pop()
+    ended = command(*words, stdin=stdin, variables=variables)
+    assert (ended.code, ended.said) == (code, said + "\n")
+
+
+def test_the_table_is_long():
+    assert len(CASES) >= 100
+
+
+def test_nobody_answers(command: Commander):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"bowstring://127.0.0.1:{free.getsockname()[1]}"
+    ended = command("topic", "list", "--server", address, "--timeout", "300ms")
+    assert ended.code == 3
+    assert ended.said.startswith("bowstring: no broker answers at 127.0.0.1:")
+    assert ended.said.endswith("Is it running, and is the address right?\n")
+    assert len(ended.said.splitlines()) == 1
+
+
+def test_a_server_that_says_nothing(command: Commander):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        ended = command("topic", "list", "--server", f"bowstring://127.0.0.1:{silent.getsockname()[1]}", "--timeout", "500ms")
+    assert (ended.code, len(ended.said.splitlines())) == (3, 1)
+
+
+def test_a_group_without_a_command_shows_what_there_is(command: Commander):
+    ended = command("topic")
+    assert (ended.code, ended.out) == (2, b"")
+    assert "bowstring topic create orders --partitions 4" in ended.said
