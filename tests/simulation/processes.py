@@ -8,6 +8,7 @@ its result through a pipe. The parent only waits, and so has no threads that a f
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import pickle
 import select
@@ -68,6 +69,7 @@ def _start(seed: int, run: Callable[[int], Any], seconds_max: float) -> _Child:
     status = 1
     try:
         os.close(reading)
+        gc.freeze()  # what other tests have left behind is not ours to finalise: gRPC's queues would wait for threads that are not here
         faulthandler.dump_traceback_later(seconds_max, exit=True)
         _send(writing, _outcome(seed, run))
         status = 0
