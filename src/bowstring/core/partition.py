@@ -42,7 +42,8 @@ class Partition:
     def __init__(self, topic: int, number: int, window: int) -> None:
         self.topic = topic
         self.number = number
-        self.window = window
+        self.window = self.shortest_window = window
+        """The deduplication window, and the shortest that it has been since the load: ids beyond that may be forgotten."""
         self.next_offset = 1
         """The offset of the next row, 1 more than the last one given."""
         self.committed_offset = 1
@@ -309,8 +310,8 @@ class Partition:
 
     def alter(self, *, window: int) -> None:
         """The topic has another deduplication window from here on."""
-        self.window = window
-        self.ids.window = window
+        self.window = self.ids.window = window
+        self.shortest_window = min(window, self.shortest_window)
 
     # Looking
 
@@ -373,10 +374,11 @@ class Partition:
         assert start <= max(self.sealed_end, self.retained.first), f"pages are missing before {start}"
         assert all(1 <= offset < self.next_offset for offset, _ in self.ids.pairs())
 
-    def state(self) -> dict[str, object]:
+    def state(self, window: int | None = None) -> dict[str, object]:
         """Everything durable, in a form that can be compared: what was loaded against what runs. Ids that the window has passed
         are left out, because whole runs of them fall out at a time."""
-        recent = {offset for entry in self.pages.since(self.arrived - self.window) for offset in range(entry.first_offset, entry.end)}
+        horizon = self.arrived - (self.shortest_window if window is None else window)
+        recent = {offset for entry in self.pages.since(horizon) for offset in range(entry.first_offset, entry.end)}
         return {
             "next_offset": self.next_offset,
             "arrived": self.arrived,
