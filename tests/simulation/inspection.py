@@ -21,7 +21,7 @@ from bowstring.broker.extents import Extents
 from bowstring.broker.incarnation import BROKER_NUMBER
 from bowstring.broker.incarnation import Incarnation as Epoch
 from bowstring.broker.loader import Loaded, load, restore_ids
-from bowstring.broker.reading import PageReader, reference
+from bowstring.broker.reading import PageReader
 from bowstring.catalog.sqlite import SqliteCatalog
 from bowstring.core import sections
 from bowstring.core.pages import PageEntry, decode_header
@@ -29,7 +29,7 @@ from bowstring.core.partition import Partition
 from bowstring.ports.catalog import Extent, Registered
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page, Reference
-from bowstring.store.frames import verify
+from bowstring.store.frames import reference_of, verify
 from bowstring.store.supply import segment_name
 from tests.history.checkers import live_equals_loaded
 from tests.history.violations import Violation
@@ -162,7 +162,7 @@ class Inspection:
             uncounted = {entry.segment for entry in entries if entry.segment > 0 and entry.first_offset >= extent.first_offset} - used
             cases += [f"the extent from {extent.first_offset} on does not count segment {segment:#x}" for segment in uncounted]
         for entry in (*entries, *partition.pages.state()):
-            if entry.segment > 0 and (trouble := self._bytes.trouble(reference(entry)) or self._other(partition, entry)):
+            if entry.segment > 0 and (trouble := self._bytes.trouble(reference_of(entry)) or self._other(partition, entry)):
                 cases.append(f"the page of offsets {entry.first_offset} to {entry.end - 1}: {trouble}")
         cases += self._covered(epoch, partition, entries)
         return [Violation("the_disk_holds_what_it_should", f"{who}: {case}") for case in cases]
@@ -173,7 +173,7 @@ class Inspection:
 
     def _other(self, partition: Partition, entry: PageEntry) -> str:
         try:
-            header = decode_header(self._bytes.page(reference(entry)).header)
+            header = decode_header(self._bytes.page(reference_of(entry)).header)
         except Damaged:
             return ""  # rotten bytes are no fault of the broker's
         meant = partition.topic, partition.number, entry.rows

@@ -26,7 +26,7 @@ from bowstring.inspection.verifying import read_sections
 from bowstring.ports.archive import Filled
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Reference
-from bowstring.store.frames import verify
+from bowstring.store.frames import reference_of, verify
 from bowstring.store.segments import segment_name
 from bowstring.store.spans import spans
 
@@ -68,9 +68,9 @@ class Making:
                 if sealed.pages is None:
                     self._add_whole(segment for segment, _ in extent.uses)
                 else:
-                    self._add(Reference(e.segment, e.position, e.length, e.sequence) for e in sealed.pages.state() if e.segment != LOST)
+                    self._add(reference_of(e) for e in sealed.pages.state() if e.segment != LOST)
         for partition in self._contents.partitions.values():
-            self._add(Reference(e.segment, e.position, e.length, e.sequence) for e in partition.pages.state() if e.segment > 0)
+            self._add(reference_of(e) for e in partition.pages.state() if e.segment > 0)
 
     def _add(self, references: Iterable[Reference]) -> None:
         for reference in references:

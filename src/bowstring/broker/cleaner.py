@@ -17,11 +17,11 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from bowstring.broker.placing import Draft, Placed, Placing, write_sections
-from bowstring.broker.reading import reference
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
 from bowstring.ports.catalog import Edit, Extent, ExtentKey
 from bowstring.ports.failures import Damaged
+from bowstring.store.frames import reference_of
 
 if TYPE_CHECKING:
     from bowstring.broker.actor import PartitionActor
@@ -94,8 +94,7 @@ class Cleaner:
                 return
             actors = [self._incarnation.actor(extent.topic, extent.partition) for extent in extents]
             await self._rewrite([_Job(actor, [extent]) for actor, extent in zip(actors, extents, strict=True) if actor], segment)
-            last = extents[-1]
-            after = ExtentKey(last.topic, last.partition, last.first_offset)
+            after = extents[-1].key
 
     async def _join_some(self) -> None:
         """Joins small extents, in partitions that were sealed often enough since it was done last."""
@@ -137,7 +136,7 @@ class Cleaner:
             done = [*zip([job for job, _ in drafted], written, strict=True), *((job, None) for job in empty)]
             done = [(job, new) for job, new in done if job.actor.closed is None]
             if done:
-                keys = [ExtentKey(extent.topic, extent.partition, extent.first_offset) for job, _ in done for extent in job.extents]
+                keys = [extent.key for job, _ in done for extent in job.extents]
                 await incarnation.catalog.edit(incarnation.fence, Edit(drop=keys, add=[new for _, new in done if new is not None]))
             for job, new in done:
                 incarnation.replaced(job.actor, job.extents, new)
@@ -163,7 +162,7 @@ class Cleaner:
         chunk: list[PageEntry] = []
         for entry in (*live, None):
             if chunk and (entry is None or entry.segment != segment or sum(page.length for page in chunk) >= READ_BYTES):
-                pages = await self._incarnation.store.read([reference(page) for page in chunk])
+                pages = await self._incarnation.store.read([reference_of(page) for page in chunk])
                 found += [Placed(e, await placing.add(page)) for e, page in zip(chunk, pages, strict=True)]
                 self._budget -= sum(page.length for page in chunk)
                 chunk = []

@@ -155,7 +155,7 @@ class Extents:
         if ids is None:
             header, body = await self._section(extent, reference, sections.IDS)
             starts, blocks = _understood(extent, lambda: sections.decode_directory(header, body))
-            keys = [(await self._block(extent, reference, place))[0] for place in blocks]
+            keys = [(await self._block(extent, _block_reference(place, reference)))[0] for place in blocks]
             ids = _Ids(await self._filter(Entries(header.detail, starts, np.concatenate(keys))), blocks)
             self._ids.keep(reference, ids, ids.filter.bytes)
         return ids
@@ -176,20 +176,16 @@ class Extents:
         numbers = places // BLOCK_ENTRIES
         for number in np.flatnonzero(np.bincount(numbers)).tolist():  # np.unique imports numpy.ma, which takes 50 ms
             inside = numbers == number
-            place = blocks[number]
-            key = Reference(place.segment, place.position, place.length, reference.sequence)
-            distances = self._blocks.get(key)
+            block = _block_reference(blocks[number], reference)
+            distances = self._blocks.get(block)
             if distances is None:
-                distances = (await self._block(extent, reference, place))[1]
-                self._blocks.keep(key, distances, distances.nbytes)
+                distances = (await self._block(extent, block))[1]
+                self._blocks.keep(block, distances, distances.nbytes)
             offsets[inside] = distances[places[inside] % BLOCK_ENTRIES].astype(np.int64) + extent.first_offset
         return offsets
 
-    async def _block(
-        self, extent: Extent, directory: Reference, place: sections.BlockPlace
-    ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-        reference = Reference(place.segment, place.position, place.length, directory.sequence)
-        header, body = await self._section(extent, reference, sections.ID_BLOCK)
+    async def _block(self, extent: Extent, block: Reference) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        header, body = await self._section(extent, block, sections.ID_BLOCK)
         return _understood(extent, lambda: sections.decode_block(header, body))
 
     # Sections
@@ -203,6 +199,11 @@ class Extents:
         if (header.topic, header.partition, header.first_offset) != (extent.topic, extent.partition, extent.first_offset):
             raise _damaged(extent, Exception("the section is another extent's"))
         return header, memoryview(page.body)
+
+
+def _block_reference(place: sections.BlockPlace, directory: Reference) -> Reference:
+    """A block was written with its directory."""
+    return Reference(place.segment, place.position, place.length, directory.sequence)
 
 
 def _understood(extent: Extent, decode: Callable[[], T]) -> T:

@@ -194,7 +194,8 @@ class Fetcher:
 
 def _whole(cursor: _Cursor, entry: PageEntry, page: Page) -> Fetched:
     header = decode_header(page.header)
-    runs = _dated(entry, header, np.arange(entry.first_offset, entry.end))
+    one = entry.arrived == entry.arrived_last
+    runs = [(entry.first_offset, entry.rows, entry.arrived)] if one else _dated(entry, header, np.arange(entry.first_offset, entry.end))
     origins, body = list(header.origins), page.body
     number = cursor.actor.partition.number
     return Fetched(number, cursor.offset, entry.arrived, header.schema, header.columns, entry.rows, runs, origins, body, len(body))

@@ -26,7 +26,7 @@ from bowstring.broker.upkeep import Upkeep
 from bowstring.broker.usage import Usage
 from bowstring.broker.visibility import Moments
 from bowstring.core.answers import Answer
-from bowstring.core.changes import Floor
+from bowstring.core.changes import Change, Floor
 from bowstring.core.credit import Credit
 from bowstring.core.partition import Partition
 from bowstring.ports.catalog import Catalog, Extent, TopicRow
@@ -268,12 +268,18 @@ class Incarnation:
             actor = self._actors.get((change.topic, change.partition))
             if actor is not None:
                 touched[actor] = None
-                before = actor.partition.pages.segments() if isinstance(change, Floor) else {}
-                actor.committed(change, flush.sequence)
-                self._left_the_index(actor.partition, before)
+                self._committed_change(actor, change, flush.sequence)
         for actor in touched:
             actor.wake()
         self.upkeep.sealer.note(flush)
+
+    def _committed_change(self, actor: PartitionActor, change: Change, sequence: int) -> None:
+        if isinstance(change, Floor):  # the one change with which pages leave the index
+            before = actor.partition.pages.segments()
+            actor.committed(change, sequence)
+            self._left_the_index(actor.partition, before)
+        else:
+            actor.committed(change, sequence)
 
     def end(self, error: errors.Error) -> None:
         """The incarnation is over: everybody who waits is told so."""

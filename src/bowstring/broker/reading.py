@@ -16,7 +16,8 @@ from bowstring.core.partition import Partition
 from bowstring.messages import encoding
 from bowstring.ports.catalog import Catalog
 from bowstring.ports.failures import Damaged
-from bowstring.ports.store import Page, Reference, Store
+from bowstring.ports.store import Page, Store
+from bowstring.store.frames import reference_of
 
 
 class StoredMessages(NamedTuple):
@@ -56,7 +57,7 @@ class PageReader:
         return [page for page in found if page is not None]
 
     def _cached(self, partition: Partition, entry: PageEntry) -> Page | None:
-        page = self._caches.pages.get(reference(entry))
+        page = self._caches.pages.get(reference_of(entry))
         return page if page is not None else self._tail(partition, entry)
 
     def _tail(self, partition: Partition, entry: PageEntry) -> Page | None:
@@ -72,13 +73,13 @@ class PageReader:
             if wanted:
                 _refuse_lost(wanted)
                 try:
-                    read = await port.read([reference(entry) for entry in wanted])
+                    read = await port.read([reference_of(entry) for entry in wanted])
                 except Damaged as error:
                     raise Damaged(f"offsets {wanted[0].first_offset} to {wanted[-1].end - 1}: {error}") from error
                 pages.update({entry.first_offset: page for entry, page in zip(wanted, read, strict=True)})
         for entry in entries:
             self._check(partition, entry, pages[entry.first_offset])
-            self._caches.pages.put(reference(entry), pages[entry.first_offset])
+            self._caches.pages.put(reference_of(entry), pages[entry.first_offset])
         return [pages[entry.first_offset] for entry in entries]
 
     def _check(self, partition: Partition, entry: PageEntry, page: Page) -> None:
@@ -129,10 +130,6 @@ def arrivals(header: PageHeader, entry: PageEntry) -> NDArray[np.int64]:
     if entry.arrived == entry.arrived_last:
         return np.full(entry.rows, entry.arrived, np.int64)
     return np.repeat([origin.arrived for origin in header.origins], [origin.rows for origin in header.origins])
-
-
-def reference(entry: PageEntry) -> Reference:
-    return Reference(entry.segment, entry.position, entry.length, entry.sequence)
 
 
 def _refuse_lost(entries: list[PageEntry]) -> None:

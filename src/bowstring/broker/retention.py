@@ -16,16 +16,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bowstring.broker.fetching import runs_of
+from bowstring.broker.visibility import moments_of
 from bowstring.core.pages import PageEntry, decode_header
 from bowstring.core.partition import Partition
 from bowstring.core.retained import Runs
 from bowstring.messages import encoding
 from bowstring.messages.schema import DUE
-from bowstring.ports.catalog import Edit, Extent, ExtentKey
+from bowstring.ports.catalog import Edit, Extent
 from bowstring.ports.failures import Damaged
 
 if TYPE_CHECKING:
@@ -170,9 +170,9 @@ class Retention:
         header = decode_header(page.header)
         if not header.columns & DUE:  # the rows that had one were repeats, and are not stored here
             return ()
-        due = pc.fill_null(encoding.decode(header.columns, page.body).column("due").cast("int64"), 0)
+        due = moments_of(encoding.decode(header.columns, page.body).column("due"))
         live: NDArray[np.int64] = partition.live(entry.first_offset, entry.end)
-        return tuple(runs_of(live[due.to_numpy(zero_copy_only=False)[live - entry.first_offset] >= horizon]))
+        return tuple(runs_of(live[due[live - entry.first_offset] >= horizon]))
 
     async def _reach_by_bytes(self, topic: Topic, partition: Partition, reach: _Reach) -> _Reach:
         """Goes on page by page until what is left is not too much."""
@@ -217,8 +217,7 @@ class Retention:
         gone += [extent for extent in rest if 0 < extent.expires < now or _is_below(partition, extent)]
         for start in range(0, len(gone), EXTENTS_AN_EDIT):
             step = gone[start : start + EXTENTS_AN_EDIT]
-            keys = [ExtentKey(extent.topic, extent.partition, extent.first_offset) for extent in step]
-            await incarnation.catalog.edit(incarnation.fence, Edit(drop=keys))
+            await incarnation.catalog.edit(incarnation.fence, Edit(drop=[extent.key for extent in step]))
             incarnation.replaced(actor, step, None)
 
 

@@ -48,15 +48,15 @@ def visible(
     rows = offsets - entry.first_offset
     age = arrivals(header, entry)[rows]
     if entry.columns & DUE:
-        age = np.maximum(age, _moments(batch.column("due"))[rows])
+        age = np.maximum(age, moments_of(batch.column("due"))[rows])
     seen = age >= moments.horizon
     current = np.ones(len(rows), bool)
     if entry.columns & EXPIRES:
-        expires = _moments(batch.column("expires"))[rows]
+        expires = moments_of(batch.column("expires"))[rows]
         current = (expires == 0) | (expires > moments.now)
     return Seen(offsets[seen & current], int(age[~seen & current].max(initial=-1)))
 
 
-def _moments(column: pa.Array) -> NDArray[np.int64]:
+def moments_of(column: pa.Array) -> NDArray[np.int64]:
     """Microseconds, 0 for null."""
     return pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)

@@ -130,11 +130,12 @@ class Partition:
     def _publish_ids(self, batch: Publish, ids: Ids, now: int, found: Found | None) -> Decision:
         if self.is_blind(now):
             return Refused(errors.Corrupt("stored ids could not be read, so a repeated id could not be recognised; it is not stored."))
-        lookup = self.look_for(ids)
-        if lookup is None:
-            return Wait()
-        if found is None and (len(lookup.hits.rows) or lookup.sealed or lookup.batches):
-            return lookup
+        if found is None:  # what was found rests on committed rows only, and batches come one after the other
+            lookup = self.look_for(ids)
+            if lookup is None:
+                return Wait()
+            if len(lookup.hits.rows) or lookup.sealed or lookup.batches:
+                return lookup
         offsets = np.zeros(batch.rows, np.int64)
         if found is not None:
             recent = self.recognised(found, now)

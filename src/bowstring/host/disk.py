@@ -92,7 +92,7 @@ class HostDisk:
 
     async def sync_directory(self) -> None:
         """See `Disk.sync_directory`."""
-        await self._syncs.run(lambda: _sync_directory(self._path))
+        await self._syncs.run(lambda: sync_directory(self._path))
 
     def _start_threads(self) -> None:
         self._syncs = Threads(1, "disk-sync")
@@ -141,7 +141,7 @@ class HostDisk:
         for directory in reversed(missing):
             with suppress(FileExistsError):  # another process was quicker, or it is no directory: then taking the lock will say so
                 os.mkdir(directory, 0o700)
-            _sync_directory(os.path.dirname(directory))
+            sync_directory(os.path.dirname(directory))
 
     def _unusable(self, error: OSError) -> errors.Error:
         """Why this cannot be a data directory, and what would be right."""
@@ -159,7 +159,8 @@ class HostDisk:
         return errors.InvalidArgument(f"the data directory {self._path} {reason}", hint=hint)
 
 
-def _sync_directory(path: str) -> None:
+def sync_directory(path: str) -> None:
+    """Names that were made or changed in the directory are durable when it returns."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

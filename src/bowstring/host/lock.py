@@ -40,17 +40,7 @@ class DirectoryLock:
     def take(self, address: str) -> None:
         """Takes the lock, or raises Conflict with the holder's address. Raises OSError if there can be no such file."""
         descriptor = os.open(os.path.join(self._directory, NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _write(descriptor, json.dumps({"pid": os.getpid(), "address": address}))
-        except OSError as error:
-            holder = _holder(descriptor) if error.errno == errno.EWOULDBLOCK else None
-            os.close(descriptor)
-            if error.errno == errno.EWOULDBLOCK:
-                raise self._conflict(holder) from None
-            raise
-        self._descriptor = descriptor
-        _taken.add(self)
+        self._hold(descriptor, fcntl.LOCK_EX, json.dumps({"pid": os.getpid(), "address": address}))
 
     def take_to_look(self) -> None:
         """Keeps others from serving the directory while somebody looks at it; several may look. Changes nothing: where there is no lock
@@ -59,8 +49,14 @@ class DirectoryLock:
             descriptor = os.open(os.path.join(self._directory, NAME), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return
+        self._hold(descriptor, fcntl.LOCK_SH, None)
+
+    def _hold(self, descriptor: int, kind: int, text: str | None) -> None:
+        """Locks the open file, and writes into it if there is something to write."""
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            if text is not None:
+                _write(descriptor, text)
         except OSError as error:
             holder = _holder(descriptor) if error.errno == errno.EWOULDBLOCK else None
             os.close(descriptor)

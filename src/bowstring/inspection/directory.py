@@ -9,6 +9,7 @@ from typing import Final, Self
 
 from bowstring import errors
 from bowstring.catalog.sqlite_reading import CatalogReading
+from bowstring.host.disk import sync_directory as sync_directory
 from bowstring.host.lock import DirectoryLock
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Reference
@@ -95,12 +96,3 @@ def _no_catalog(path: str, sizes: dict[str, int]) -> errors.Error:
             hint=f"Put {CATALOG} back, or restore a backup.",
         )
     return errors.NotFound(f"{path} is not a data directory: there is no {CATALOG} in it.", hint="Name the data directory of a broker.")
-
-
-def sync_directory(path: str) -> None:
-    """Names that were made or changed in the directory are durable when it returns."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

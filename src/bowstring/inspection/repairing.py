@@ -14,10 +14,11 @@ import os
 
 from bowstring import errors, times
 from bowstring.catalog.sqlite_mending import Mend, mend
+from bowstring.host.disk import sync_directory
 from bowstring.host.lock import DirectoryLock
 from bowstring.inspection import rebuilding
 from bowstring.inspection.contents import Contents
-from bowstring.inspection.directory import CATALOG, DataDirectory, sync_directory
+from bowstring.inspection.directory import CATALOG, DataDirectory
 from bowstring.inspection.findings import Finding
 from bowstring.inspection.structure import structure
 from bowstring.ports.catalog import Extent, Snapshot

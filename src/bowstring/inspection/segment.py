@@ -20,7 +20,7 @@ from bowstring.inspection.directory import DataDirectory
 from bowstring.inspection.verifying import read_sections
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page, Reference
-from bowstring.store.frames import FRAME_HEADER_BYTES, MAGIC, header_of, padded, verify
+from bowstring.store.frames import FRAME_HEADER_BYTES, MAGIC, header_of, padded, reference_of, verify
 from bowstring.store.segments import in_blocks, segment_name
 
 
@@ -145,5 +145,4 @@ def _referrers(directory: DataDirectory, contents: Contents, segment: int) -> di
 
 def _add_page(found: dict[int, Referrer], contents: Contents, topic: int, number: int, entry: PageEntry, segment: int) -> None:
     if entry.segment == segment:
-        reference = Reference(entry.segment, entry.position, entry.length, entry.sequence)
-        found[entry.position] = Referrer(reference, "page", contents.name(topic), number, entry.first_offset, entry.end)
+        found[entry.position] = Referrer(reference_of(entry), "page", contents.name(topic), number, entry.first_offset, entry.end)

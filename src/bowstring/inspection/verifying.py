@@ -24,7 +24,7 @@ from bowstring.inspection.structure import extent_structure, structure
 from bowstring.ports.catalog import Extent
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page, Reference
-from bowstring.store.frames import verify
+from bowstring.store.frames import reference_of, verify
 from bowstring.store.spans import spans
 
 Progress = Callable[[int, int], None]
@@ -95,7 +95,7 @@ class Verifier:
         for entry in entries:
             if entry.segment == LOST:
                 found[entry.first_offset] = self._lost(key, entry)
-        by_place = {_reference(entry): entry for entry in entries if entry.segment != LOST}
+        by_place = {reference_of(entry): entry for entry in entries if entry.segment != LOST}
         for reference, data in self._bytes_of(sorted(by_place)):
             entry = by_place[reference]
             try:
@@ -187,10 +187,6 @@ def _check_page(key: Key, entry: PageEntry, page: Page) -> None:
         raise Damaged(f"the page is {header.rows} rows of topic {header.topic}, partition {header.partition}: another page")
     if sum(origin.rows for origin in header.origins) != header.rows:
         raise Damaged("its origins do not add up to its rows")
-
-
-def _reference(entry: PageEntry) -> Reference:
-    return Reference(entry.segment, entry.position, entry.length, entry.sequence)
 
 
 def _all(extents: dict[Key, list[Extent]]) -> Iterable[Extent]:

@@ -51,6 +51,14 @@ class TopicRow(NamedTuple):
     deleted: int | None
 
 
+class ExtentKey(NamedTuple):
+    """What names an extent."""
+
+    topic: int
+    partition: int
+    first_offset: int
+
+
 class Extent(NamedTuple):
     """Sealed pages of one partition that follow each other in the log. Which pages, its index section in the store says."""
 
@@ -74,13 +82,9 @@ class Extent(NamedTuple):
     uses: tuple[tuple[int, int], ...]
     """The segments that hold bytes of it, with how many: pages and sections."""
 
-
-class ExtentKey(NamedTuple):
-    """What names an extent."""
-
-    topic: int
-    partition: int
-    first_offset: int
+    @property
+    def key(self) -> ExtentKey:
+        return ExtentKey(self.topic, self.partition, self.first_offset)
 
 
 class Snapshot(NamedTuple):

@@ -34,6 +34,7 @@ from typing import NamedTuple
 import google_crc32c
 import numpy
 
+from bowstring.core.pages import PageEntry
 from bowstring.ports.disk import Buffer
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page, Reference
@@ -98,6 +99,11 @@ def padded(length: int) -> int:
 def size(buffer: Buffer) -> int:
     """Bytes, also of a view whose items are wider than one."""
     return buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
+
+
+def reference_of(entry: PageEntry) -> Reference:
+    """Where the bytes of a page are that an index lists."""
+    return Reference(entry.segment, entry.position, entry.length, entry.sequence)
 
 
 def verify(data: Buffer, reference: Reference) -> Page:
