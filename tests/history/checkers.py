@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 
-from tests.history import promises_of_keeping
+from tests.history import promises_of_keeping, promises_of_reading
 from tests.history.events import Event, Row
 from tests.history.facts import Facts, Session, facts_of, topics_of
 from tests.history.keeping import Clocks, Keeping
@@ -176,6 +176,7 @@ def check(events: list[Event], *, steady_clocks: bool = False, clocks: Clocks | 
         broken += [Violation(checker.__name__, case) for checker in CHECKERS for case in checker(facts)]
         kept = Keeping(facts, clocks)
         broken += [Violation(checker.__name__, case) for checker in of_keeping for case in checker(kept)]
+        broken += promises_of_reading.check(events, kept)
     return broken
 
 

@@ -85,6 +85,8 @@ class Session:
     seen: list[Seen] = field(default_factory=list)
     overtaken: float = inf
     """When it was told that it cannot go on."""
+    where: str = ""
+    since: int = 0
 
 
 class Held(NamedTuple):
@@ -214,7 +216,8 @@ def _readings(facts: Facts, events: list[Event]) -> None:
             if event.session in facts.sessions:
                 facts.sessions[event.session].overtaken = event.time
         elif event.operation == OPEN and event.time >= facts.acknowledged:
-            facts.sessions[event.session] = Session(event.session, event.time, {row.partition: row.offset for row in event.rows})
+            starts = {row.partition: row.offset for row in event.rows}
+            facts.sessions[event.session] = Session(event.session, event.time, starts, where=event.where, since=event.since)
             facts.read_to_the_end |= event.session.startswith(FINAL)
         elif event.operation == READ and event.session in facts.sessions:
             facts.sessions[event.session].seen += [Seen(event.time, row) for row in event.rows]

@@ -177,13 +177,14 @@ class RealReading:
 
     async def batches(self) -> AsyncIterator[list[Row]]:
         async for batch in self._reader.batches(max_wait=0.001):
-            yield _rows(batch)
+            yield rows_of(batch)
 
     async def close(self) -> None:
         await self._reader.close()
 
 
-def _rows(batch: Batch) -> list[Row]:
+def rows_of(batch: Batch) -> list[Row]:
+    """The rows of a batch in the words of a history."""
     columns = [batch.column(name).to_pylist() for name in ("value", "key", "id", "partition", "offset", "attributes")]
     moments = [batch.column(name).cast(pa.int64()).to_pylist() for name in ("arrived", "due", "expires")]
     return [read_row(*fields) for fields in zip(*columns, *moments, strict=True)]

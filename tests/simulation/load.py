@@ -43,6 +43,9 @@ class Load:
     producers: int = 4
     """Client processes that send; each has several producers of the kit, one after the other."""
     readers: int = 2
+    named: int = 0
+    """Client processes that read under a name, and commit; `filtered` is the share of their sessions that have a filter."""
+    filtered: float = 0.4
     plain: float = 0.2
     """The share of clients with the plain kit instead of the real one."""
     pause_seconds: float = 0.05
@@ -163,4 +166,5 @@ def drawn_load(seed: int) -> Load:
         expiring=source.choice((0.0, 0.0, 0.2, 0.9)),
         delayed=source.choice((0.0, 0.0, 0.1, 0.5)),
         attributed=source.choice((0.0, 0.3)),
+        named=source.choice((0, 1, 2)),
     )
