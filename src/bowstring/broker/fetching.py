@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from bowstring import errors
 from bowstring.broker.actor import PartitionActor
+from bowstring.broker.joining import Fetched, joined
 from bowstring.broker.reading import arrivals
 from bowstring.broker.visibility import Moments, is_whole, visible
 from bowstring.core.pages import Origin, PageEntry, PageHeader, decode_header
 from bowstring.core.partition import Partition
 from bowstring.messages import encoding
-from bowstring.ports.disk import Buffer
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page
 
@@ -31,22 +31,6 @@ if TYPE_CHECKING:
 ANSWER_BYTES = 4 * 1024 * 1024
 """What is read at once for one reader."""
 PAGES_A_READ = 256
-
-
-class Fetched(NamedTuple):
-    """Rows of one page, or (without data) deleted ones that were passed over."""
-
-    partition: int
-    next_offset: int
-    arrived: int
-    schema: int
-    columns: int
-    rows: int
-    runs: list[tuple[int, int, int]]
-    """Offset, rows and arrival of each."""
-    origins: list[Origin]
-    data: Buffer | None
-    size: int
 
 
 class _Cursor:
@@ -158,7 +142,7 @@ class Fetcher:
                 raise
             if piece is not None:
                 pieces.append(piece)
-        return pieces
+        return joined(pieces)
 
     def _passed_over(self, cursor: _Cursor, offset: int) -> list[Fetched]:
         """Nothing is left up to there: whatever it was has expired as a whole."""
