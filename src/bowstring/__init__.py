@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from bowstring import aio
     from bowstring.client.batch import Batch
     from bowstring.client.message import Message
+    from bowstring.client.positions import Position
     from bowstring.client.receipts import Answers, Stored
     from bowstring.client.sync import BatchReceipt, Client, Producer, Receipt, connect
     from bowstring.client.sync_reader import Reader
@@ -89,6 +90,7 @@ __all__ = [
     "OutOfRange",
     "OutcomeUnknown",
     "PartlyRefused",
+    "Position",
     "Producer",
     "QuotaExceeded",
     "Reader",
@@ -115,6 +117,7 @@ _PLACES = {
     "Broker": "embedded",
     "Client": "client.sync",
     "Message": "client.message",
+    "Position": "client.positions",
     "Producer": "client.sync",
     "Reader": "client.sync_reader",
     "Receipt": "client.sync",

@@ -126,11 +126,10 @@ def take(batch: pa.RecordBatch, rows: npt.NDArray[np.int64] | pa.Array, *, compr
     return _write(parts, taken.num_rows, compression, checked=False).encoded()
 
 
-def joined(batches: Sequence[pa.RecordBatch]) -> Encoded:
-    """Checked batches with the same columns as one, all rows of each. They are copied, so no byte beside their rows goes along."""
-    whole = pa.concat_batches(batches)
-    parts = [(column.bit, columns.part(column, array)) for column, array in _ordered(whole)]
-    return _write(parts, whole.num_rows, None, checked=False).encoded()
+def rewrite(batch: pa.RecordBatch) -> Encoded:
+    """All rows of a checked batch, or of some of its columns, as a message of their own."""
+    parts = [(column.bit, columns.part(column, array)) for column, array in _ordered(batch)]
+    return _write(parts, batch.num_rows, None, checked=False).encoded()
 
 
 def _indices(rows: npt.NDArray[np.int64]) -> pa.Array:
