@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from functools import cache
-from importlib import metadata
 from typing import Final, NamedTuple
+
+from google.protobuf.message import DecodeError
 
 from bowstring import errors
 from bowstring.client.broker_time import BrokerTime
 from bowstring.ports.clock import Clock
 from bowstring.ports.randomness import Randomness
 from bowstring.ports.transport import Channel, Dialer
+from bowstring.version import VERSION
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 PROTOCOL: Final = 1
+SOFTWARE: Final = f"bowstring-python/{VERSION}"
+"""How this kit calls itself."""
 PAUSE_FIRST: Final = 0.02
 PAUSE_MAX: Final = 1.0
 HANDSHAKE_SECONDS: Final = 3.0
@@ -91,17 +94,18 @@ class Connection:
             try:
                 return await self._greet(seed)
             except errors.Unavailable as error:
-                failures.append(f"{seed}: {error.message}")
-        raise errors.Unavailable(f"no broker answers at {'; '.join(failures)}", hint="Is it running, and is the address right?")
+                reason = error.details.get("reason", error.message)
+                failures.append(f"{seed}: {reason.rstrip('.')}")
+        raise errors.Unavailable(f"no broker answers at {'; '.join(failures)}.", hint="Is it running, and is the address right?")
 
     async def _greet(self, seed: str) -> Greeting:
         channel = await self._dialled(seed)
         clock = self.world.clock
         request = pb.HelloRequest(
-            software=software(), protocol=PROTOCOL, protocol_min=PROTOCOL, client_time=clock.now(), name=self._name
+            software=SOFTWARE, protocol=PROTOCOL, protocol_min=PROTOCOL, client_time=clock.now(), name=self._name
         ).SerializeToString()
         asked = clock.monotonic()
-        answer = pb.HelloAnswer.FromString(await channel.call("Hello", request, HANDSHAKE_SECONDS))
+        answer = _greeting(seed, await channel.call("Hello", request, HANDSHAKE_SECONDS))
         self.broker_time.measured(answer.broker_time, asked, clock.monotonic())
         limits = answer.batch_bytes_max, answer.publish_window
         greeting = Greeting(seed, answer.software, answer.protocol, answer.cluster, answer.incarnation, *limits)
@@ -181,10 +185,12 @@ class Connection:
             await channel.close()
 
 
-@cache
-def software() -> str:
-    """How this kit calls itself."""
+def _greeting(seed: str, answer: bytes) -> pb.HelloAnswer:
+    """What came back, if it is the greeting of a broker."""
     try:
-        return f"bowstring-python/{metadata.version('bowstring')}"
-    except metadata.PackageNotFoundError:
-        return "bowstring-python"
+        greeting = pb.HelloAnswer.FromString(answer)
+    except DecodeError:
+        greeting = pb.HelloAnswer()
+    if not greeting.protocol or not greeting.broker_time:
+        raise errors.NotSupported(f"what answers at {seed} is not a Bowstring broker.", hint="Is the address right?")
+    return greeting
