@@ -63,7 +63,7 @@ class Client:
         self._drifting = False
         self._measuring: asyncio.Task[None] | None = None
         self._greeting: Greeting | None = None
-        self._connection = Connection(seeds, World(dialer, clock, randomness), self._broker_time, self.name, self._greeted)
+        self._connection = Connection(seeds, World(dialer, clock, randomness), self._broker_time, self.name, self._fits, self._greeted)
         self._partitions: dict[str, int] = {}
         self._producers: dict[Producer, None] = {}
         self._readers: dict[Reader, None] = {}
@@ -78,11 +78,13 @@ class Client:
         self._measuring = asyncio.get_running_loop().create_task(self._measure(), name="bowstring drift")
         return self
 
-    def _greeted(self, greeting: Greeting) -> None:
-        """A broker has introduced itself. Raises Unavailable for one that is not of the cluster that this client is connected to."""
+    def _fits(self, greeting: Greeting) -> bool:
+        """Whether this broker serves what the one before did. At the same address it may be new data: somebody has begun anew there."""
         known = self._greeting
-        if known is not None and greeting.cluster != known.cluster and greeting.address != known.address:
-            raise errors.Unavailable("it serves other data than the broker that this client was connected to.")
+        return known is None or greeting.cluster == known.cluster or greeting.address == known.address
+
+    def _greeted(self, greeting: Greeting) -> None:
+        """A broker has introduced itself."""
         self._greeting = greeting
         drift = self._broker_time.drift()
         before, self._drifting = self._drifting, abs(drift) > self._drift_limit

@@ -71,12 +71,19 @@ class Connection:
     """One connection: idle at first, then a producer's or a reader's."""
 
     def __init__(
-        self, seeds: Sequence[str], world: World, broker_time: BrokerTime, name: str, greeted: Callable[[Greeting], object]
+        self,
+        seeds: Sequence[str],
+        world: World,
+        broker_time: BrokerTime,
+        name: str,
+        fits: Callable[[Greeting], bool],
+        greeted: Callable[[Greeting], object],
     ) -> None:
         self.seeds = list(seeds)
         self.world = world
         self.broker_time = broker_time
         self._name = name
+        self._fits = fits
         self._greeted = greeted
         self._channel: Channel | None = None
         self._address = ""
@@ -85,7 +92,7 @@ class Connection:
     def another(self) -> Connection:
         """A connection of its own for a producer or a reader; it begins where this one has come to."""
         seeds = sorted(self.seeds, key=lambda seed: seed != self._address)
-        return Connection(seeds, self.world, self.broker_time, self._name, self._greeted)
+        return Connection(seeds, self.world, self.broker_time, self._name, self._fits, self._greeted)
 
     async def hello(self) -> Greeting:
         """Shakes hands with the broker of this connection, else with the next seed that answers; one round over all of them."""
@@ -106,9 +113,14 @@ class Connection:
         ).SerializeToString()
         asked = clock.monotonic()
         answer = _greeting(seed, await channel.call("Hello", request, HANDSHAKE_SECONDS))
-        self.broker_time.measured(answer.broker_time, asked, clock.monotonic())
+        answered = clock.monotonic()
         limits = answer.batch_bytes_max, answer.publish_window
         greeting = Greeting(seed, answer.software, answer.protocol, answer.cluster, answer.incarnation, *limits)
+        if not self._fits(greeting):
+            self._channel, self._address = None, ""
+            await channel.close()
+            raise errors.Unavailable("it serves other data than the broker that this client was connected to.")
+        self.broker_time.measured(answer.broker_time, asked, answered)
         self._greeted(greeting)
         return greeting
 
