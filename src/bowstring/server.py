@@ -12,7 +12,6 @@ about it is decided by whoever runs it. The command ends its process, an embedde
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 import logging
 import os
 from dataclasses import replace
@@ -34,6 +33,7 @@ from bowstring.settings import Settings, default_data
 from bowstring.store.local import LocalStore
 from bowstring.store.memory import MemoryStore
 from bowstring.store.reserve import Reserve
+from bowstring.version import VERSION
 from bowstring.wire.grpc_server import GrpcServer
 
 CATALOG: Final = "catalog.sqlite"
@@ -72,7 +72,7 @@ class Server:
             reserve=None if self._disk is None else Reserve(self._disk),
             archives=None if self._disk is None else self._archive,
         )
-        self._gateway = Gateway(self.broker, self.settings, self.broker.clock, software=f"bowstring/{version()}")
+        self._gateway = Gateway(self.broker, self.settings, self.broker.clock, software=f"bowstring/{VERSION}")
         self._grpc = GrpcServer(
             self._gateway,
             listen=self.settings.listen,
@@ -132,7 +132,7 @@ class Server:
                 self._locked = False
 
     def _archive(self, target: str) -> HostArchive:
-        clock, software = self.broker.clock, f"bowstring/{version()}"
+        clock, software = self.broker.clock, f"bowstring/{VERSION}"
         return HostArchive(self.settings.data, target, worker=self._backups, clock=clock, software=software)
 
     def _lock(self, address: str) -> None:
@@ -146,14 +146,6 @@ class Server:
         failure = await asyncio.shield(self.broker.failed)
         _log.error("the broker has ended: %s", failure)
         await self._grpc.serving(False)
-
-
-def version() -> str:
-    """The version of this software, as it was installed."""
-    try:
-        return importlib.metadata.version("bowstring")
-    except importlib.metadata.PackageNotFoundError:
-        return "0"
 
 
 def _store(settings: Settings, disk: Disk | None, clock: Clock) -> Store:

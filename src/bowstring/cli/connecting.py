@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bowstring import errors, times
-from bowstring.cli import contexts
+from bowstring import contexts, errors, times
 
 if TYPE_CHECKING:
     from bowstring.client.sync import Client
