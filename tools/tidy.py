@@ -59,6 +59,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 # store does.
 MAY_IMPORT_TOO: dict[str, set[str]] = {
     "cli/serve.py": {"broker", "gateway", "store", "catalog", "wire", "ports", "host", "embedded", "server"},
+    "cli/dev.py": {"wire", "server"},
+    "cli/bench.py": {"wire"},
     "cli/inspect.py": {"inspection", "ports"},
     "cli/backup.py": {"backup", "host"},
     "catalog/sqlite.py": {"store"},
