@@ -34,6 +34,7 @@ from bowstring.settings import Settings, default_data
 from bowstring.store.local import LocalStore
 from bowstring.store.memory import MemoryStore
 from bowstring.store.reserve import Reserve
+from bowstring.version import VERSION
 from bowstring.wire.grpc_server import GrpcServer
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Server:
             reserve=None if self._disk is None else Reserve(self._disk),
             archives=None if self._disk is None else self._archive,
         )
-        self._gateway = Gateway(self.broker, self.settings, self.broker.clock, software=f"bowstring/{version()}")
+        self._gateway = Gateway(self.broker, self.settings, self.broker.clock, software=f"bowstring/{VERSION}")
         self._grpc = GrpcServer(
             self._gateway,
             listen=self.settings.listen,
@@ -152,7 +153,7 @@ class Server:
     def _archive(self, target: str) -> HostArchive:
         from bowstring.backup.archive import HostArchive
 
-        clock, software = self.broker.clock, f"bowstring/{version()}"
+        clock, software = self.broker.clock, f"bowstring/{VERSION}"
         return HostArchive(self.settings.data, target, worker=self._backups, clock=clock, software=software)
 
     def _lock(self, address: str) -> None:
@@ -166,16 +167,6 @@ class Server:
         failure = await asyncio.shield(self.broker.failed)
         _log.error("the broker has ended: %s", failure)
         await self._grpc.serving(False)
-
-
-def version() -> str:
-    """The version of this software, as it was installed."""
-    import importlib.metadata
-
-    try:
-        return importlib.metadata.version("bowstring")
-    except importlib.metadata.PackageNotFoundError:
-        return "0"
 
 
 def _store(settings: Settings, disk: Disk | None, clock: Clock) -> Store:

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from bowstring import settings
-from bowstring.cli import commands, config_file, contexts
+from bowstring import contexts, settings
+from bowstring.cli import commands, config_file
 from bowstring.cli.output import Output, Printer, note
 
 HELP = """The settings of a broker: show where each comes from, check a file, print the reference.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bowstring import errors, times
-from bowstring.cli import contexts, options
+from bowstring import contexts, errors, times
+from bowstring.cli import options
 from bowstring.cli.options import TIMEOUT
 
 if TYPE_CHECKING:

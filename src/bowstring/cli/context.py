@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from bowstring import errors
-from bowstring.cli import commands, contexts
+from bowstring import contexts, errors
+from bowstring.cli import commands
 from bowstring.cli.output import Output, Printer, note
 
 HELP = """Names for servers, so that they need not be typed: list, add, use, remove.
@@ -55,7 +55,7 @@ def add(
     if not contexts.NAME.fullmatch(name):
         raise errors.InvalidArgument(f"'{name}' is not a name for a context.", hint="Right would be letters, digits, dots and dashes.")
     try:
-        addresses.seeds(server, {})
+        addresses.seeds(server)
     except errors.Error as error:
         raise type(error)(error.message.removeprefix("server="), hint=error.hint) from None
     known = contexts.load()

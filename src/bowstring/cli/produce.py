@@ -25,7 +25,7 @@ from bowstring.cli.output import Output, Printer, note, progress
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from bowstring.client.sync import BatchReceipt, Producer
+    from bowstring.client.sync_producer import BatchReceipt, Producer
 
 HELP = """Publishes messages: each --value, each line of stdin or of FILEs, or each row of FILEs.
 
