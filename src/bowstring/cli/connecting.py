@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,7 +51,7 @@ def seconds_of(timeout: str) -> float:
 
 
 @contextmanager
-def _named(server: str | None, context: str | None) -> Generator[str]:
+def _named(server: str | None, context: str | None) -> Generator[str | Sequence[str]]:
     """The address; what is wrong with it is told with where it comes from."""
     if server is None and context is None:
         server, context = options.given.server, options.given.context
