@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from bowstring import errors
-from bowstring.cli import failures, options
+from bowstring.cli import arguments, failures, options
 from bowstring.cli.commands import HELP_NAMES, NO_RICH, Commands
 
 HELP = """Bowstring: a message broker whose messages are Arrow batches.
@@ -57,6 +57,7 @@ def run() -> int:
     """Runs the command of this command line, tells what went wrong, and gives the exit code."""
     from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
 
+    arguments.use_plain()
     options.forget()
     failures.look_ahead(sys.argv[1:])
     if COMPLETING in os.environ:
