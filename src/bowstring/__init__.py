@@ -53,7 +53,7 @@ from bowstring.errors import (
 )
 
 if TYPE_CHECKING:
-    from bowstring import aio
+    from bowstring import aio, spark
     from bowstring.client.batch import Batch
     from bowstring.client.message import Message
     from bowstring.client.receipts import Answers, Stored
@@ -106,6 +106,7 @@ __all__ = [
     "Unavailable",
     "aio",
     "connect",
+    "spark",
 ]
 
 _PLACES = {
@@ -125,8 +126,8 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "aio":
-        return import_module("bowstring.aio")
+    if name in ("aio", "spark"):
+        return import_module(f"bowstring.{name}")
     if name not in _PLACES:
         raise AttributeError(f"module 'bowstring' has no attribute {name!r}")
     found = getattr(import_module(f"bowstring.{_PLACES[name]}"), name)
