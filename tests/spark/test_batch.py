@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -126,12 +126,15 @@ def test_an_empty_topic_has_no_rows(topic: str, reads: Reads) -> None:
     assert reads.batch(subscribe=topic).count() == 0
 
 
-def test_filters_on_places_read_less(client: bowstring.Client, topic: str, moment: datetime, reads: Reads) -> None:
+def test_filters_on_places_read_less(client: bowstring.Client, topic: str, reads: Reads) -> None:
+    publish(client, topic, 40)
     tasks = lambda frame: frame.rdd.getNumPartitions()  # noqa: E731
     frame = reads.batch(subscribe=topic)
     assert tasks(frame.where("partition = 1")) == 1
     assert places(frame.where("partition = 1 and offset >= 3 and offset < 7")) == [(1, offset) for offset in range(3, 7)]
     assert tasks(frame.where(f"topic = '{topic}'")) == 2
     assert frame.where("topic = 'another'").count() == 0
-    assert reads.numbers(frame.where(frame.timestamp >= moment)) == list(range(20, 40))
+    hour = datetime.now(UTC) - timedelta(hours=1)
+    assert reads.numbers(frame.where(frame.timestamp >= hour)) == list(range(40))
+    assert frame.where(frame.timestamp < hour).count() == 0
     assert reads.numbers(frame.where("cast(value as string) = '7'")) == [7]
