@@ -51,7 +51,8 @@ class Batch(Sequence[Message]):
             for chunk in self._chunks:
                 if row < chunk.rows:
                     at = chunk.first + row
-                    return Message(chunk.page.column("value")[at].as_py(), chunk.page, at)
+                    value = chunk.page.column("value")[at].as_py() if chunk.page.has("value") else None
+                    return Message(value, chunk.page, at)
                 row -= chunk.rows
         raise IndexError(f"this batch has {self._rows} rows, {index} was asked for")
 
@@ -102,7 +103,7 @@ class Batch(Sequence[Message]):
 
 def messages(chunk: Chunk) -> Iterator[Message]:
     """The messages of consecutive rows, as an iterator whose remaining length `operator.length_hint` tells."""
-    values = chunk.column("value").to_pylist()
+    values = chunk.column("value").to_pylist() if chunk.page.has("value") else repeat(None)
     return iter(list(map(Message, values, repeat(chunk.page), range(chunk.first, chunk.first + chunk.rows))))
 
 
