@@ -101,3 +101,15 @@ def test_a_stream_starts_at_a_time(client: bowstring.Client, topic: str, reads: 
     publish(client, topic, 50)
     reads.run(reads.stream(subscribe=topic, startingTimestamp="-1h", minPartitions="5"))
     assert reads.numbers(reads.written()) == list(range(50))
+
+
+def test_progress_is_kept_under_a_name_also_of_the_last_micro_batch(client: bowstring.Client, topic: str, reads: Reads) -> None:
+    publish(client, topic, 50)
+    options = {"subscribe": topic, "name": f"files of {topic}"}
+    reads.run(reads.stream(**options, startingOffsets="earliest", maxOffsetsPerTrigger="20"))
+    position = client.position(f"files of {topic}", topic)
+    assert position.offsets == dict(enumerate(ends(client, topic)))
+    publish(client, topic, 10, 50)
+    assert sum(client.position(f"files of {topic}", topic).lag.values()) == 10
+    reads.run(reads.stream(**options))
+    assert sum(client.position(f"files of {topic}", topic).lag.values()) == 0

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +42,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What there was when a query with Trigger.AvailableNow began."""
         self._latest: dict[str, Any] | None = None
         self._last_trigger = float("-inf")
+        self._told: dict[str, Any] | None = None
+        """The progress that was told last."""
 
     # ---- offsets
 
@@ -69,6 +72,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """How far the next micro-batch goes; `start` itself if there is none."""
+        self._tell(start)
         standings = self._look() if self._target is None else self._target
         self._latest = places.to_json({name: standing.ends for name, standing in standings.items()}, _ids(standings))
         starts = self._starts(start, standings)
@@ -85,6 +89,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """What there is, for the progress of the query."""
         return self._latest
+
+    def _tell(self, start: dict[str, Any]) -> None:
+        """Keeps the progress under the name that was given. Everything before `start` is in the sink; a checkpoint that was set back sets
+        the position back, because Spark's log is the truth."""
+        if self._options.name is None or start == self._told:
+            return
+        connected = clients.client(self._options)
+        for topic, offsets in places.from_json(start)[0].items():
+            with suppress(TopicNotFound):  # whether that may be is for `_check_topics` to say
+                connected.set_position(self._options.name, topic, offsets)
+        self._told = start
 
     def _look(self) -> Standings:
         return places.look(clients.client(self._options), self._options, missing_ok=True)
