@@ -37,8 +37,8 @@ from bowstring.version import VERSION
 from bowstring.wire.grpc_server import GrpcServer
 
 CATALOG: Final = "catalog.sqlite"
-GRACE_SECONDS: Final = 2.0
-"""How long streams may take to hand over what is under way when the server stops."""
+GRACE_SECONDS: Final = 5.0
+"""How long calls and streams may take to finish what is under way when the server stops."""
 
 _log = logging.getLogger("bowstring.server")
 
@@ -78,6 +78,7 @@ class Server:
             listen=self.settings.listen,
             batch_bytes_max=self.settings.batch_bytes_max,
             streams_max=self.settings.connections_max,
+            connection_streams_max=self.settings.connection_streams_max,
         )
         self._locked = False
         self._begun = False

@@ -11,6 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from bowstring import errors
+from bowstring.gateway.fetching import FetchStream
 from bowstring.messages import encoding
 from bowstring.ports.transport import Channel, Stream
 from bowstring.server import Server, open_broker
@@ -66,6 +67,45 @@ async def test_no_more_streams_than_the_limit(tmp_path: Path):
     assert await first.read() is None
     assert len(await wire.read_all(channel, "orders", 3)) == 2
     await channel.close()
+    await server.stop()
+
+
+async def test_no_more_streams_of_one_connection_than_the_limit(tmp_path: Path):
+    server = await open_broker(Settings(data=str(tmp_path), listen="127.0.0.1:0", connection_streams_max=1))
+    channel, other = GrpcDialer().dial(server.address), GrpcDialer().dial(server.address)
+    await wire.create(channel, "orders")
+    first = await wire.open_publish(channel, "orders")
+    await wire.publish(first, 1, [b"a"])
+    await refused(channel.stream("Fetch").read(), errors.Unavailable, "this connection has 1 streams already")
+    assert await wire.read_all(other, "orders", 2) == [b"a"]
+    await first.end()
+    assert await first.read() is None
+    assert await wire.read_all(channel, "orders", 2) == [b"a"]
+    for each in (channel, other):
+        await each.close()
+    await server.stop()
+
+
+async def test_a_reader_that_reads_nothing_holds_nothing_up(tmp_path: Path):
+    """Invariant 10: with endless credit and nobody who reads, the broker takes a bounded part of the log into its memory."""
+    server = await open_broker(Settings(data=str(tmp_path), listen="127.0.0.1:0", memory_tail_bytes=0, memory_pages_bytes=0))
+    channel, slow = GrpcDialer().dial(server.address), GrpcDialer().dial(server.address)
+    await wire.create(channel, "orders")
+    stream = await wire.open_publish(channel, "orders")
+    reading = await wire.open_fetch(slow, "orders", (0, 1, 0), credit=1 << 50)
+    value = bytes(512 * 1024)
+    for number in range(1, 101):
+        await wire.publish(stream, number, [value])
+    (fetching,) = [each for each in server._gateway._streams if isinstance(each, FetchStream)]
+    taken = (1 << 50) - fetching._credit
+    assert taken < 50 * len(value), "half of the log lies somewhere unread"
+    read = 0
+    while read < 100:
+        answered = await wire.fetched(reading)
+        assert answered is not None
+        read += len(answered[1])
+    for each in (channel, slow):
+        await each.close()
     await server.stop()
 
 

@@ -101,6 +101,6 @@ def test_a_seed_that_serves_other_data_is_not_taken_for_the_same_broker():
         client.create_topic("orders")
         address = mine.address
         mine.stop()
-        with pytest.raises(errors.Unavailable, match="other data|nobody listens"):
+        with pytest.raises(errors.Unavailable, match=r"other data|nobody listens"):
             client.topic("orders")
         assert f"bowstring://{client.info.brokers[0].address}" == address
