@@ -51,14 +51,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": VALUES | {"wire", "ports", "times", "settings", "host", "contexts", "version"},
     "cli": VALUES | {"bowstring", "client", "contexts", "settings", "times", "version"},
     "server": VALUES | {"backup", "broker", "gateway", "store", "catalog", "wire", "ports", "host", "settings", "times", "version"},
-    "embedded": VALUES | {"server", "broker", "wire", "client", "ports", "host", "settings", "times"},
+    "manual_clock": {"errors", "times", "host", "embedded"},
+    "embedded": VALUES | {"manual_clock", "server", "broker", "wire", "client", "ports", "host", "settings", "times"},
     "aio": VALUES | {"client", "embedded", "times"},
-    "bowstring": VALUES | {"aio", "client", "embedded", "settings", "times"},
+    "testing": {"client", "embedded", "manual_clock"},
+    "spark": VALUES | {"client", "times"},
+    "bowstring": VALUES | {"aio", "spark", "client", "embedded", "settings", "times"},
 }
 # Single files that reach further than their package: the command that is a broker, and a catalog that frames inlined pages as the
 # store does.
 MAY_IMPORT_TOO: dict[str, set[str]] = {
     "cli/serve.py": {"broker", "gateway", "store", "catalog", "wire", "ports", "host", "embedded", "server"},
+    "cli/dev.py": {"wire", "server"},
+    "cli/bench.py": {"wire"},
     "cli/inspect.py": {"inspection", "ports"},
     "cli/backup.py": {"backup", "host"},
     "catalog/sqlite.py": {"store"},
@@ -88,8 +93,9 @@ ADAPTERS: dict[str, set[str]] = {
     "inspection/directory.py": {"*"},
     "inspection/repairing.py": {"*"},
     "backup/*": {"*"},
-    "embedded.py": {"threading", "concurrent"},
+    "embedded.py": {"*"},
     "client/sync*.py": {"threading", "concurrent"},
+    "spark/*": {"*"},
 }
 # Names that ask the clock, sleep, start threads, open files or sockets: each with what would be right.
 OUTSIDE_NAMES: dict[str, str] = {

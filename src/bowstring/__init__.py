@@ -53,9 +53,10 @@ from bowstring.errors import (
 )
 
 if TYPE_CHECKING:
-    from bowstring import aio
+    from bowstring import aio, spark
     from bowstring.client.batch import Batch
     from bowstring.client.message import Message
+    from bowstring.client.positions import Position
     from bowstring.client.receipts import Answers, Stored
     from bowstring.client.sync import Client, connect
     from bowstring.client.sync_producer import BatchReceipt, Producer, Receipt
@@ -90,6 +91,7 @@ __all__ = [
     "OutOfRange",
     "OutcomeUnknown",
     "PartlyRefused",
+    "Position",
     "Producer",
     "QuotaExceeded",
     "Reader",
@@ -107,6 +109,7 @@ __all__ = [
     "Unavailable",
     "aio",
     "connect",
+    "spark",
 ]
 
 _PLACES = {
@@ -116,6 +119,7 @@ _PLACES = {
     "Broker": "embedded",
     "Client": "client.sync",
     "Message": "client.message",
+    "Position": "client.positions",
     "Producer": "client.sync_producer",
     "Reader": "client.sync_reader",
     "Receipt": "client.sync_producer",
@@ -126,8 +130,8 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "aio":
-        return import_module("bowstring.aio")
+    if name in ("aio", "spark"):
+        return import_module(f"bowstring.{name}")
     if name not in _PLACES:
         raise AttributeError(f"module 'bowstring' has no attribute {name!r}")
     found = getattr(import_module(f"bowstring.{_PLACES[name]}"), name)

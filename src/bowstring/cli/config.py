@@ -85,7 +85,7 @@ def show(
     server = contexts.choose(None, None)
     rows.append({"setting": "server", "value": server.server, "source": server.source})
     shown = [row for row in rows if not changed or row["source"] != "default"]
-    if printer.is_json:
+    if printer.is_data:
         return printer.objects(shown)
     if shown:
         printer.table({"setting": "left", "value": "left", "source": "wrap"}, [tuple(row.values()) for row in shown])

@@ -37,7 +37,7 @@ def list_contexts(output: Output = None) -> None:
     printer = Printer(output)
     known = contexts.load()
     rows = [{"name": name, "server": server, "current": name == known.current} for name, server in sorted(known.servers.items())]
-    if printer.is_json:
+    if printer.is_data:
         printer.objects(rows)
     elif rows:
         columns = {"": "left", "context": "left", "server": "wrap"}

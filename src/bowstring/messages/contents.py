@@ -21,7 +21,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bowstring import errors
 from bowstring.messages import limits, schema
@@ -84,6 +83,8 @@ def _check_ids(offsets: npt.NDArray[np.int32]) -> None:
 
 
 def _check_attributes(row_offsets: Bytes, name_offsets: Bytes, name_bytes: Bytes, *, reserved_ok: bool) -> None:
+    import pyarrow.compute as pc
+
     offsets = np.frombuffer(row_offsets, np.int32)
     text = bytes(name_bytes)
     names = pa.StringArray.from_buffers(len(name_offsets) // 4 - 1, pa.py_buffer(name_offsets), pa.py_buffer(text))

@@ -90,6 +90,14 @@ class GrpcServer:
             raise errors.Unavailable(f"the broker cannot listen on {self._listen}.", hint=hint) from None
         return self.port
 
+    def bind_also(self, address: str) -> bool:
+        """Listens at a second place, unix:path. Gives False where the file system has no sockets."""
+        try:
+            self._server.add_insecure_port(address)
+        except RuntimeError:
+            return False
+        return True
+
     async def start(self) -> None:
         """Answers calls."""
         await self._server.start()
