@@ -174,20 +174,6 @@ async def test_a_stopping_server_lets_calls_finish_and_takes_no_new_ones(server:
     await other.close()
 
 
-async def test_a_connection_has_a_limit_of_streams_and_others_are_not_concerned(server: GrpcServer, channel: Channel):
-    streams = [channel.stream("Publish") for _ in range(10)]
-    for stream in streams[:9]:
-        await stream.write(b"a")
-        assert await stream.read() == b"a"
-    other = GrpcDialer().dial(server.address)
-    beside = other.stream("Publish")
-    await beside.write(b"b")
-    assert await beside.read() == b"b"
-    await other.close()
-    for stream in streams:
-        stream.cancel()
-
-
 async def test_a_closed_channel(server: GrpcServer):
     channel = GrpcDialer().dial(server.address)
     stream = channel.stream("Publish")
