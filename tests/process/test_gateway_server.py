@@ -8,7 +8,9 @@ from pathlib import Path
 
 import grpc
 import pytest
+from google.protobuf import descriptor_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from bowstring import errors
 from bowstring.gateway.fetching import FetchStream
@@ -52,6 +54,21 @@ async def test_health(server: Server):
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await health.Check(health_pb2.HealthCheckRequest(service="other"))
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_reflection_gives_the_schema(server: Server):
+    """What a tool such as grpcurl asks for: which services there are, and the file that describes one of them."""
+    async with grpc.aio.insecure_channel(server.address) as plain:
+        asked = [
+            reflection_pb2.ServerReflectionRequest(list_services=""),
+            reflection_pb2.ServerReflectionRequest(file_containing_symbol="bowstring.v1.Broker"),
+        ]
+        answers = [answer async for answer in reflection_pb2_grpc.ServerReflectionStub(plain).ServerReflectionInfo(iter(asked))]
+    names = {service.name for service in answers[0].list_services_response.service}
+    assert {"bowstring.v1.Broker", "grpc.health.v1.Health"} <= names
+    (file,) = (descriptor_pb2.FileDescriptorProto.FromString(each) for each in answers[1].file_descriptor_response.file_descriptor_proto)
+    assert file.name == pb.DESCRIPTOR.name
+    assert {method.name for method in file.service[0].method} >= {"Hello", "Publish", "Fetch"}
 
 
 async def test_no_more_streams_than_the_limit(tmp_path: Path):

@@ -8,7 +8,8 @@ and told the caller as `INTERNAL` without its insides.
 The port is ours alone: gRPC's default would let a second broker share it and take every other connection (`so_reuseport`). When it
 cannot be had, grpcio does not say why, so we ask the system first and translate its answer.
 
-The standard health service answers for the server as a whole ("") and for `bowstring.v1.Broker`.
+The standard health service answers for the server as a whole ("") and for `bowstring.v1.Broker`. The standard reflection service gives
+the schema, so that tools such as grpcurl need no file of ours.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import grpc
 import grpc.aio as typed_aio
 from grpc_health.v1 import health as typed_health
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection as typed_reflection
 
 from bowstring import errors
 from bowstring.ports.disk import Buffer
@@ -44,7 +46,8 @@ _CALLS_BESIDE_PER_CONNECTION: Final = 100
 
 aio: Any = typed_aio
 health: Any = typed_health
-"""grpcio-stubs know neither raw bytes nor the health service on asyncio."""
+reflection: Any = typed_reflection
+"""grpcio-stubs know neither raw bytes nor the health and reflection services on asyncio."""
 
 _log = logging.getLogger("bowstring.wire")
 
@@ -71,6 +74,7 @@ class GrpcServer:
         )
         self._server.add_generic_rpc_handlers((self._methods(),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection((SERVICE.full_name, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
         self.port = 0
 
     @property
