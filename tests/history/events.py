@@ -23,7 +23,7 @@ LABEL = re.compile(rb"<[0-9a-z.-]{3,60}>")
 """What a label looks like inside a value, so that labels can be found in raw bytes."""
 
 PUBLISH, READ, OPEN, FIND, CREATE, DELETE, NOTE = "publish", "read", "open", "find", "create", "delete", "note"
-ALTER, COMMIT, SET, LOOK = "alter", "commit", "set", "look"
+ALTER, COMMIT, SET, LOOK, SILENT = "alter", "commit", "set", "look", "silent"
 INVOKE, OK, FAIL, UNKNOWN = "invoke", "ok", "fail", "unknown"
 
 
@@ -158,6 +158,10 @@ class History:
 
     def read(self, client: str, session: str, topic: str, rows: Iterable[Row]) -> None:
         self._add(Event(OK, client, 0, self._now(), READ, topic, tuple(rows), session=session))
+
+    def silent(self, client: str, topic: str, rows: Iterable[Row]) -> None:
+        """These were sent without looking at their receipts, and then a flush, or a close, has raised nothing."""
+        self._add(Event(OK, client, 0, self._now(), SILENT, topic, tuple(rows)))
 
     def note(self, client: str, text: str) -> None:
         """Something that explains a history to a person: a crash, a fault."""

@@ -24,6 +24,7 @@ from tests.history.events import (
     OPEN,
     PUBLISH,
     READ,
+    SILENT,
     UNKNOWN,
     Event,
     Row,
@@ -126,6 +127,8 @@ class Facts:
     rows: dict[tuple[int, int], Row] = field(default_factory=dict)
     """What anybody has read, at any time."""
     held: list[Held] = field(default_factory=list)
+    silent: set[str] = field(default_factory=set)
+    """Labels of messages whose receipts nobody looked at, and of which neither flush nor close has complained."""
     read_to_the_end: bool = False
     over: float = 0.0
     """The time of the last event."""
@@ -225,6 +228,8 @@ def _readings(facts: Facts, events: list[Event]) -> None:
                 facts.rows.setdefault((row.partition, row.offset), row)
             if event.session.startswith(FINAL):
                 facts.final.update({(row.partition, row.offset): row for row in event.rows})
+        elif event.operation == SILENT:
+            facts.silent.update(row.label for row in event.rows)
         elif event.operation == FIND and event.kind == INVOKE and event.time >= facts.acknowledged:
             finds[event.call] = event
         elif event.operation == FIND and event.kind == OK and event.call in finds:

@@ -65,6 +65,8 @@ class Load:
     """The share of sends that have little time."""
     tight_seconds: float = 0.3
     timeout_seconds: float = 10.0
+    ignored: float = 0.0
+    """The share of sends whose receipt nobody looks at: `flush` and `close` have to tell what failed."""
     value_bytes: int = 200
     large: float = 0.1
     large_bytes: int = 12 * KIB
@@ -167,4 +169,5 @@ def drawn_load(seed: int) -> Load:
         delayed=source.choice((0.0, 0.0, 0.1, 0.5)),
         attributed=source.choice((0.0, 0.3)),
         named=source.choice((0, 1, 2)),
+        ignored=random.Random(f"{seed}/ignored").choice((0.0, 0.0, 0.3)),
     )
