@@ -53,11 +53,13 @@ from bowstring.errors import (
 )
 
 if TYPE_CHECKING:
-    from bowstring import aio
+    from bowstring import aio, spark
     from bowstring.client.batch import Batch
     from bowstring.client.message import Message
+    from bowstring.client.positions import Position
     from bowstring.client.receipts import Answers, Stored
-    from bowstring.client.sync import BatchReceipt, Client, Producer, Receipt, connect
+    from bowstring.client.sync import Client, connect
+    from bowstring.client.sync_producer import BatchReceipt, Producer, Receipt
     from bowstring.client.sync_reader import Reader
     from bowstring.client.topics import Topic
     from bowstring.embedded import Broker
@@ -89,6 +91,7 @@ __all__ = [
     "OutOfRange",
     "OutcomeUnknown",
     "PartlyRefused",
+    "Position",
     "Producer",
     "QuotaExceeded",
     "Reader",
@@ -106,18 +109,20 @@ __all__ = [
     "Unavailable",
     "aio",
     "connect",
+    "spark",
 ]
 
 _PLACES = {
     "Answers": "client.receipts",
     "Batch": "client.batch",
-    "BatchReceipt": "client.sync",
+    "BatchReceipt": "client.sync_producer",
     "Broker": "embedded",
     "Client": "client.sync",
     "Message": "client.message",
-    "Producer": "client.sync",
+    "Position": "client.positions",
+    "Producer": "client.sync_producer",
     "Reader": "client.sync_reader",
-    "Receipt": "client.sync",
+    "Receipt": "client.sync_producer",
     "Stored": "client.receipts",
     "Topic": "client.topics",
     "connect": "client.sync",
@@ -125,8 +130,8 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "aio":
-        return import_module("bowstring.aio")
+    if name in ("aio", "spark"):
+        return import_module(f"bowstring.{name}")
     if name not in _PLACES:
         raise AttributeError(f"module 'bowstring' has no attribute {name!r}")
     found = getattr(import_module(f"bowstring.{_PLACES[name]}"), name)

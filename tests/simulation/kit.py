@@ -15,7 +15,7 @@ from bowstring.client.producer import Producer
 from bowstring.client.receipts import BatchReceipt
 from bowstring.times import to_datetime
 from tests.history.events import Row, Settings
-from tests.simulation.plain_kit import CALL_SECONDS, Place, PlainKit, alteration, read_row
+from tests.simulation.plain_kit import Place, PlainKit, read_row
 from tests.simulation.server import ADDRESS
 
 if TYPE_CHECKING:
@@ -92,8 +92,9 @@ class RealKit:
         )
 
     async def alter_topic(self, name: str, settings: Settings) -> None:
-        """The kit does not have it yet."""
-        await self._client._connection.call("AlterTopic", alteration(name, settings).SerializeToString(), CALL_SECONDS)
+        await self._client.alter_topic(
+            name, retention=settings.retention, retention_bytes=settings.retention_bytes or None, deduplication=settings.deduplication
+        )
 
     async def delete_topic(self, name: str) -> None:
         await self._client.delete_topic(name)
@@ -152,16 +153,17 @@ class RealSender:
         return [rows[0]._replace(id=stored.id, partition=stored.partition, offset=stored.offset, duplicate=stored.duplicate)]
 
     async def _answers(self, sent: BatchReceipt, rows: list[Row]) -> list[Row]:
-        """Row by row. Answers do not say which rows were there already, so every row with an id of its own may have been."""
+        """Row by row."""
         answers = await sent
         with suppress(errors.Conflict):
             rows = [row._replace(id=message_id) for row, message_id in zip(rows, sent.ids, strict=True)]
-        places = zip(rows, answers.partitions.to_pylist(), answers.offsets.to_pylist(), strict=True)
+        columns = (answers.partitions, answers.offsets, answers.duplicates)
+        places = zip(rows, *(column.to_pylist() for column in columns), strict=True)
         return [
             row._replace(error=answers.refused[at].kind)
             if at in answers.refused
-            else row._replace(partition=partition, offset=offset, duplicate=row.natural)
-            for at, (row, partition, offset) in enumerate(places)
+            else row._replace(partition=partition, offset=offset, duplicate=duplicate)
+            for at, (row, partition, offset, duplicate) in enumerate(places)
         ]
 
     async def close(self) -> None:

@@ -120,12 +120,10 @@ def world_of(seed: int) -> tuple[Options, Load]:
     source = random.Random(f"{seed}/theme")
     if source.random() < 0.3:
         return source.choice(THEMES)
-    options = drawn(seed)
+    options, load = drawn(seed), drawn_load(seed)
     if source.random() < 0.1:  # a disk that only retention makes room on
-        load = drawn_load(seed)
-        kept = load.only(topics=0, mortal_topics=0, brief_topics=1, sized_topics=1, retention_bytes=200 * KIB, delayed=0.0)
-        return options.only(disk_bytes=source.choice((2400, 4800)) * KIB, half_open_seconds=options.half_open_seconds / 8), kept
-    load = drawn_load(seed)
+        load = load.only(topics=0, mortal_topics=0, brief_topics=1, sized_topics=1, retention_bytes=200 * KIB, delayed=0.0)
+        options = options.only(disk_bytes=source.choice((2400, 4800)) * KIB)
     if options.disk_bytes:  # the WAL, and as much in reserve, are to be a small part of it
         load = load.only(wal_bytes=min(load.wal_bytes, 64 * KIB))
     return options.only(half_open_seconds=options.half_open_seconds / 8), load

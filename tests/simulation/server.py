@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from bowstring import errors
 from bowstring.broker import flusher
 from bowstring.broker.broker import Broker
-from bowstring.broker.fetching import Fetched, Fetcher
+from bowstring.broker.fetching import Fetcher
 from bowstring.broker.flusher import Flush
 from bowstring.broker.incarnation import Incarnation as Epoch
+from bowstring.broker.joining import Fetched
 from bowstring.catalog.sqlite import SqliteCatalog
 from bowstring.core.changes import Append, Floor
 from bowstring.gateway.gateway import Gateway
@@ -78,6 +79,9 @@ class Watch:
             self.sightings.ended(before)
             self.compared += 1
             self.violations += compare(before, epoch, sequence)
+        for actor in epoch.partitions():  # what was committed at the last moment nobody has heard of before
+            for entry in actor.partition.pages.state():
+                self._expires(actor.partition.topic, actor.partition.number, entry.first_offset, entry.expires)
 
     def published(self, producer: bytes, request: pb.PublishRequest) -> None:
         """A batch has come in: until when it may be committed."""
@@ -90,10 +94,15 @@ class Watch:
                 self.world.sometimes("floor raised")
                 self.world.sometimes("row kept below the floor", bool(change.kept))
             if isinstance(change, Append) and change.rows:
-                self._expiries.setdefault((change.topic, change.partition), []).append((change.first_offset, change.expires))
+                self._expires(change.topic, change.partition, change.first_offset, change.expires)
                 key = (change.producer, change.partition, change.number)
                 if now > self._deadlines.get(key, now):
                     self._late.add(key)
+
+    def _expires(self, topic: int, partition: int, first_offset: int, expires: int) -> None:
+        batches = self._expiries.setdefault((topic, partition), [])
+        if not batches or batches[-1][0] < first_offset:
+            batches.append((first_offset, expires))
 
     def _expiry(self, topic: int, partition: int, offset: int) -> int:
         batches = self._expiries.get((topic, partition), [])

@@ -16,6 +16,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from bowstring.cli import options
+
 PREFIX: Final = "bowstring.cli."
 NO_RICH: Final[dict[str, Any]] = {"rich_markup_mode": None, "pretty_exceptions_enable": False, "add_completion": False}
 """Help without boxes: it is read in pipes and editors, too, and is there at once."""
@@ -30,9 +32,11 @@ class Listed(NamedTuple):
 
 TABLE: Final[dict[str, Listed]] = {
     "serve": Listed("serve", "Runs a broker."),
+    "dev": Listed("dev", "A throw-away broker to try things on."),
     "topic": Listed("topic", "Topics: create, list, describe, alter, delete."),
     "produce": Listed("produce", "Publishes lines, or whole files."),
     "read": Listed("read", "Reads a topic as a log; removes nothing."),
+    "bench": Listed("bench", "Measures a broker: publishing, reading, delivery."),
     "inspect": Listed("inspect", "Looks into a data directory offline: is it whole?"),
     "backup": Listed("backup", "Makes a backup of a data directory, served or not."),
     "restore": Listed("backup", "Makes a data directory out of a backup."),
@@ -55,6 +59,7 @@ class Commands(TyperGroup):
             return None
         loaded = typer.Typer(**NO_RICH)
         import_module(PREFIX + listed.module).add_to(loaded)
+        options.add_to(loaded)
         return get_group(loaded).commands[cmd_name]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -68,7 +73,10 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:
+                options.finish()
         except BrokenPipeError:
             raise closed_pipe() from None
 

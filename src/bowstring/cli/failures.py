@@ -97,8 +97,6 @@ def _reworded(error: Any) -> str:
         return f"'{match[1]}' is too much here: `{_usage(error)}`."
     if said.startswith("Missing command"):
         return f"a command is missing. {_help(error)}"
-    said = re.sub(r"Input should be a valid integer.*", "a whole number is needed.", said)
-    said = re.sub(r"Input should be greater than or equal to (\S+).*", r"it is at least \1.", said)
     said = re.sub(r"^Invalid value for '?([^\s':]+)'?(?: / '?[^\s':]+'?)*: ", r"\1: ", said)
     return re.sub(r"^Invalid value: ", "", said)
 

@@ -75,7 +75,7 @@ def _overview(printer: Printer, directory: DataDirectory, contents: Contents) ->
     from bowstring.inspection.overview import overview
 
     found = overview(directory, contents)
-    if printer.is_json:
+    if printer.is_data:
         return printer.objects([found])
     printer.line(f"{found['directory']}: catalog format {found['format']}, cluster {found['cluster']}, epoch {found['epoch']}")
     journal = f"{found['journal_rows']:,} rows, {size(found['journal_bytes'])}, up to sequence {found['sequence']:,}"
@@ -127,7 +127,7 @@ def _segment(printer: Printer, directory: DataDirectory, contents: Contents, nam
     from bowstring.inspection.segment import frames, segment_of
 
     rows = frames(directory, contents, segment_of(directory, named))
-    if printer.is_json:
+    if printer.is_data:
         return printer.objects(rows)
     columns = {"position": "right", "length": "right", "flush": "right", "kind": "left", "topic": "left", "rows": "right"}
     columns |= {"offsets": "left", "": "wrap"}
@@ -159,7 +159,7 @@ def _verify(printer: Printer, directory: DataDirectory, contents: Contents) -> N
 
 
 def _findings(printer: Printer, findings: list[Finding]) -> None:
-    if printer.is_json:
+    if printer.is_data:
         printer.objects(finding.row() for finding in findings)
     elif findings:
         rows = [("damaged" if f.damaged else "note", f.kind, f.where, f.text) for f in findings]
@@ -173,7 +173,7 @@ def _repair(printer: Printer, directory: str) -> None:
     from bowstring.inspection.repairing import repair
 
     done = repair(directory, now=time.time_ns() // 1000)
-    if printer.is_json:
+    if printer.is_data:
         printer.objects(step.row() for step in done)
     elif done:
         printer.table({"where": "left", "what was done": "wrap"}, [(step.where, step.text) for step in done])

@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from bowstring import errors, times
+from bowstring.cli import options
 from bowstring.cli.commands import no_such
-from bowstring.cli.connecting import TIMEOUT, Context, Server, Timeout, connect, moment
+from bowstring.cli.connecting import Context, Server, Timeout, connect, moment
+from bowstring.cli.options import TIMEOUT
+from bowstring.cli.output import FORMATS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +49,6 @@ Examples:
   bowstring read orders --columns key,value,arrived -o parquet > orders.parquet
   bowstring read orders -o json | bowstring produce orders-copy --input json
 """
-FORMS: Final = ("table", "json", "csv", "raw", "arrow", "parquet")
 BATCH_ROWS: Final = 65536
 LOOK_SECONDS: Final = 0.5
 """How often a reader that follows looks whether anybody still reads what it prints."""
@@ -117,9 +119,9 @@ def _form(output: str | None, format: str | None, columns: str | None) -> Form:
         if output is not None or columns is not None:
             raise errors.InvalidArgument("--format was given with --output or --columns.", hint="It says itself what is printed.")
         return forms.Format(out, format)
-    name = {"text": "raw", None: "table" if sys.stdout.isatty() else "json"}.get(output, output)
-    if name not in FORMS:
-        raise no_such("output", f"{output}", FORMS)
+    name = output or options.given.output or ("table" if sys.stdout.isatty() else "json")
+    if name not in FORMATS:
+        raise no_such("output", name, FORMATS)
     if name in ("arrow", "parquet") and sys.stdout.isatty():
         raise errors.InvalidArgument(f"{name} is nothing for a terminal.", hint=f"Send it to a file: -o {name} > FILE.")
     return forms.form(name, out, _columns(columns))

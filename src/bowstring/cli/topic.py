@@ -9,7 +9,8 @@ import typer
 
 from bowstring import errors, settings, times
 from bowstring.cli import commands
-from bowstring.cli.connecting import TIMEOUT, Context, Server, Timeout, connect, span
+from bowstring.cli.connecting import Context, Server, Timeout, connect, span
+from bowstring.cli.options import TIMEOUT
 from bowstring.cli.output import Output, Printer, note, size
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def describe(
     with connect(server, context, timeout) as client:
         for number, name in enumerate(names):
             topic = client.topic(name)
-            if number and not printer.is_json:
+            if number and not printer.is_data:
                 printer.line()
             _print_whole(printer, topic)
 
@@ -203,7 +204,7 @@ def _sure(client: Client, name: str, *, missing_ok: bool) -> bool:
 
 
 def _say(printer: Printer, name: str) -> None:
-    if printer.is_json:
+    if printer.is_data:
         printer.objects([{"name": name, "deleted": True}])
     else:
         printer.line(f"{name} is deleted.")
@@ -241,7 +242,7 @@ def row(topic: Topic) -> dict[str, Any]:
 
 
 def _print_one(printer: Printer, topic: Topic) -> None:
-    if printer.is_json:
+    if printer.is_data:
         printer.objects([row(topic)])
     else:
         limit = "" if topic.retention_bytes is None else f" or {size(topic.retention_bytes)}"
@@ -251,7 +252,7 @@ def _print_one(printer: Printer, topic: Topic) -> None:
 
 
 def _print_list(printer: Printer, topics: list[Topic]) -> None:
-    if printer.is_json:
+    if printer.is_data:
         return printer.objects(map(row, topics))
     if topics:
         columns = {"topic": "left", "partitions": "right", "messages": "right", "size": "right", "keeps": "right", "created": "left"}
@@ -266,7 +267,7 @@ def _cells(topic: Topic) -> tuple[object, ...]:
 
 
 def _print_whole(printer: Printer, topic: Topic) -> None:
-    if printer.is_json:
+    if printer.is_data:
         return printer.objects([row(topic)])
     _print_one(printer, topic)
     told = f"id {topic.id}, created {times.to_text(times.moment(topic.created, 'created'))}, {size(topic.bytes)}"

@@ -27,7 +27,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from bowstring import errors
 from bowstring.ports.disk import Buffer
 from bowstring.ports.transport import Handler, Inbound
-from bowstring.wire import grpc_logging, status
+from bowstring.wire import grpc_library, status
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Broker"]
@@ -52,7 +52,7 @@ class GrpcServer:
     """Serves a handler at one address. `listen` is host:port, port 0 for any free one, or unix:path."""
 
     def __init__(self, handler: Handler, *, listen: str, batch_bytes_max: int, streams_max: int) -> None:
-        grpc_logging.only_errors()
+        grpc_library.prepare()
         self._handler = handler
         self._listen = listen
         self._streams_max = streams_max
@@ -81,6 +81,14 @@ class GrpcServer:
             hint = "Does the folder exist, and may this user write there?" if self._listen.startswith("unix:") else "Try again."
             raise errors.Unavailable(f"the broker cannot listen on {self._listen}.", hint=hint) from None
         return self.port
+
+    def bind_also(self, address: str) -> bool:
+        """Listens at a second place, unix:path. Gives False where the file system has no sockets."""
+        try:
+            self._server.add_insecure_port(address)
+        except RuntimeError:
+            return False
+        return True
 
     async def start(self) -> None:
         """Answers calls."""
