@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from bowstring import aio
     from bowstring.client.batch import Batch
     from bowstring.client.message import Message
+    from bowstring.client.positions import Position
     from bowstring.client.receipts import Answers, Stored
     from bowstring.client.sync import Client, connect
     from bowstring.client.sync_producer import BatchReceipt, Producer, Receipt
@@ -90,6 +91,7 @@ __all__ = [
     "OutOfRange",
     "OutcomeUnknown",
     "PartlyRefused",
+    "Position",
     "Producer",
     "QuotaExceeded",
     "Reader",
@@ -116,6 +118,7 @@ _PLACES = {
     "Broker": "embedded",
     "Client": "client.sync",
     "Message": "client.message",
+    "Position": "client.positions",
     "Producer": "client.sync_producer",
     "Reader": "client.sync_reader",
     "Receipt": "client.sync_producer",

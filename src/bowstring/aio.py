@@ -19,13 +19,28 @@ if TYPE_CHECKING:
     from bowstring.client.batch import Batch
     from bowstring.client.client import Client, connect
     from bowstring.client.message import Message
+    from bowstring.client.positions import Position
     from bowstring.client.producer import Producer
     from bowstring.client.reader import Reader
     from bowstring.client.receipts import Answers, BatchReceipt, Receipt, Stored
     from bowstring.client.topics import Topic
     from bowstring.embedded import AsyncBroker as Broker
 
-__all__ = ["Answers", "Batch", "BatchReceipt", "Broker", "Client", "Message", "Producer", "Reader", "Receipt", "Stored", "Topic", "connect"]
+__all__ = [
+    "Answers",
+    "Batch",
+    "BatchReceipt",
+    "Broker",
+    "Client",
+    "Message",
+    "Position",
+    "Producer",
+    "Reader",
+    "Receipt",
+    "Stored",
+    "Topic",
+    "connect",
+]
 
 _PLACES = {
     "Answers": "client.receipts",
@@ -34,6 +49,7 @@ _PLACES = {
     "Broker": "embedded",
     "Client": "client.client",
     "Message": "client.message",
+    "Position": "client.positions",
     "Producer": "client.producer",
     "Reader": "client.reader",
     "Receipt": "client.receipts",

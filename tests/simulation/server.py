@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from bowstring import errors
 from bowstring.broker import flusher
 from bowstring.broker.broker import Broker
-from bowstring.broker.fetching import Fetched, Fetcher
+from bowstring.broker.fetching import Fetcher
 from bowstring.broker.flusher import Flush
 from bowstring.broker.incarnation import Incarnation as Epoch
+from bowstring.broker.joining import Fetched
 from bowstring.catalog.sqlite import SqliteCatalog
 from bowstring.core.changes import Append, Floor
 from bowstring.gateway.gateway import Gateway

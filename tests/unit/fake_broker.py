@@ -76,6 +76,7 @@ class FakeBroker:
         self.call_errors: list[errors.Error] = []
         self.clock = FakeClock()
         self.fetch_cut_after: int | None = None
+        self.positions: dict[tuple[str, str], dict[int, int]] = {}
 
     def topic(self, name: str, partitions: int = 1) -> FakeTopic:
         self.topics[name] = FakeTopic(len(self.topics) + 1, [FakePartition() for _ in range(partitions)])
@@ -134,6 +135,25 @@ class FakeBroker:
                 if asked.id == natural or (natural is None and given == (producer, batch, number, row)):
                     return pb.FindAnswer(found=True, partition=number, offset=at + 1)
         return pb.FindAnswer()
+
+    def _Offsets(self, request: bytes) -> pb.OffsetsAnswer:
+        asked = pb.OffsetsRequest.FromString(request)
+        topic = self.topics[asked.topic]
+        ends = {number: len(topic.partitions[number].log) + 1 for number in asked.partitions}
+        offsets = [pb.PartitionOffset(partition=number, offset=max(1, end - asked.newest)) for number, end in ends.items()]
+        return pb.OffsetsAnswer(topic_id=topic.id, offsets=offsets)
+
+    def _CommitPosition(self, request: bytes) -> pb.Position:
+        asked = pb.CommitPositionRequest.FromString(request)
+        self.positions[asked.topic, asked.name] = {each.partition: each.offset for each in asked.offsets}
+        return pb.Position()
+
+    def _DescribePosition(self, request: bytes) -> pb.Position:
+        asked = pb.DescribePositionRequest.FromString(request)
+        if (asked.topic, asked.name) not in self.positions:
+            raise errors.NotFound("there is none.")
+        held = self.positions[asked.topic, asked.name]
+        return pb.Position(offsets=[pb.PositionOffset(partition=number, offset=offset) for number, offset in held.items()])
 
     def _described(self, name: str) -> pb.Topic:
         if name not in self.topics:

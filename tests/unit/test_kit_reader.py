@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -115,13 +115,32 @@ def test_starts_and_ends(start, end, expected):
         ({"start": "now"}, errors.InvalidArgument, "'latest'"),
         ({"end": 1.5}, errors.InvalidArgument, "end=1.5"),
         ({"start": {0: 0}}, errors.InvalidArgument, "offsets from 1"),
-        ({"start": datetime(2026, 1, 1, tzinfo=UTC)}, errors.NotSupported, "by time"),
-        ({"start": timedelta(hours=-1)}, errors.NotSupported, "by time"),
+        ({"start": {}}, errors.InvalidArgument, "names no partition"),
+        ({"start": {"0": 1}}, errors.InvalidArgument, "Partitions count from 0"),
+        ({"start": 2**70}, errors.InvalidArgument, "not a place"),
+        ({"start": "earliest"}, errors.InvalidArgument, "Use start='beginning'"),
+        ({"end": "2026-11-15T09:00Z"}, errors.InvalidArgument, "in commands but not in Python"),
+        ({"start": 9, "end": 5}, errors.InvalidArgument, "start=9 is behind end=5"),
+        ({"start": -5, "end": -9}, errors.InvalidArgument, "start=-5 is behind end=-9"),
+        ({"start": datetime(2026, 1, 1)}, errors.InvalidArgument, "has no time zone"),
+        ({"start": date(2026, 1, 1)}, errors.InvalidArgument, "not a place"),
+        ({"start": datetime(2199, 1, 1, tzinfo=UTC)}, errors.InvalidArgument, "in the future"),
+        ({"start": timedelta(hours=1)}, errors.InvalidArgument, r"timedelta\(hours=-1\)"),
+        ({"end": datetime(2200, 1, 1, tzinfo=UTC)}, errors.InvalidArgument, "after 2200"),
+        ({"start": timedelta(minutes=-1), "end": timedelta(minutes=-2)}, errors.InvalidArgument, "is behind end="),
         ({"columns": ["nothing"]}, errors.InvalidArgument, "producer_group"),
         ({"partitions": []}, errors.InvalidArgument, "partitions"),
-        ({"name": "n"}, errors.NotSupported, "name"),
-        ({"where": "x"}, errors.NotSupported, "where"),
-        ({"window": 5}, errors.NotSupported, "window"),
+        ({"partitions": "0"}, errors.InvalidArgument, "in a list"),
+        ({"partitions": 0}, errors.InvalidArgument, "in a list"),
+        ({"name": ""}, errors.InvalidArgument, "not a name"),
+        ({"name": "a\nb"}, errors.InvalidArgument, "not a name"),
+        ({"name": "x" * 250}, errors.InvalidArgument, "249 bytes"),
+        ({"where": "x"}, errors.InvalidArgument, "at character 1"),
+        ({"where": 5}, errors.InvalidArgument, "Use text"),
+        ({"window": 5}, errors.InvalidArgument, "needs a name"),
+        ({"window": 0, "name": "n"}, errors.InvalidArgument, "above 0"),
+        ({"window": 5, "name": "n", "window_share": 0}, errors.InvalidArgument, "not a share"),
+        ({"window": 5, "name": "n", "window_share": 1.5}, errors.InvalidArgument, "not a share"),
         ({"uncommitted": True}, errors.NotSupported, "uncommitted"),
     ],
 )

@@ -22,6 +22,7 @@ from bowstring.broker.backup import Backup
 from bowstring.broker.fetching import Fetcher, make_fetcher
 from bowstring.broker.incarnation import Incarnation
 from bowstring.broker.publishing import Publisher
+from bowstring.broker.selection import EVERYTHING, Selection
 from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name, check_numbers, encode_settings
 from bowstring.core.decisions import Found, GivenBack, Ids, Lookup, Rows
@@ -154,6 +155,11 @@ class Broker:
         if self._incarnation is None:
             raise self._unavailable.with_traceback(None)
         return self._incarnation
+
+    @property
+    def serving(self) -> Incarnation:
+        """The incarnation that serves. Raises Unavailable if there is none."""
+        return self._now
 
     @property
     def live(self) -> Incarnation | None:
@@ -289,9 +295,9 @@ class Broker:
         now = self._now
         return now.publisher(now.topic(topic), producer, stream, group)
 
-    def fetcher(self, topic: str, froms: list[tuple[int, int, int]]) -> Fetcher:
-        """A reader of ranges (partition, offset, end); end 0 follows for ever."""
-        return make_fetcher(self._now, topic, froms)
+    def fetcher(self, topic: str, froms: list[tuple[int, int, int]], selection: Selection = EVERYTHING, *, until: int = 0) -> Fetcher:
+        """A reader of ranges (partition, offset, end); end 0 follows for ever, or until a moment."""
+        return make_fetcher(self._now, topic, froms, selection, until)
 
     async def find(self, topic: str, message_id: str) -> tuple[int, int] | None:
         """Partition and offset of the message of an id, as far as the deduplication window reaches."""

@@ -9,7 +9,7 @@ of another life, which do not verify. It looks whether the partition's `moves` h
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
@@ -95,6 +95,15 @@ class Extents:
                 return found
             at += 1
         return []
+
+    async def entry_since(self, partition: Partition, moment: int) -> PageEntry | None:
+        """The first sealed page with a row that arrived at that moment or later."""
+        extents = await self.of(partition)
+        at = bisect_left(extents, moment, key=lambda extent: extent.arrived_last)
+        if at == len(extents):
+            return None
+        index = await self.index(extents[at])
+        return index[index.arrived_before(moment)]
 
     async def index(self, extent: Extent) -> PageIndex:
         """The pages of an extent. Raises Damaged, naming its offsets."""

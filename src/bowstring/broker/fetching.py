@@ -1,14 +1,15 @@
 """A reader's stream out of the broker: whole pages as they are, new ones as they are committed, nothing that was deleted.
 
 A page goes out untouched when the reader may have all its rows. Where some are deleted or outside the range, the rest is taken into a new
-message: a slice would carry its neighbours' bytes in its padding (invariant 13).
+message: a slice would carry its neighbours' bytes in its padding (invariant 13). So it is where the reader wants only some of the rows or
+of the columns.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +17,14 @@ from numpy.typing import NDArray
 
 from bowstring import errors
 from bowstring.broker.actor import PartitionActor
+from bowstring.broker.joining import Fetched, joined
+from bowstring.broker.places import offset_at
 from bowstring.broker.reading import arrivals
+from bowstring.broker.selection import Selection
 from bowstring.broker.visibility import Moments, is_whole, visible
 from bowstring.core.pages import Origin, PageEntry, PageHeader, decode_header
 from bowstring.core.partition import Partition
 from bowstring.messages import encoding
-from bowstring.ports.disk import Buffer
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page
 
@@ -31,33 +34,23 @@ if TYPE_CHECKING:
 ANSWER_BYTES = 4 * 1024 * 1024
 """What is read at once for one reader."""
 PAGES_A_READ = 256
-
-
-class Fetched(NamedTuple):
-    """Rows of one page, or (without data) deleted ones that were passed over."""
-
-    partition: int
-    next_offset: int
-    arrived: int
-    schema: int
-    columns: int
-    rows: int
-    runs: list[tuple[int, int, int]]
-    """Offset, rows and arrival of each."""
-    origins: list[Origin]
-    data: Buffer | None
-    size: int
+BARE_BYTES = 256
+"""What rows of which no column is wanted count, so that a reader that takes none bounds them, too."""
 
 
 class _Cursor:
     """Where a reader is in one partition."""
 
-    def __init__(self, actor: PartitionActor, offset: int, end: int, moments: Moments) -> None:
+    def __init__(self, actor: PartitionActor, offset: int, end: int, until: int, moments: Moments) -> None:
         retained = actor.partition.retained
         self.actor = actor
         self.offset = max(offset, retained.first)
         self.end = end
         """The first offset that is not wanted any more; 0 to follow for ever."""
+        self.until = until
+        """What arrives at this moment or later is not wanted any more; 0 once that is an `end`, or if there is none."""
+        self.upto = 0
+        """What could be delivered when pages were looked for: none that came since may go out with them."""
         self.has_delivered = offset != 0
         """From then on nothing may be missing; a reader from the beginning begins with what is there."""
         self.floor = 0 if self.has_delivered else retained.floor
@@ -87,10 +80,11 @@ class _Cursor:
 class Fetcher:
     """One reader over partitions of one topic."""
 
-    def __init__(self, incarnation: Incarnation, topic: str, cursors: list[_Cursor]) -> None:
+    def __init__(self, incarnation: Incarnation, topic: str, cursors: list[_Cursor], selection: Selection) -> None:
         self._incarnation = incarnation
         self._topic = topic
         self._cursors = cursors
+        self._selection = selection
         self._turn = 0
 
     async def next(self, bytes_max: int) -> list[Fetched]:
@@ -109,25 +103,46 @@ class Fetcher:
             await self._wait()
 
     async def _wait(self) -> None:
-        """Until something is committed in one of the partitions. No polling."""
+        """Until something is committed in one of the partitions, or the moment has come until which they are read. No polling."""
         event = asyncio.Event()
         waiting = [cursor.actor for cursor in self._cursors if not cursor.done]
+        if not waiting:
+            return
+        alarm = self._alarm(event)
         for actor in waiting:
             actor.wake_when_committed(event)
         try:
             await event.wait()
         finally:
+            if alarm is not None:
+                alarm.cancel()
             for actor in waiting:
                 actor.forget(event)
+
+    def _alarm(self, event: asyncio.Event) -> asyncio.Task[None] | None:
+        until = max((cursor.until for cursor in self._cursors), default=0)
+        if not until:
+            return None
+        clock = self._incarnation.clock
+
+        async def ring() -> None:
+            await clock.sleep(max(0, until - clock.now()) / 1e6)
+            event.set()
+
+        return asyncio.create_task(ring())
 
     async def _of(self, cursor: _Cursor, bytes_max: int) -> list[Fetched]:
         """What comes next of one partition; nothing if there is nothing yet."""
         partition = cursor.actor.partition
         while True:
+            if cursor.until and self._incarnation.clock.now() >= cursor.until:
+                cursor.end = await offset_at(self._incarnation, cursor.actor, cursor.until)
+                cursor.until = 0
             cursor.check_overtaken(self._topic)
             if cursor.done or cursor.offset >= cursor.limit:
                 return []
             moves, limit = partition.moves, cursor.limit
+            cursor.upto = limit
             try:
                 entries = await self._incarnation.reader.entries(partition, cursor.offset, limit, bytes_max, PAGES_A_READ)
                 if not entries:
@@ -156,9 +171,14 @@ class Fetcher:
                 if pieces:  # what comes before is delivered first
                     break
                 raise
-            if piece is not None:
-                pieces.append(piece)
-        return pieces
+            if piece is None:
+                continue
+            if pieces and not piece.rows and not pieces[-1].rows:
+                pieces.pop()
+            pieces.append(piece)
+        if self._selection.where is not None:  # it takes a while, and may give nothing to wait for
+            await self._incarnation.clock.sleep(0)
+        return joined(pieces)
 
     def _passed_over(self, cursor: _Cursor, offset: int) -> list[Fetched]:
         """Nothing is left up to there: whatever it was has expired as a whole."""
@@ -170,22 +190,25 @@ class Fetcher:
         """What the reader may have of a page: None if there is nothing yet."""
         partition = cursor.actor.partition
         first = max(entry.first_offset, cursor.offset)
-        end = min(entry.end, cursor.limit)
+        end = min(entry.end, cursor.limit, cursor.upto)
         if end <= first:
             return None
-        if (first, end) == (entry.first_offset, entry.end) and is_whole(partition, entry, moments):
+        whole = (first, end) == (entry.first_offset, entry.end) and is_whole(partition, entry, moments)
+        if whole and self._selection.wants_all_of(entry.columns):
             cursor.offset = end
-            fetched = _whole(cursor, entry, page)
-        else:
-            header = decode_header(page.header)
-            batch = encoding.decode(header.columns, page.body)
-            seen = visible(partition, entry, header, batch, moments, first, end)
-            if cursor.has_delivered and seen.youngest_hidden >= max(cursor.horizon, 0):
-                raise out_of_range(self._topic, partition, first)
-            cursor.offset = end
-            fetched = _some(cursor, entry, header, batch, seen.offsets)
-        cursor.has_delivered = cursor.has_delivered or fetched.rows > 0
-        return fetched
+            cursor.has_delivered = True
+            return _whole(cursor, entry, page)
+        header = decode_header(page.header)
+        batch = encoding.decode(header.columns, page.body)
+        seen = visible(partition, entry, header, batch, moments, first, end)
+        if cursor.has_delivered and seen.youngest_hidden >= max(cursor.horizon, 0):
+            raise out_of_range(self._topic, partition, first)
+        cursor.offset = end
+        cursor.has_delivered = cursor.has_delivered or len(seen.offsets) > 0
+        offsets = self._selection.passing(entry, header, batch, seen.offsets)
+        if whole and len(offsets) == entry.rows and self._selection.wants_columns(entry.columns):
+            return _whole(cursor, entry, page)
+        return _some(cursor, entry, header, batch, offsets, self._selection)
 
     def close(self) -> None:
         """The stream has ended."""
@@ -201,13 +224,18 @@ def _whole(cursor: _Cursor, entry: PageEntry, page: Page) -> Fetched:
     return Fetched(number, cursor.offset, entry.arrived, header.schema, header.columns, entry.rows, runs, origins, body, len(body))
 
 
-def _some(cursor: _Cursor, entry: PageEntry, header: PageHeader, batch: pa.RecordBatch, offsets: NDArray[np.int64]) -> Fetched:
+def _some(
+    cursor: _Cursor, entry: PageEntry, header: PageHeader, batch: pa.RecordBatch, offsets: NDArray[np.int64], selection: Selection
+) -> Fetched:
     partition = cursor.actor.partition
     if not len(offsets):
         return Fetched(partition.number, cursor.offset, entry.arrived, header.schema, header.columns, 0, [], [], None, 0)
     rows = offsets - entry.first_offset
-    taken = encoding.take(batch, rows)
     runs, origins = _dated(entry, header, offsets), _origins(header.origins, rows)
+    taken = selection.taken(batch, rows)
+    if taken is None:
+        number, count = partition.number, len(offsets)
+        return Fetched(number, cursor.offset, entry.arrived, header.schema, 0, count, runs, origins, None, BARE_BYTES)
     data = taken.data
     return Fetched(partition.number, cursor.offset, entry.arrived, header.schema, taken.mask, taken.rows, runs, origins, data, len(data))
 
@@ -242,21 +270,22 @@ def _origins(origins: tuple[Origin, ...], rows: NDArray[np.int64]) -> list[Origi
     return found
 
 
-def make_fetcher(incarnation: Incarnation, topic: str, froms: list[tuple[int, int, int]]) -> Fetcher:
+def make_fetcher(incarnation: Incarnation, topic: str, froms: list[tuple[int, int, int]], selection: Selection, until: int) -> Fetcher:
     """Raises TopicNotFound, InvalidArgument for a wrong partition, OutOfRange for an offset beyond the end."""
     found = incarnation.topic(topic)
     if not froms:
         raise errors.InvalidArgument("no partition was asked for.", hint=f"'{topic}' has {len(found.actors)}, numbered from 0.")
     moments = incarnation.moments(found.row.id)
-    return Fetcher(incarnation, topic, [_cursor(topic, found.actor(number), offset, end, moments) for number, offset, end in froms])
+    cursors = [_cursor(topic, found.actor(number), offset, end, until, moments) for number, offset, end in froms]
+    return Fetcher(incarnation, topic, cursors, selection)
 
 
-def _cursor(topic: str, actor: PartitionActor, offset: int, end: int, moments: Moments) -> _Cursor:
+def _cursor(topic: str, actor: PartitionActor, offset: int, end: int, until: int, moments: Moments) -> _Cursor:
     """An offset of 0 means the beginning, wherever that is by now."""
     partition = actor.partition
     if offset != 0 and not partition.retained.first <= offset <= partition.committed_offset:
         raise out_of_range(topic, partition, offset)
-    return _Cursor(actor, offset, end, moments)
+    return _Cursor(actor, offset, end, until, moments)
 
 
 def out_of_range(topic: str, partition: Partition, offset: int) -> errors.OutOfRange:

@@ -47,6 +47,18 @@ class PageReader:
                 break
         return partition.pages.between(max(offset, partition.sealed_end), end, bytes_max, pages_max)
 
+    async def entry_since(self, partition: Partition, moment: int) -> PageEntry | None:
+        """The first page with a row that arrived at that moment or later."""
+        while True:
+            moves = partition.moves
+            found = await self._extents.entry_since(partition, moment)
+            if found is not None:
+                return found
+            if moves == partition.moves:
+                break
+        at = partition.pages.arrived_before(moment)
+        return partition.pages[at] if at < len(partition.pages) else None
+
     async def pages(self, partition: Partition, entries: Sequence[PageEntry]) -> list[Page]:
         """The pages of these entries, in their order. Raises Damaged, naming the offsets."""
         found = [self._cached(partition, entry) for entry in entries]

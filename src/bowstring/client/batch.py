@@ -21,8 +21,9 @@ HTML_ROWS = 10
 HTML_CHARACTERS = 60
 
 
-class Batch(Sequence[Message]):
-    """Messages in the order in which they were read; those of one partition by offset."""
+class Batch:
+    """Messages in the order in which they were read; those of one partition by offset. It has what a sequence has, and is none by its
+    type: libraries would take it for a list of rows, and not ask for its columns."""
 
     __slots__ = ("_chunks", "_columns", "_names", "_rows")
 
@@ -51,7 +52,8 @@ class Batch(Sequence[Message]):
             for chunk in self._chunks:
                 if row < chunk.rows:
                     at = chunk.first + row
-                    return Message(chunk.page.column("value")[at].as_py(), chunk.page, at)
+                    value = chunk.page.column("value")[at].as_py() if chunk.page.has("value") else None
+                    return Message(value, chunk.page, at)
                 row -= chunk.rows
         raise IndexError(f"this batch has {self._rows} rows, {index} was asked for")
 
@@ -102,7 +104,7 @@ class Batch(Sequence[Message]):
 
 def messages(chunk: Chunk) -> Iterator[Message]:
     """The messages of consecutive rows, as an iterator whose remaining length `operator.length_hint` tells."""
-    values = chunk.column("value").to_pylist()
+    values = chunk.column("value").to_pylist() if chunk.page.has("value") else repeat(None)
     return iter(list(map(Message, values, repeat(chunk.page), range(chunk.first, chunk.first + chunk.rows))))
 
 

@@ -19,6 +19,7 @@ from bowstring.client.arguments import SpanOrMoment
 from bowstring.client.broker_time import BrokerTime
 from bowstring.client.connection import SOFTWARE, Connection, Greeting, Pauses, World
 from bowstring.client.info import BrokerInfo, Info
+from bowstring.client.positions import PositionCalls
 from bowstring.client.ranges import End, Start
 from bowstring.client.statistics import ClientStatistics
 from bowstring.client.topics import Topic
@@ -40,7 +41,7 @@ MEASURE_SECONDS = 60.0
 """How often the brokers' clock is asked for when nothing else tells it."""
 
 
-class Client:
+class Client(PositionCalls):
     """A connection to Bowstring for asyncio. Made by `bowstring.aio.connect`."""
 
     def __init__(
@@ -264,15 +265,27 @@ class Client:
         window: int | None = None,
         window_share: float = 0.5,
     ) -> Reader:
-        """A reader of the log of a topic: from `start` on, up to `end` (not included), or for ever."""
-        from bowstring.client.reader import Reader, ReaderSettings
+        """A reader of the log of a topic, or of several: from `start` on, up to `end` (not included; one that is not there yet is waited
+        for), or for ever. With `name` it can commit its position, and a later reader of the name goes on there. `where` is a filter that
+        the broker applies, `columns` are those to be sent. `window` is how many messages it hands out before some are committed."""
+        from bowstring.client.reader import Reader
+        from bowstring.client.reader_settings import ReaderSettings
 
-        later = (("name", name, None), ("where", where, None), ("uncommitted", uncommitted, False), ("window", window, None))
-        for argument, given, wanted in later:
-            if given != wanted:
-                raise errors.NotSupported(f"{argument}={given!r} is not in this version.", hint=f"Leave {argument}= away.")
-        settings = ReaderSettings.checked(topic, start, end, columns, partitions)
-        reader = Reader(self._connection, settings, call_seconds=self._timeout, closed=lambda reader: self._readers.pop(reader, None))
+        settings = ReaderSettings.checked(
+            topic,
+            self._clocks(),
+            start=start,
+            end=end,
+            name=name,
+            columns=columns,
+            where=where,
+            partitions=partitions,
+            uncommitted=uncommitted,
+            window=window,
+            window_share=window_share,
+        )
+        closed = lambda reader: self._readers.pop(reader, None)  # noqa: E731
+        reader = Reader(self._connection, settings, clocks=self._clocks, call_seconds=self._timeout, closed=closed)
         self._readers[reader] = None
         return reader
 

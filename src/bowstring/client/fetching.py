@@ -1,112 +1,113 @@
-"""The loop's half of a reader: a stream of pages, and whatever replaces it.
+"""What a reader has at hand: pages of one topic or of several, in the order in which they came.
 
-The reader grants bytes and the broker sends as long as there are some, so what lies here unread is bounded; more is granted as pages are
-handed out. After a break a new stream begins where the last page that came in ended: no gap, nothing twice.
+Each topic has a stream of its own (`topic_stream`); here are the pages that have come and were not taken, how to wait for them, and how
+many the program may have before it commits (`commit_window`).
 
-**Threads.** Pages are taken on the loop or in a thread of the program (`sync`), by one at a time. So every count has one writer: what
-came in and what was granted are the loop's, what was taken is the taker's, and what is ahead or owed is a difference.
-
-A topic that was deleted and made again is another one: its offsets mean other messages, so the reader fails instead of going on there.
+**Threads.** Pages come on the loop; they are taken there or in a thread of the program (`sync`), by one at a time. Every count has one
+writer, as in `topic_stream`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from bowstring import errors
-from bowstring.client.connection import Connection, Pauses
-from bowstring.client.pages import Chunk, Page
-from bowstring.client.ranges import resolve
-from bowstring.ports.transport import Stream
-from bowstring.wire import codec
+from bowstring.client.commit_window import CommitWindow
+from bowstring.client.connection import Connection
+from bowstring.client.pages import Chunk
+from bowstring.client.topic_stream import CREDIT_BYTES, TopicStream, Wanted
 from bowstring.wire.generated import bowstring_pb2 as pb
 
-CREDIT_BYTES: Final = 8 * 1024 * 1024
-"""What the broker may send ahead of the program."""
-GRANT_BYTES: Final = 2 * 1024 * 1024
-"""Credit is given back in steps of about this."""
 FILL_BYTES: Final = CREDIT_BYTES // 2
 """More than this is never waited for, because it might not come before some of it is taken."""
-DESCRIBE_SECONDS: Final = 5.0
 
 
 class Fetching:
-    """Pages of a topic from given places on."""
+    """Pages of some topics from given places on."""
 
-    def __init__(self, connection: Connection, topic: str, start: Any, end: Any, partitions: tuple[int, ...] | None) -> None:
+    def __init__(self, connection: Connection, wanted: Sequence[Wanted], window: CommitWindow | None = None) -> None:
         self._connection = connection
-        self._topic = topic
-        self._start, self._end = start, end
-        self._partitions = partitions
-        self._pauses = Pauses(connection.world)
-        self._topic_id = 0
-        self._received: dict[int, int] = {}
-        """Where the next stream begins."""
-        self._beginning: set[int] = set()
-        """Partitions that are read from their beginning, wherever that is by then: nothing of them has come yet."""
-        self._ends: dict[int, int] = {}
-        self.position: dict[int, int] = {}
-        """Where the program is: behind what was handed out."""
+        self._window = window
         self._pages: deque[Chunk] = deque()
-        self._rows_came = self._bytes_came = self._bytes_taken = self._bytes_granted = 0
-        self._grants = asyncio.Event()
+        self._rows_came = 0
         self._changed = asyncio.Event()
-        self._error: BaseException | None = None
-        self.messages = self.bytes = self.batches = self.connections = 0
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"bowstring reader of {topic}")
+        self.messages = 0
+        """How many were taken."""
+        credit = CREDIT_BYTES // len(wanted)
+        self._streams = {each.topic: TopicStream(connection.another(), each, credit, self._came) for each in wanted}
 
-    # ---- for the reader
+    def _came(self, chunk: Chunk | None) -> None:
+        if chunk is not None:
+            self._rows_came += chunk.rows
+            self._pages.append(chunk)
+        self._changed.set()
+
+    # ---- waiting
 
     async def placed(self) -> None:
         """Waits until it is known where the reader begins."""
-        while not self.position and self._error is None:
+        while not all(stream.position for stream in self._streams.values()):
+            self._raise_failure()
             await self._wait()
-        if not self.position:
-            self._raise()
 
     async def available(self) -> bool:
-        """Waits until there are rows; False when the end is reached. Raises what ended the stream for good, after the last row."""
-        while not self._pages:
-            if self.finished():
-                return False
-            if self._error is not None:
-                self._raise()
+        """Waits until there are rows to take; False when the end is reached. Raises what ended a stream for good, after the last row."""
+        while not self._pages or not self._room():
+            if not self._pages:
+                if all(stream.finished() for stream in self._streams.values()):
+                    return False
+                self._raise_failure()
             await self._wait()
         return True
 
-    def finished(self) -> bool:
-        """Whether everything up to the end has come in."""
-        return bool(self._received) and not self._open_ranges()
+    async def filled(self, rows: int) -> None:
+        """Waits until there is so much that a program is busy for a while, or no more to come."""
+        while not self.holds(rows, FILL_BYTES) and not self._over():
+            await self._wait()
+
+    def _over(self) -> bool:
+        streams = self._streams.values()
+        return all(stream.finished() for stream in streams) or any(stream.error is not None for stream in streams)
+
+    async def _wait(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def _raise_failure(self) -> None:
+        error = next((stream.error for stream in self._streams.values() if stream.error is not None), None)
+        if isinstance(error, errors.Error):
+            raise type(error)(error.message, hint=error.hint, details=error.details) from error.__cause__
+        if error is not None:
+            raise error
+
+    # ---- taking
 
     def take(self, rows_max: int | None) -> Chunk | None:
         """The next rows, all of one page; None if there are none now."""
-        if not self._pages:
+        room = self._room() if rows_max is None else min(rows_max, self._room())
+        if not self._pages or not room:
             return None
         chunk = self._pages.popleft()
-        if rows_max is not None and chunk.rows > rows_max:
-            self._pages.appendleft(Chunk(chunk.page, chunk.first + rows_max, chunk.rows - rows_max))
-            chunk = Chunk(chunk.page, chunk.first, rows_max)
-        else:
-            self._bytes_taken += chunk.page.header.stored_bytes
-        self.position[chunk.page.partition] = chunk.next_offset
+        whole = chunk.rows <= room
+        if not whole:
+            self._pages.appendleft(Chunk(chunk.page, chunk.first + room, chunk.rows - room))
+            chunk = Chunk(chunk.page, chunk.first, room)
+        self._streams[chunk.page.topic].taken(chunk, last_of_page=whole)
         self.messages += chunk.rows
+        if self._window is not None:
+            self._window.handed_out(chunk.page.topic, chunk.page.partition, chunk.offsets)
         return chunk
 
-    @property
-    def bytes_ahead(self) -> int:
-        """What has come in and was not taken."""
-        return self._bytes_came - self._bytes_taken
+    def _room(self) -> int:
+        return 1 << 62 if self._window is None else self._window.room
 
     def holds(self, rows: int, size: int) -> bool:
-        """Whether so many rows, or so many bytes of them, can be taken now."""
-        return self._rows_came - self.messages >= rows or self.bytes_ahead >= size
-
-    async def filled(self, rows: int) -> None:
-        """Waits until there is so much that a program is busy for a while, or no more to come."""
-        while not self.holds(rows, FILL_BYTES) and not self.finished() and self._error is None:
-            await self._wait()
+        """Whether so many rows, or so many bytes of them, can be taken now; or as many as may be before the program commits."""
+        room = self._room()
+        return room > 0 and (self._rows_came - self.messages >= min(rows, room) or self.bytes_ahead >= size)
 
     def next_size(self) -> int:
         """The bytes of the rows that `take` gives next; 0 if there are none now."""
@@ -114,120 +115,55 @@ class Fetching:
 
     def owes(self) -> bool:
         """Whether credit is to be given back for what was taken: by `grant`, on the loop."""
-        return self._bytes_taken - self._bytes_granted >= GRANT_BYTES
+        return any(stream.owes() for stream in self._streams.values())
 
     def grant(self) -> None:
         """Gives credit back for what was taken, once it is worth while."""
-        if self.owes():
-            self._grants.set()
+        for stream in self._streams.values():
+            stream.grant()
+
+    def committed(self, topic: str, position: Mapping[int, int]) -> None:
+        """The program has committed so far: more may come."""
+        if self._window is not None:
+            self._window.committed(topic, position)
+            self._changed.set()
+
+    # ---- places and figures
+
+    @property
+    def position(self) -> dict[str, dict[int, int]]:
+        """Where the program is, by topic: behind what was handed out."""
+        return {topic: stream.position for topic, stream in self._streams.items()}
+
+    def topic_id(self, topic: str) -> int:
+        """The number of a topic; 0 until it is known."""
+        return self._streams[topic].topic_id
+
+    async def describe(self, topic: str) -> pb.Topic:
+        """A topic as it is now; repeated until a broker answers."""
+        return await self._streams[topic].describe()
+
+    @property
+    def bytes_ahead(self) -> int:
+        """What has come in and was not taken."""
+        return sum(stream.bytes_ahead for stream in self._streams.values())
+
+    @property
+    def bytes(self) -> int:
+        """What came in, as it travelled."""
+        return sum(stream.bytes for stream in self._streams.values())
+
+    @property
+    def batches(self) -> int:
+        """How many answers came."""
+        return sum(stream.batches for stream in self._streams.values())
+
+    @property
+    def connections(self) -> int:
+        """How many streams were opened."""
+        return sum(stream.connections for stream in self._streams.values())
 
     async def close(self) -> None:
-        """Ends the stream and the connection."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        await self._connection.close()
-
-    async def describe(self) -> pb.Topic:
-        """The topic as it is now; repeated until a broker answers."""
-        while True:
-            try:
-                request = pb.DescribeTopicRequest(name=self._topic).SerializeToString()
-                await self._connection.hello()
-                return pb.Topic.FromString(await self._connection.channel.call("DescribeTopic", request, DESCRIBE_SECONDS))
-            except errors.Unavailable:
-                await self._pauses.wait()
-
-    async def _wait(self) -> None:
-        self._changed.clear()
-        await self._changed.wait()
-
-    def _raise(self) -> None:
-        error = self._error
-        assert error is not None
-        if isinstance(error, errors.Error):
-            raise type(error)(error.message, hint=error.hint, details=error.details) from error.__cause__
-        raise error
-
-    # ---- the stream
-
-    async def _run(self) -> None:
-        try:
-            await self._place()
-            while self._open_ranges():
-                try:
-                    await self._serve()
-                except errors.Unavailable:
-                    await self._pauses.wait()
-                    await self._check_topic()
-        except errors.Error as error:
-            self._error = error
-        except Exception as error:
-            self._error = error
-            raise
-        finally:
-            self._changed.set()
-
-    async def _place(self) -> None:
-        topic = await self.describe()
-        self._topic_id = topic.id
-        starts, self._ends = resolve(topic, self._start, self._end, self._partitions)
-        self._received = dict(starts)
-        self._beginning = set(starts) if self._start in (None, "beginning") else set()
-        self.position = dict(starts)
-        self._changed.set()
-
-    async def _check_topic(self) -> None:
-        topic = await self.describe()
-        if topic.id != self._topic_id:
-            raise errors.Conflict(f"'{self._topic}' was deleted and made again while it was read.", hint="Make another reader.")
-
-    def _open_ranges(self) -> list[tuple[int, int, int]]:
-        """What is still to come, as (partition, offset, end)."""
-        ranges = ((number, offset, self._ends.get(number, 0)) for number, offset in self._received.items())
-        return [(number, offset, end) for number, offset, end in ranges if not end or offset < end]
-
-    async def _serve(self) -> None:
-        self.connections += 1
-        stream = self._connection.channel.stream("Fetch")
-        self._bytes_granted = self._bytes_taken
-        ahead = self._bytes_came - self._bytes_granted
-        opening = pb.FetchRequest(open=pb.FetchOpen(topic=self._topic), credit=max(1, CREDIT_BYTES - ahead))
-        for number, offset, end in self._open_ranges():
-            opening.open.partitions.add(partition=number, offset=0 if number in self._beginning else offset, end=end)
-        granting = asyncio.create_task(self._write_grants(stream, opening.SerializeToString()))
-        try:
-            await self._read(stream)
-        finally:
-            stream.cancel()
-            granting.cancel()
-            await asyncio.gather(granting, return_exceptions=True)
-
-    async def _write_grants(self, stream: Stream, opening: bytes) -> None:
-        await stream.write(opening)
-        while True:
-            self._grants.clear()
-            await self._grants.wait()
-            taken = self._bytes_taken
-            credit, self._bytes_granted = taken - self._bytes_granted, taken
-            await stream.write(pb.FetchRequest(credit=credit).SerializeToString())
-
-    async def _read(self, stream: Stream) -> None:
-        while (message := await stream.read()) is not None:
-            header_bytes, data = codec.split(message)
-            header = pb.FetchAnswer.FromString(header_bytes)
-            self._received[header.partition] = header.next_offset
-            self._pauses.reset()
-            self.batches += 1
-            self.bytes += len(message)
-            if data is not None and header.rows:
-                self._beginning.discard(header.partition)
-                self._rows_came += header.rows
-                self._bytes_came += header.stored_bytes
-                self._pages.append(Chunk(Page(self._topic, header, data), 0, header.rows))
-            else:
-                self._bytes_granted -= header.stored_bytes  # there is nothing to take, so it is owed at once
-                self.grant()
-            self._changed.set()
-        self._received |= {number: end for number, _, end in self._open_ranges() if end}  # a good end: nothing is left of them
-        if self._open_ranges():
-            raise errors.Unavailable("the broker has ended the stream.", hint="Wait and repeat.")
+        """Ends the streams and their connections."""
+        for stream in self._streams.values():
+            await stream.close()

@@ -16,7 +16,7 @@ class Message(msgspec.Struct, eq=False, gc=False):
     """A message that was read."""
 
     value: bytes | None
-    """The payload."""
+    """The payload; None, too, where the reader's `columns=` leave it out."""
     _page: Page
     _row: int
 
@@ -93,7 +93,8 @@ class Message(msgspec.Struct, eq=False, gc=False):
 
     def __repr__(self) -> str:
         value = self.value if self.value is None or len(self.value) <= 40 else self.value[:37] + b"..."
-        return f"Message({self.topic}/{self.partition}@{self.offset}, key={self.key!r}, value={value!r})"
+        key = f", key={self.key!r}" if self._page.has("key") else ""
+        return f"Message({self.topic}/{self.partition}@{self.offset}{key}, value={value!r})"
 
     def __reduce__(self) -> Any:
         raise errors.NotSupported("A message cannot be pickled.", hint="Take what you need out of it, or use batch.to_arrow().")

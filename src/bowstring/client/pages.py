@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bowstring import errors
 from bowstring.messages import encoding, ids, schema
 from bowstring.wire.generated import bowstring_pb2 as pb
 
@@ -40,22 +41,43 @@ COLUMNS: Final = pa.schema(
 """The columns of a reader's batch (API.md 3)."""
 
 
+class Selection(NamedTuple):
+    """What a reader wants of each message, and of which messages."""
+
+    names: frozenset[str] | None = None
+    """The columns; None for all."""
+    where: str = ""
+
+    @property
+    def mask(self) -> int | None:
+        """Those of the columns that travel."""
+        if self.names is None:
+            return None
+        return schema.mask_of(column.name for column in schema.COLUMNS if column.name in self.names)
+
+
+EVERYTHING: Final = Selection()
+
+
 class Page:
     """The rows of one answer."""
 
-    def __init__(self, topic: str, header: pb.FetchAnswer, data: memoryview) -> None:
+    def __init__(self, topic: str, header: pb.FetchAnswer, data: memoryview | None, selection: Selection = EVERYTHING) -> None:
         self.topic = topic
         self.header = header
         self.partition = header.partition
         self.rows = header.rows
-        self.size = len(data)
+        self.size = 0 if data is None else len(data)
         self._data = data
+        self._selected = selection.names
         self._columns: dict[str, pa.Array] = {}
         self._lists: dict[str, list[Any]] = {}
 
     @cached_property
     def batch(self) -> pa.RecordBatch:
         """What the producer sent, over the bytes of the answer."""
+        if self._data is None:
+            return pa.RecordBatch.from_arrays([], names=[])
         return encoding.decode(self.header.columns, self._data)
 
     @cached_property
@@ -64,8 +86,17 @@ class Page:
         runs = [np.arange(run.offset, run.offset + run.rows, dtype=np.int64) for run in self.header.runs]
         return runs[0] if len(runs) == 1 else np.concatenate(runs)
 
+    def has(self, name: str) -> bool:
+        """Whether the reader has asked for the column."""
+        return self._selected is None or name in self._selected
+
     def column(self, name: str) -> pa.Array:
         """A column over all rows of the page."""
+        if not self.has(name):
+            raise errors.InvalidArgument(f"this reader leaves {name!r} out.", hint="Name it in columns=, too, or leave columns= away.")
+        return self._column(name)
+
+    def _column(self, name: str) -> pa.Array:
         found = self._columns.get(name)
         if found is None:
             make = _MADE.get(name)
@@ -104,6 +135,11 @@ class Chunk(NamedTuple):
         return column if self.rows == self.page.rows else column.slice(self.first, self.rows)
 
     @property
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """The rows' offsets."""
+        return self.page.offsets[self.first : self.first + self.rows]
+
+    @property
     def size(self) -> int:
         """Their share of the page's bytes."""
         return self.page.size * self.rows // self.page.rows
@@ -136,9 +172,9 @@ def _id(page: Page) -> pa.Array:
 def _created(page: Page) -> pa.Array:
     """A producer that is not of ours may leave it out; then the arrival is the best that is known."""
     if not page.header.columns & schema.CREATED:
-        return page.column("arrived")
+        return _arrived(page)
     given = page.batch.column("created")
-    return pc.coalesce(given, page.column("arrived")) if given.null_count else given
+    return pc.coalesce(given, _arrived(page)) if given.null_count else given
 
 
 def _arrived(page: Page) -> pa.Array:

@@ -1,79 +1,148 @@
 """From where to where a reader reads: what people give as `start` and `end`, and the offsets that it means.
 
 `"beginning"` and `"latest"` are what they are when the reader begins. A number is an offset in every partition, a dict one for each. A
-negative number is the newest so many messages.
+negative number is the newest so many messages of the topic, whichever partitions they are in. A moment is an aware datetime, or a timedelta
+from now: from the first message that arrived then or later. An end is not included, and one that is not there yet is waited for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final, NamedTuple
 
-from bowstring import errors
+from bowstring import errors, times
 from bowstring.wire.generated import bowstring_pb2 as pb
 
-Start = str | int | Mapping[int, int] | datetime | timedelta | None
-End = str | int | Mapping[int, int] | datetime | timedelta | None
+Start = str | int | Mapping[int, int] | Mapping[str, Mapping[int, int]] | datetime | timedelta | None
+End = str | int | Mapping[int, int] | Mapping[str, Mapping[int, int]] | datetime | timedelta | None
 
-_HINT = "Use 'beginning', 'latest', an offset, {partition: offset} or a negative number for the newest messages."
+OFFSET_MAX: Final = 2**63 - 1
+AHEAD_MICROSECONDS: Final = 1_000_000
+"""A start that is no further in the future than this is now: two clocks are never quite the same."""
+
+_HINT = "Use 'beginning', 'latest', an offset, {partition: offset}, a negative number for the newest messages, or a moment."
 
 
-def check(given: object, name: str) -> Any:
-    """A start or an end of a form that is taken."""
-    if given is None or given in ("beginning", "latest"):
+class Moment(NamedTuple):
+    """A point in time as a place, in microseconds."""
+
+    microseconds: int
+
+
+class Clocks(NamedTuple):
+    """What time it is: by the broker's clock, and by how many seconds this machine's is ahead of it."""
+
+    now: int
+    drift: float = 0.0
+
+
+def check(given: object, name: str, clocks: Clocks) -> Any:
+    """A start or an end of a form that is taken; times as a `Moment`."""
+    if given is None or (isinstance(given, str) and given in ("beginning", "latest")):
         return given
     if isinstance(given, datetime | timedelta):
-        raise errors.NotSupported(f"{name}={given!r}: reading by time is not in this version.", hint=_HINT)
+        return _moment(given, name, clocks)
     if isinstance(given, Mapping):
-        for partition, offset in given.items():
-            if not _whole(partition) or partition < 0 or not _whole(offset) or offset < 1:
-                raise errors.InvalidArgument(f"{name} has {partition!r}: {offset!r}.", hint="Partitions count from 0, offsets from 1.")
-        return dict(given)
-    if not _whole(given) or given == 0:
-        hint = "Offsets count from 1." if given == 0 and not isinstance(given, bool) else _HINT
-        raise errors.InvalidArgument(f"{name}={given!r} is not a place in a topic.", hint=hint)
+        return _offsets(given, name)
+    if not isinstance(given, int) or isinstance(given, bool) or not 0 < abs(given) <= OFFSET_MAX:
+        raise errors.InvalidArgument(f"{name}={_shown(given)} is not a place in a topic.", hint=_hint(given, name))
     return given
+
+
+def _moment(given: datetime | timedelta, name: str, clocks: Clocks) -> Moment:
+    moment = times.moment_or_span(given, name, clocks.now)
+    if name != "end":
+        ahead = AHEAD_MICROSECONDS + max(0, times.microseconds(clocks.drift))
+        if moment > clocks.now + ahead:
+            times.moment_or_span(given, name, clocks.now, future=False)
+        moment = min(moment, clocks.now)
+    return Moment(moment)
+
+
+def _offsets(given: Mapping[Any, Any], name: str) -> dict[int, int]:
+    if not given:
+        raise errors.InvalidArgument(f"{name}={{}} names no partition.", hint="Use {partition: offset}.")
+    for partition, offset in given.items():
+        if not _whole(partition) or partition < 0 or not _whole(offset) or not 1 <= offset <= OFFSET_MAX:
+            raise errors.InvalidArgument(
+                f"{name} has {_shown(partition)}: {_shown(offset)}.", hint="Partitions count from 0, offsets from 1."
+            )
+    return dict(given)
+
+
+def _hint(given: object, name: str) -> str:
+    if given == 0 and not isinstance(given, bool):
+        return "Offsets count from 1."
+    if isinstance(given, str) and (meant := {"earliest": "beginning", "first": "beginning", "end": "latest", "last": "latest"}.get(given)):
+        return f"Use {name}='{meant}'."
+    if isinstance(given, str):
+        return _HINT + " Text is taken in commands but not in Python."
+    return _HINT
+
+
+def check_order(start: Any, end: Any) -> None:
+    """Refuses a range that can hold nothing, where that is plain."""
+    shown = ""
+    if isinstance(start, Moment) and isinstance(end, Moment) and start > end:
+        shown = f"start={times.to_text(start.microseconds)} is behind end={times.to_text(end.microseconds)}"
+    elif isinstance(start, int) and isinstance(end, int) and (start < 0) == (end < 0) and start > end:
+        shown = f"start={start} is behind end={end}"
+    if shown:
+        raise errors.InvalidArgument(f"{shown}.", hint="The end is not included, and comes after the start.")
 
 
 def check_partitions(given: Sequence[int] | None) -> tuple[int, ...] | None:
     """The partitions that a reader is limited to."""
     if given is None:
         return None
-    if isinstance(given, str) or not given or not all(_whole(number) and number >= 0 for number in given):
-        raise errors.InvalidArgument(f"partitions={given!r} is not taken.", hint="Give their numbers in a list; they count from 0.")
+    if (
+        not isinstance(given, Sequence)
+        or isinstance(given, str)
+        or not given
+        or not all(_whole(number) and number >= 0 for number in given)
+    ):
+        raise errors.InvalidArgument(f"partitions={_shown(given)} is not taken.", hint="Give their numbers in a list; they count from 0.")
     return tuple(dict.fromkeys(given))
 
 
-def resolve(topic: pb.Topic, start: Any, end: Any, partitions: tuple[int, ...] | None) -> tuple[dict[int, int], dict[int, int]]:
-    """The first offset to read, and the first one not to read (0 for no end), of each partition."""
-    wanted = tuple(range(topic.partitions)) if partitions is None else partitions
-    if isinstance(start, dict) and partitions is None:
-        wanted = tuple(start)
-    for number in wanted:
+def wanted(topic: pb.Topic, start: Any, partitions: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The partitions to read: those that are named, by themselves or in the start; else all."""
+    found = partitions or (tuple(start) if isinstance(start, dict) else tuple(range(topic.partitions)))
+    for number in found:
         if number >= topic.partitions:
             raise errors.InvalidArgument(f"'{topic.name}' has no partition {number}.", hint=f"It has {topic.partitions}, counted from 0.")
-    starts = {number: _place(topic, number, start, len(wanted), topic.ranges[number].first) for number in wanted}
-    ends = {number: _place(topic, number, end, len(wanted), 0) for number in wanted}
-    return starts, ends
+    return found
 
 
-def _place(topic: pb.Topic, partition: int, given: Any, partitions: int, default: int) -> int:
-    held = topic.ranges[partition]
-    if given is None:
-        return default
-    if given == "beginning":
-        return held.first
-    if given == "latest":
-        return held.next
-    if isinstance(given, dict):
-        return given.get(partition, default)
-    if given < 0:
-        if partitions > 1:
-            raise errors.NotSupported("the newest messages over several partitions are not in this version.", hint="Give partitions=[0].")
-        return max(held.first, held.next + given)
-    return given
+Ask = Callable[[pb.OffsetsRequest], Awaitable[pb.OffsetsAnswer]]
 
 
-def _whole(value: object) -> bool:
+async def resolve(ask: Ask, topic: pb.Topic, place: Any, partitions: Sequence[int]) -> dict[int, int]:
+    """The offset of a place in each of these partitions. Those that a dict does not name are left out."""
+    if place is None or place == "beginning":
+        return {number: topic.ranges[number].first for number in partitions}
+    if place == "latest":
+        return {number: topic.ranges[number].next for number in partitions}
+    if isinstance(place, dict):
+        return {number: place[number] for number in partitions if number in place}
+    if isinstance(place, int) and place > 0:
+        return dict.fromkeys(partitions, place)
+    request = pb.OffsetsRequest(topic=topic.name, partitions=partitions)
+    if isinstance(place, Moment):
+        request.moment = place.microseconds
+    else:
+        request.newest = -place
+    answer = await ask(request)
+    if answer.topic_id != topic.id:
+        raise errors.Conflict(f"'{topic.name}' was deleted and made again meanwhile.", hint="Ask again.")
+    return {each.partition: each.offset for each in answer.offsets}
+
+
+def _whole(value: object) -> Any:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _shown(given: object) -> str:
+    text = repr(given)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -3,66 +3,53 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from operator import length_hint
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 from bowstring import errors, times
-from bowstring.client import arguments, ranges
+from bowstring.client import ranges
 from bowstring.client.batch import Batch, messages
+from bowstring.client.commit_window import CommitWindow
 from bowstring.client.connection import Connection
 from bowstring.client.fetching import Fetching
 from bowstring.client.message import Message
-from bowstring.client.pages import COLUMNS, Chunk
-from bowstring.client.ranges import Start
+from bowstring.client.pages import Chunk
+from bowstring.client.positions import offsets_message
+from bowstring.client.ranges import Clocks, Start
+from bowstring.client.reader_settings import ReaderSettings, place, rows_limit
 from bowstring.client.sending import Span
 from bowstring.client.statistics import ReaderStatistics
+from bowstring.wire.generated import bowstring_pb2 as pb
 
 ROWS_MAX = 2**31 - 1
 JOINED_BYTES = 1024 * 1024
 """Small pages are joined up to this into one of `batches`, which copies them. A page that is larger comes alone, and as it is."""
 
 
-class ReaderSettings(NamedTuple):
-    """What a reader is made with, checked."""
-
-    topic: str
-    start: Any
-    end: Any
-    columns: tuple[str, ...] | None
-    partitions: tuple[int, ...] | None
-
-    @classmethod
-    def checked(cls, topic: object, start: Any, end: Any, columns: Any, partitions: Any) -> ReaderSettings:
-        """Refuses what makes no sense."""
-        if not isinstance(topic, str) and isinstance(topic, Sequence):
-            if len(topic) != 1:
-                raise errors.NotSupported("reading several topics at once is not in this version.", hint="Make a reader for each.")
-            topic = topic[0]
-        return cls(
-            arguments.topic_name(topic),
-            ranges.check(start, "start"),
-            ranges.check(end, "end"),
-            _columns(columns),
-            ranges.check_partitions(partitions),
-        )
-
-
 class Reader:
-    """Reads a topic from a place on. `async for message in reader`, or `batches()`, or `poll()`."""
+    """Reads topics from a place on. `async for message in reader`, or `batches()`, or `poll()`."""
 
     def __init__(
-        self, connection: Connection, settings: ReaderSettings, *, call_seconds: float = 10.0, closed: Callable[[Reader], object] = id
+        self,
+        connection: Connection,
+        settings: ReaderSettings,
+        *,
+        clocks: Callable[[], Clocks],
+        call_seconds: float = 10.0,
+        closed: Callable[[Reader], object] = id,
     ) -> None:
-        self.topic = settings.topic
+        self.topic = settings.topics[0] if not settings.several else list(settings.topics)
+        self.name = settings.name
         self._connection = connection
         self._settings = settings
+        self._clocks = clocks
         self._call_seconds = call_seconds
         self._closed = closed
         self._open = True
-        self._fetching = self._begin(settings.start)
+        self._fetching = self._begin(settings.starts, settings.name)
         self._chunk: Chunk | None = None
         """The rows that `async for` is in."""
         self._messages: Iterator[Message] = iter(())
@@ -74,9 +61,10 @@ class Reader:
         """From now on pages are taken in any thread, under this lock; `on_loop` has something called on the loop."""
         self._taking, self._on_loop = lock, on_loop
 
-    def _begin(self, start: Any) -> Fetching:
+    def _begin(self, starts: dict[str, Any], name: str | None) -> Fetching:
         settings = self._settings
-        return Fetching(self._connection.another(), settings.topic, start, settings.end, settings.partitions)
+        window = None if settings.window is None else CommitWindow(settings.window, settings.window_share)
+        return Fetching(self._connection, settings.wanted(starts, name), window)
 
     # ---- reading
 
@@ -116,7 +104,7 @@ class Reader:
 
     async def _next_batch(self, max_rows: int = 65536, max_wait: Span = 0.05) -> Batch | None:
         """What `batches` gives next; None at the end."""
-        limit, seconds = _rows(max_rows), times.span(max_wait, "max_wait")
+        limit, seconds = rows_limit(max_rows), times.span(max_wait, "max_wait")
         self._check_open()
         while (left := length_hint(self._messages)) or await self._fetching.available():
             if not self._fetching.holds(limit - left, JOINED_BYTES):
@@ -129,13 +117,13 @@ class Reader:
 
     def _batch_at_hand(self, max_rows: int) -> Batch | None:
         """What `batches` gives next if there is enough for it without waiting; in any thread."""
-        if self._open and self._fetching.holds(_rows(max_rows), JOINED_BYTES):
+        if self._open and self._fetching.holds(rows_limit(max_rows), JOINED_BYTES):
             return self._batch(max_rows, JOINED_BYTES) or None
         return None
 
     async def poll(self, timeout: Span = 0, max_rows: int | None = None) -> Batch:
         """What is there now, after waiting up to `timeout` for something; an empty batch if nothing came."""
-        limit, seconds = ROWS_MAX if max_rows is None else _rows(max_rows), times.span(timeout, "timeout")
+        limit, seconds = ROWS_MAX if max_rows is None else rows_limit(max_rows), times.span(timeout, "timeout")
         self._check_open()
         if not length_hint(self._messages):
             with suppress(TimeoutError):
@@ -179,31 +167,82 @@ class Reader:
     # ---- places
 
     @property
-    def position(self) -> dict[int, int]:
-        """The next offset of each partition; empty until the reader knows where it begins."""
-        position = dict(self._fetching.position)
+    def position(self) -> dict[Any, Any]:
+        """The next offset of each partition; empty until the reader knows where it begins. Of a list of topics it is one such dict by
+        topic."""
+        return self._shaped(self._position())
+
+    def _position(self) -> dict[str, dict[int, int]]:
+        position = self._fetching.position
         remaining = length_hint(self._messages)
         if self._chunk is not None and remaining:
             chunk = self._chunk
-            position[chunk.page.partition] = int(chunk.page.offsets[chunk.first + chunk.rows - remaining])
+            position[chunk.page.topic][chunk.page.partition] = int(chunk.page.offsets[chunk.first + chunk.rows - remaining])
         return position
+
+    def _shaped(self, by_topic: dict[str, dict[int, int]]) -> dict[Any, Any]:
+        return by_topic if self._settings.several else by_topic[self._settings.topics[0]]
 
     async def seek(self, start: Start) -> None:
         """Goes on from another place."""
         self._check_open()
+        settings, clocks = self._settings, self._clocks()
+        starts = {topic: place(start, topic, "start", settings.several, clocks) for topic in settings.topics}
         old = self._fetching
-        self._fetching = self._begin(ranges.check(start, "start"))
+        self._fetching = self._begin(starts, None)
         self._chunk, self._messages = None, iter(())
         await old.close()
         await self._fetching.placed()
 
-    async def lag(self) -> dict[int, int]:
-        """How many offsets are behind the position, for each partition."""
+    async def lag(self) -> dict[Any, Any]:
+        """How many offsets are behind the position, for each partition; of a list of topics, by topic."""
         self._check_open()
         async with asyncio.timeout(self._call_seconds):
             await self._fetching.placed()
-            topic = await self._fetching.describe()
-        return {number: max(0, topic.ranges[number].next - offset) for number, offset in self.position.items()}
+            topics = {topic: await self._fetching.describe(topic) for topic in self._settings.topics}
+        position = self._position()
+        return self._shaped(
+            {
+                name: {number: max(0, topic.ranges[number].next - offset) for number, offset in position[name].items()}
+                for name, topic in topics.items()
+            }
+        )
+
+    async def commit(self, position: Mapping[Any, Any] | None = None, transaction: None = None) -> None:
+        """Keeps the position under the reader's name, durably: behind everything that was handed out, or as given. A later reader of the
+        name goes on there. Backwards is a `Conflict`. Of several topics each is committed by itself."""
+        self._check_open()
+        if transaction is not None:
+            raise errors.NotSupported("transaction= is not in this version.", hint="Leave transaction= away.")
+        if self.name is None:
+            raise errors.Conflict("this reader has no name to keep its position under.", hint="Make it with name='…'.")
+        async with asyncio.timeout(self._call_seconds):
+            await self._fetching.placed()
+        with self._taking:
+            now = self._position()
+        for topic, offsets in (now if position is None else self._given(position, now)).items():
+            await self._commit(topic, self.name, offsets)
+
+    def _given(self, position: Mapping[Any, Any], now: dict[str, dict[int, int]]) -> dict[str, dict[int, int]]:
+        """A position that was given, in the form that `position` has."""
+        by_topic = position if self._settings.several else {self._settings.topics[0]: position}
+        for topic, offsets in by_topic.items():
+            ranges.check(offsets if isinstance(offsets, Mapping) and topic in now else {}, "position", self._clocks())
+            for number in offsets:
+                if number not in now[topic]:
+                    raise errors.InvalidArgument(
+                        f"this reader does not read partition {number} of '{topic}'.", hint=f"It reads {sorted(now[topic])}."
+                    )
+        return {topic: dict(offsets) for topic, offsets in by_topic.items()}
+
+    async def _commit(self, topic: str, name: str, offsets: dict[int, int]) -> None:
+        fetching = self._fetching
+        request = pb.CommitPositionRequest(
+            topic=topic, name=name, offsets=offsets_message(offsets), topic_id=fetching.topic_id(topic)
+        ).SerializeToString()
+        await self._connection.call("CommitPosition", request, self._call_seconds)
+        with self._taking:
+            fetching.committed(topic, offsets)
 
     # ---- the rest
 
@@ -235,18 +274,3 @@ class Reader:
 
     def __reduce__(self) -> Any:
         raise TypeError("A reader cannot be pickled. Connect in the other process: bowstring.connect(…).reader(…).")
-
-
-def _rows(max_rows: object) -> int:
-    if isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 1:
-        raise errors.InvalidArgument(f"max_rows={max_rows!r} is not taken.", hint="Use a whole number above 0.")
-    return max_rows
-
-
-def _columns(given: Any) -> tuple[str, ...] | None:
-    if given is None:
-        return None
-    known = COLUMNS.names
-    if isinstance(given, str) or not given or not all(name in known for name in given):
-        raise errors.InvalidArgument(f"columns={given!r} are not all columns of a batch.", hint=f"Those are {', '.join(known)}.")
-    return tuple(name for name in known if name in given)

@@ -22,6 +22,7 @@ from bowstring.client.arguments import SpanOrMoment
 from bowstring.client.info import Info
 from bowstring.client.ranges import End, Start
 from bowstring.client.statistics import ClientStatistics
+from bowstring.client.sync_positions import PositionCalls
 from bowstring.client.topics import Topic
 from bowstring.wire.loops import LoopThread
 
@@ -80,7 +81,7 @@ def _loop_thread() -> LoopThread:
         return _only_loop_thread()
 
 
-class Client:
+class Client(PositionCalls):
     """A connection to Bowstring. Made by `bowstring.connect`."""
 
     def __init__(self, client: asynchronous.Client, thread: LoopThread) -> None:
@@ -196,7 +197,9 @@ class Client:
         window: int | None = None,
         window_share: float = 0.5,
     ) -> Reader:
-        """A reader of the log of a topic: from `start` on, up to `end` (not included), or for ever."""
+        """A reader of the log of a topic, or of several: from `start` on, up to `end` (not included; one that is not there yet is waited
+        for), or for ever. With `name` it can commit its position, and a later reader of the name goes on there. `where` is a filter that
+        the broker applies, `columns` are those to be sent. `window` is how many messages it hands out before some are committed."""
 
         from bowstring.client.sync_reader import Reader
 

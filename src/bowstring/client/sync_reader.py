@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -20,10 +20,11 @@ from bowstring.wire.loops import LoopThread
 
 
 class Reader:
-    """Reads a topic from a place on. `for message in reader`, or `batches()`, or `poll()`."""
+    """Reads topics from a place on. `for message in reader`, or `batches()`, or `poll()`."""
 
     def __init__(self, reader: asynchronous_reader.Reader, thread: LoopThread) -> None:
         self.topic = reader.topic
+        self.name = reader.name
         self._reader = reader
         self._thread = thread
         reader._taken_by_threads(threading.Lock(), thread.loop.call_soon_threadsafe)
@@ -46,17 +47,23 @@ class Reader:
         return self._thread.run(self._reader.poll(timeout, max_rows))
 
     @property
-    def position(self) -> dict[int, int]:
-        """The next offset of each partition; empty until the reader knows where it begins."""
+    def position(self) -> dict[Any, Any]:
+        """The next offset of each partition; empty until the reader knows where it begins. Of a list of topics it is one such dict by
+        topic."""
         return self._reader.position
 
     def seek(self, start: Start) -> None:
         """Goes on from another place."""
         self._thread.run(self._reader.seek(start))
 
-    def lag(self) -> dict[int, int]:
-        """How many offsets are behind the position, for each partition."""
+    def lag(self) -> dict[Any, Any]:
+        """How many offsets are behind the position, for each partition; of a list of topics, by topic."""
         return self._thread.run(self._reader.lag())
+
+    def commit(self, position: Mapping[Any, Any] | None = None, transaction: None = None) -> None:
+        """Keeps the position under the reader's name, durably: behind everything that was handed out, or as given. A later reader of the
+        name goes on there. Backwards is a `Conflict`. Of several topics each is committed by itself."""
+        self._thread.run(self._reader.commit(position, transaction))
 
     def statistics(self) -> ReaderStatistics:
         """How much was read."""

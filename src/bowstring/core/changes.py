@@ -15,9 +15,9 @@ import msgspec
 
 from bowstring.core.answers import Repeat
 
-FORMAT = 2
-FORMATS_READ = (1, 2)
-"""The first format had no floors, and appends without `expires` and `due`."""
+FORMAT = 3
+FORMATS_READ = (1, 2, 3)
+"""The first format had no floors, and appends without `expires` and `due`; the second no positions."""
 
 
 class Unreadable(Exception):
@@ -71,7 +71,18 @@ class Floor(msgspec.Struct, array_like=True, tag=3, gc=False):
     kept: tuple[tuple[int, int], ...] = ()
 
 
-Change = Append | Delete | Floor
+class Position(msgspec.Struct, array_like=True, tag=4, gc=False):
+    """A reader's named position in the partition was committed or set: `offset` is the next one to read, 0 if it was deleted."""
+
+    topic: int
+    partition: int
+    name: str
+    offset: int
+    moved: int
+    """When."""
+
+
+Change = Append | Delete | Floor | Position
 
 
 class _Row(msgspec.Struct, array_like=True, gc=False):

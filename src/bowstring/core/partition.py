@@ -23,11 +23,12 @@ import numpy as np
 
 from bowstring import errors
 from bowstring.core.answers import Repeat, ResendAfter, Stored, repeats_of
-from bowstring.core.changes import Append, Change, Delete, Floor
+from bowstring.core.changes import Append, Change, Delete, Floor, Position
 from bowstring.core.decisions import Accept, Answered, BatchName, Decision, Found, GivenBack, Ids, Lookup, Publish, Refused, Rows, Wait
 from bowstring.core.deletions import Deletions
 from bowstring.core.natural_ids import NO_HITS, Hits, NaturalIds
 from bowstring.core.pages import PageIndex, entry_of
+from bowstring.core.positions import Positions
 from bowstring.core.producers import Absent, Batches, Producers
 from bowstring.core.retained import Retained
 from bowstring.core.sieve import Hashes
@@ -58,6 +59,7 @@ class Partition:
         self.ids = NaturalIds(window)
         self.deletions = Deletions()
         self.retained = Retained()
+        self.positions = Positions()
         self.pages = PageIndex()
         """The committed pages that are not sealed."""
         self.sealed_end = 1
@@ -219,6 +221,11 @@ class Partition:
         self.apply(change)
         return change
 
+    def move(self, name: str, offset: int, now: int) -> Position:
+        """A named position is there from here on; at 0 it is deleted. Whether it may be, `positions.check` says."""
+        self.apply(change := Position(self.topic, self.number, name, offset, now))
+        return change
+
     def raise_floor(self, offset: int, kept: tuple[tuple[int, int], ...]) -> Floor:
         """Retention has come to the offset; `kept` are runs below it that stay, of all that are below."""
         change = Floor(self.topic, self.number, offset, kept)
@@ -233,6 +240,8 @@ class Partition:
             self._apply_append(change)
         elif isinstance(change, Delete):
             self._apply_delete(change)
+        elif isinstance(change, Position):
+            self.positions.apply(change)
         else:
             self.retained.apply(change)
             self.deletions.drop_below(self.retained.first)
@@ -262,7 +271,7 @@ class Partition:
                 self._deleting.remove(change.runs[0][0])
         elif isinstance(change, Floor):
             self._drop_pages_below_floor()
-        elif change.rows:
+        elif isinstance(change, Append) and change.rows:
             assert change.first_offset == self.committed_offset, "flushes commit in order"
             self.pages.add(entry_of(change, sequence))
             self.committed_offset = change.first_offset + change.rows
@@ -386,5 +395,6 @@ class Partition:
             "producers": self.producers.state(),
             "deletions": self.deletions.state(),
             "retained": self.retained.rest(),
+            "positions": self.positions.rest(),
             "ids": [pair for pair in self.ids.pairs() if pair[0] in recent],
         }

@@ -11,7 +11,9 @@ from bowstring.core.partition import Partition
 from bowstring.core.producers import BatchesState
 from bowstring.core.retained import Runs
 
-VERSION = 1
+VERSION = 2
+VERSIONS_READ = (1, 2)
+"""The first had no positions."""
 
 
 class Unreadable(Exception):
@@ -26,6 +28,7 @@ class _State(msgspec.Struct, array_like=True, gc=False):
     sealed_end: int
     retained: tuple[int, Runs]
     producers: list[BatchesState]
+    positions: list[tuple[str, int, int]] = []
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -36,7 +39,7 @@ def snapshot(partition: Partition) -> bytes:
     """The state as it is, uncommitted changes included."""
     retained, producers = partition.retained.rest(), partition.producers.rest()
     numbers = partition.next_offset, partition.arrived, partition.blind_until, partition.sealed_end
-    return _encoder.encode(_State(VERSION, *numbers, retained, producers))
+    return _encoder.encode(_State(VERSION, *numbers, retained, producers, partition.positions.rest()))
 
 
 def restore(partition: Partition, data: bytes, sequence: int) -> None:
@@ -45,11 +48,12 @@ def restore(partition: Partition, data: bytes, sequence: int) -> None:
         state = _decoder.decode(data)
     except msgspec.DecodeError as error:
         raise Unreadable(f"a snapshot cannot be read: {error}") from error
-    if state.version != VERSION:
-        raise Unreadable(f"a snapshot has version {state.version}, this release reads {VERSION}")
+    if state.version not in VERSIONS_READ:
+        raise Unreadable(f"a snapshot has version {state.version}, this release reads {VERSION} and before")
     partition.next_offset = partition.committed_offset = state.next_offset
     partition.arrived, partition.blind_until, partition.sealed_end = state.arrived, state.blind_until, state.sealed_end
     partition.retained.restore(state.retained)
     partition.producers.restore(state.producers)
+    partition.positions.restore(state.positions)
     partition.snapshot_sequence = partition.changed_sequence = sequence
     partition.snapshot_end = state.sealed_end

@@ -18,7 +18,10 @@ from google.protobuf.message import DecodeError
 
 from bowstring import errors
 from bowstring.broker.broker import Broker
-from bowstring.broker.fetching import Fetched, Fetcher
+from bowstring.broker.fetching import Fetcher
+from bowstring.broker.joining import Fetched
+from bowstring.broker.selection import Selection
+from bowstring.messages import filters, schema
 from bowstring.ports.transport import Inbound
 from bowstring.wire.codec import join
 from bowstring.wire.generated import bowstring_pb2 as pb
@@ -68,8 +71,11 @@ class FetchStream:
         if not request.HasField("open"):
             raise errors.InvalidArgument("the first request of a fetch stream has to open it.", hint="Send `open` in it.")
         self._credit = min(request.credit, CREDIT_MAX)
-        froms = [(wanted.partition, wanted.offset, wanted.end) for wanted in request.open.partitions]
-        return self._broker.fetcher(request.open.topic, froms)
+        opening = request.open
+        froms = [(wanted.partition, wanted.offset, wanted.end) for wanted in opening.partitions]
+        where = filters.parse(opening.where, self._broker.clock.now()) if opening.where else None
+        selection = Selection(where, opening.columns & schema.ALL if opening.HasField("columns") else None)
+        return self._broker.fetcher(opening.topic, froms, selection, until=max(0, opening.until))
 
     async def _serve(self, fetcher: Fetcher) -> None:
         """Sends until there is an end, or until reading fails."""

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, Message
 
 from bowstring import errors
 from bowstring.broker.broker import Broker
-from bowstring.gateway import handshake, topics
+from bowstring.gateway import handshake, positions, topics
 from bowstring.gateway.backing_up import BackupStream
 from bowstring.gateway.fetching import FetchStream
 from bowstring.gateway.publishing import PublishStream
@@ -36,6 +36,12 @@ METHODS: Final = {
     "AlterTopic": _Method(pb.AlterTopicRequest, topics.alter),
     "DeleteTopic": _Method(pb.DeleteTopicRequest, topics.delete),
     "Find": _Method(pb.FindRequest, topics.find),
+    "Offsets": _Method(pb.OffsetsRequest, positions.offsets),
+    "CommitPosition": _Method(pb.CommitPositionRequest, positions.commit),
+    "SetPosition": _Method(pb.SetPositionRequest, positions.put),
+    "DescribePosition": _Method(pb.DescribePositionRequest, positions.describe),
+    "ListPositions": _Method(pb.ListPositionsRequest, positions.list_page),
+    "DeletePosition": _Method(pb.DeletePositionRequest, positions.delete),
 }
 
 

@@ -126,6 +126,12 @@ def take(batch: pa.RecordBatch, rows: npt.NDArray[np.int64] | pa.Array, *, compr
     return _write(parts, taken.num_rows, compression, checked=False).encoded()
 
 
+def rewrite(batch: pa.RecordBatch) -> Encoded:
+    """All rows of a checked batch, or of some of its columns, as a message of their own."""
+    parts = [(column.bit, columns.part(column, array)) for column, array in _ordered(batch)]
+    return _write(parts, batch.num_rows, None, checked=False).encoded()
+
+
 def _indices(rows: npt.NDArray[np.int64]) -> pa.Array:
     """As `pa.array` would make it; but that imports numpy.ma the first time, which takes a tenth of a second."""
     return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows, np.int64))])

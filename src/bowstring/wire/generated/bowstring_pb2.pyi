@@ -232,12 +232,18 @@ class Repeat(_message.Message):
     def __init__(self, row: _Optional[int] = ..., rows: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class FetchOpen(_message.Message):
-    __slots__ = ("topic", "partitions")
+    __slots__ = ("topic", "partitions", "until", "columns", "where")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partitions: _containers.RepeatedCompositeFieldContainer[FetchFrom]
-    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[FetchFrom, _Mapping]]] = ...) -> None: ...
+    until: int
+    columns: int
+    where: str
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[FetchFrom, _Mapping]]] = ..., until: _Optional[int] = ..., columns: _Optional[int] = ..., where: _Optional[str] = ...) -> None: ...
 
 class FetchFrom(_message.Message):
     __slots__ = ("partition", "offset", "end")
@@ -304,6 +310,128 @@ class Origin(_message.Message):
     first_row: int
     group: str
     def __init__(self, rows: _Optional[int] = ..., producer: _Optional[bytes] = ..., number: _Optional[int] = ..., first_row: _Optional[int] = ..., group: _Optional[str] = ...) -> None: ...
+
+class OffsetsRequest(_message.Message):
+    __slots__ = ("topic", "partitions", "beginning", "latest", "moment", "newest")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    BEGINNING_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
+    MOMENT_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    beginning: bool
+    latest: bool
+    moment: int
+    newest: int
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ..., beginning: _Optional[bool] = ..., latest: _Optional[bool] = ..., moment: _Optional[int] = ..., newest: _Optional[int] = ...) -> None: ...
+
+class OffsetsAnswer(_message.Message):
+    __slots__ = ("topic_id", "offsets")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    offsets: _containers.RepeatedCompositeFieldContainer[PartitionOffset]
+    def __init__(self, topic_id: _Optional[int] = ..., offsets: _Optional[_Iterable[_Union[PartitionOffset, _Mapping]]] = ...) -> None: ...
+
+class PartitionOffset(_message.Message):
+    __slots__ = ("partition", "offset")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    offset: int
+    def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class Position(_message.Message):
+    __slots__ = ("name", "topic", "offsets")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    topic: str
+    offsets: _containers.RepeatedCompositeFieldContainer[PositionOffset]
+    def __init__(self, name: _Optional[str] = ..., topic: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[PositionOffset, _Mapping]]] = ...) -> None: ...
+
+class PositionOffset(_message.Message):
+    __slots__ = ("partition", "offset", "moved", "lag")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
+    LAG_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    offset: int
+    moved: int
+    lag: int
+    def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ..., moved: _Optional[int] = ..., lag: _Optional[int] = ...) -> None: ...
+
+class CommitPositionRequest(_message.Message):
+    __slots__ = ("topic", "name", "offsets", "topic_id")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    offsets: _containers.RepeatedCompositeFieldContainer[PartitionOffset]
+    topic_id: int
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[PartitionOffset, _Mapping]]] = ..., topic_id: _Optional[int] = ...) -> None: ...
+
+class SetPositionRequest(_message.Message):
+    __slots__ = ("topic", "name", "offsets", "dry_run")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    offsets: _containers.RepeatedCompositeFieldContainer[PartitionOffset]
+    dry_run: bool
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[PartitionOffset, _Mapping]]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class DescribePositionRequest(_message.Message):
+    __slots__ = ("topic", "name")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class ListPositionsRequest(_message.Message):
+    __slots__ = ("topic", "after_topic", "after_name", "limit")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    AFTER_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    AFTER_NAME_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    after_topic: str
+    after_name: str
+    limit: int
+    def __init__(self, topic: _Optional[str] = ..., after_topic: _Optional[str] = ..., after_name: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListPositionsAnswer(_message.Message):
+    __slots__ = ("positions", "more")
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    positions: _containers.RepeatedCompositeFieldContainer[Position]
+    more: bool
+    def __init__(self, positions: _Optional[_Iterable[_Union[Position, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
+
+class DeletePositionRequest(_message.Message):
+    __slots__ = ("topic", "name", "missing_ok")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MISSING_OK_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    missing_ok: bool
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., missing_ok: _Optional[bool] = ...) -> None: ...
+
+class DeletePositionAnswer(_message.Message):
+    __slots__ = ("deleted",)
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    deleted: bool
+    def __init__(self, deleted: _Optional[bool] = ...) -> None: ...
 
 class FindRequest(_message.Message):
     __slots__ = ("topic", "id")

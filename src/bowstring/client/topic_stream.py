@@ -1,0 +1,236 @@
+"""The loop's half of a reader, for one topic: a stream of pages, and whatever replaces it.
+
+The reader grants bytes and the broker sends as long as there are some, so what lies here unread is bounded; more is granted as pages are
+handed out. After a break a new stream begins where the last page that came in ended: no gap, nothing twice.
+
+**Threads.** Pages are taken on the loop or in a thread of the program (`sync`), by one at a time. So every count has one writer: what
+came in and what was granted are the loop's, what was taken is the taker's, and what is ahead or owed is a difference.
+
+A topic that was deleted and made again is another one: its offsets mean other messages, so the reader fails instead of going on there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from bowstring import errors
+from bowstring.client import ranges
+from bowstring.client.connection import Connection, Pauses
+from bowstring.client.pages import Chunk, Page, Selection
+from bowstring.client.ranges import Moment
+from bowstring.ports.transport import Stream
+from bowstring.wire import codec
+from bowstring.wire.generated import bowstring_pb2 as pb
+
+CREDIT_BYTES: Final = 8 * 1024 * 1024
+"""What the broker may send ahead of the program, of all topics of a reader."""
+GRANT_SHARE: Final = 4
+"""Credit is given back in steps of about this part."""
+CALL_SECONDS: Final = 5.0
+
+
+class Wanted(NamedTuple):
+    """What a reader wants of one topic."""
+
+    topic: str
+    start: Any
+    end: Any
+    partitions: tuple[int, ...] | None
+    name: str | None
+    """Where the position of this name is, the reader goes on; None to begin at the start."""
+    selection: Selection
+
+
+class TopicStream:
+    """Pages of a topic from given places on."""
+
+    def __init__(self, connection: Connection, wanted: Wanted, credit: int, came: Callable[[Chunk | None], object]) -> None:
+        self._connection = connection
+        self._wanted = wanted
+        self._credit = credit
+        self._came = came
+        """Told of each page, and of anything else that has changed."""
+        self._pauses = Pauses(connection.world)
+        self.topic_id = 0
+        self._received: dict[int, int] = {}
+        """Where the next stream begins."""
+        self._rows_end: dict[int, int] = {}
+        """Where the last page that had rows ended."""
+        self._beginning: set[int] = set()
+        """Partitions that are read from their beginning, wherever that is by then: nothing of them has come yet."""
+        self._ends: dict[int, int] = {}
+        self._until = wanted.end.microseconds if isinstance(wanted.end, Moment) else 0
+        self._ended = False
+        self._taken: dict[int, int] = {}
+        """Where the program is: behind what was handed out."""
+        self._bytes_came = self._bytes_taken = self._bytes_granted = 0
+        self._grants = asyncio.Event()
+        self.error: BaseException | None = None
+        self.bytes = self.batches = self.connections = 0
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"bowstring reader of {wanted.topic}")
+
+    # ---- for the reader
+
+    @property
+    def position(self) -> dict[int, int]:
+        """The next offset of each partition. Where every row that came was taken, it is behind what was passed over, too."""
+        taken, received = dict(self._taken), dict(self._received)  # before `_rows_end`, which is written before `_received`
+        return {number: received[number] if offset == self._rows_end[number] else offset for number, offset in taken.items()}
+
+    def finished(self) -> bool:
+        """Whether everything up to the end has come in."""
+        return self._ended
+
+    def taken(self, chunk: Chunk, *, last_of_page: bool) -> None:
+        """The program has these rows."""
+        if last_of_page:
+            self._bytes_taken += chunk.page.header.stored_bytes
+        self._taken[chunk.page.partition] = chunk.next_offset
+
+    @property
+    def bytes_ahead(self) -> int:
+        """What has come in and was not taken."""
+        return self._bytes_came - self._bytes_taken
+
+    def owes(self) -> bool:
+        """Whether credit is to be given back for what was taken: by `grant`, on the loop."""
+        return self._bytes_taken - self._bytes_granted >= self._credit // GRANT_SHARE
+
+    def grant(self) -> None:
+        """Gives credit back for what was taken, once it is worth while."""
+        if self.owes():
+            self._grants.set()
+
+    async def close(self) -> None:
+        """Ends the stream and the connection."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self._connection.close()
+
+    async def describe(self) -> pb.Topic:
+        """The topic as it is now; repeated until a broker answers."""
+        return pb.Topic.FromString(await self._ask("DescribeTopic", pb.DescribeTopicRequest(name=self._wanted.topic)))
+
+    async def _ask(self, method: str, request: Any) -> bytes:
+        while True:
+            try:
+                await self._connection.hello()
+                return await self._connection.channel.call(method, request.SerializeToString(), CALL_SECONDS)
+            except errors.Unavailable:
+                await self._pauses.wait()
+
+    # ---- the stream
+
+    async def _run(self) -> None:
+        try:
+            await self._place()
+            while not self._ended:
+                try:
+                    await self._serve()
+                except errors.Unavailable:
+                    await self._pauses.wait()
+                    await self._check_topic()
+        except errors.Error as error:
+            self.error = error
+        except Exception as error:
+            self.error = error
+            raise
+        finally:
+            self._came(None)
+
+    async def _place(self) -> None:
+        topic, (_, start, end, partitions, name, _) = await self.describe(), self._wanted
+        self.topic_id = topic.id
+        numbers = ranges.wanted(topic, start, partitions)
+        committed = await self._committed(name, numbers)
+        starts = await ranges.resolve(self._offsets, topic, start, numbers) if len(committed) < len(numbers) else {}
+        starts = {number: committed.get(number, starts.get(number, 0)) for number in numbers}
+        for number in numbers:
+            starts[number] = starts[number] or topic.ranges[number].first
+        if end is not None and not isinstance(end, Moment):
+            self._ends = await ranges.resolve(self._offsets, topic, end, numbers)
+        self._beginning = set(numbers) - committed.keys() if start in (None, "beginning") else set()
+        self._rows_end, self._received, self._taken = dict(starts), dict(starts), dict(starts)
+        self._ended = not self._open_ranges()
+        self._came(None)
+
+    async def _committed(self, name: str | None, numbers: tuple[int, ...]) -> dict[int, int]:
+        if name is None:
+            return {}
+        try:
+            answer = await self._ask("DescribePosition", pb.DescribePositionRequest(topic=self._wanted.topic, name=name))
+        except errors.TopicNotFound:
+            raise
+        except errors.NotFound:
+            return {}
+        return {each.partition: each.offset for each in pb.Position.FromString(answer).offsets if each.partition in numbers}
+
+    async def _offsets(self, request: pb.OffsetsRequest) -> pb.OffsetsAnswer:
+        return pb.OffsetsAnswer.FromString(await self._ask("Offsets", request))
+
+    async def _check_topic(self) -> None:
+        topic = await self.describe()
+        if topic.id != self.topic_id:
+            raise errors.Conflict(f"'{self._wanted.topic}' was deleted and made again while it was read.", hint="Make another reader.")
+
+    def _open_ranges(self) -> list[tuple[int, int, int]]:
+        """What is still to come, as (partition, offset, end)."""
+        parts = ((number, offset, self._ends.get(number, 0)) for number, offset in self._received.items())
+        return [(number, offset, end) for number, offset, end in parts if not end or offset < end]
+
+    def _opening(self) -> bytes:
+        self._bytes_granted = self._bytes_taken
+        ahead = self._bytes_came - self._bytes_granted
+        wanted = pb.FetchOpen(topic=self._wanted.topic, until=self._until, where=self._wanted.selection.where)
+        if self._wanted.selection.mask is not None:
+            wanted.columns = self._wanted.selection.mask
+        for number, offset, end in self._open_ranges():
+            wanted.partitions.add(partition=number, offset=0 if number in self._beginning else offset, end=end)
+        return pb.FetchRequest(open=wanted, credit=max(1, self._credit - ahead)).SerializeToString()
+
+    async def _serve(self) -> None:
+        self.connections += 1
+        stream = self._connection.channel.stream("Fetch")
+        granting = asyncio.create_task(self._write_grants(stream, self._opening()))
+        try:
+            await self._read(stream)
+        finally:
+            stream.cancel()
+            granting.cancel()
+            await asyncio.gather(granting, return_exceptions=True)
+
+    async def _write_grants(self, stream: Stream, opening: bytes) -> None:
+        await stream.write(opening)
+        while True:
+            self._grants.clear()
+            await self._grants.wait()
+            taken = self._bytes_taken
+            credit, self._bytes_granted = taken - self._bytes_granted, taken
+            await stream.write(pb.FetchRequest(credit=credit).SerializeToString())
+
+    async def _read(self, stream: Stream) -> None:
+        while (message := await stream.read()) is not None:
+            header_bytes, data = codec.split(message)
+            header = pb.FetchAnswer.FromString(header_bytes)
+            self._pauses.reset()
+            self.batches += 1
+            self.bytes += len(message)
+            if header.rows or self._wanted.selection.where:  # what a filter has passed over was read, too
+                self._beginning.discard(header.partition)
+            if header.rows:
+                self._bytes_came += header.stored_bytes
+                self._rows_end[header.partition] = header.next_offset
+                self._received[header.partition] = header.next_offset
+                self._came(Chunk(Page(self._wanted.topic, header, data, self._wanted.selection), 0, header.rows))
+            else:
+                self._received[header.partition] = header.next_offset
+                self._bytes_granted -= header.stored_bytes  # there is nothing to take, so it is owed at once
+                self.grant()
+                self._came(None)
+        if not self._until and any(not end for _, _, end in self._open_ranges()):
+            raise errors.Unavailable("the broker has ended the stream.", hint="Wait and repeat.")
+        self._ended = True  # a good end: nothing is left
+        for number, _, end in self._open_ranges():
+            self._received[number] = max(end, self._received[number])

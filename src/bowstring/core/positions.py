@@ -1,0 +1,65 @@
+"""The named positions of readers in one partition: the next offset that each wants.
+
+A commit goes only forward: what was committed once is never sent again to a reader that resumes, and two readers that use one name by
+mistake cannot undo each other's work. Setting a position is for people, and goes anywhere. What is committed lies in the log, or right
+behind its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bowstring import errors
+from bowstring.core.changes import Position
+
+NAMES_MAX = 10_000
+"""How many positions a partition keeps: all of them are in its snapshot."""
+
+
+class Held(NamedTuple):
+    """Where a position is, and since when."""
+
+    offset: int
+    moved: int
+
+
+class Positions:
+    """The positions of one partition, by name."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Held] = {}
+
+    def get(self, name: str) -> Held | None:
+        return self._held.get(name)
+
+    def names(self) -> Iterator[str]:
+        return iter(self._held)
+
+    def check(self, name: str, offset: int, end: int, *, forward: bool) -> None:
+        """Raises what is against moving it there; `end` is the end of the log. Nothing changes."""
+        held = self._held.get(name)
+        if not 1 <= offset <= end:
+            raise errors.OutOfRange(f"the log ends before offset {end}, a position at {offset} was asked for.", hint=f"Use 1..{end}.")
+        if forward and held is not None and offset < held.offset:
+            raise errors.Conflict(
+                f"position '{name}' is at offset {held.offset}, committing {offset} would move it back.",
+                hint="To read again use seek(); to move the position itself use set_position() or `bowstring position set`.",
+                details={"offset": str(held.offset)},
+            )
+        if held is None and len(self._held) >= NAMES_MAX:
+            raise errors.Conflict(f"there are {NAMES_MAX} positions already.", hint="Delete those that nobody uses.")
+
+    def apply(self, change: Position) -> None:
+        """Live and at load."""
+        if change.offset:
+            self._held[change.name] = Held(change.offset, change.moved)
+        else:
+            self._held.pop(change.name, None)
+
+    def rest(self) -> list[tuple[str, int, int]]:
+        """All of them, by name, in a form that can be kept and compared."""
+        return [(name, held.offset, held.moved) for name, held in sorted(self._held.items())]
+
+    def restore(self, state: list[tuple[str, int, int]]) -> None:
+        self._held = {name: Held(offset, moved) for name, offset, moved in state}

@@ -1,0 +1,352 @@
+"""Filters: a small part of SQL over what a message carries beside its value, as text and as a tree.
+
+    attributes.country = 'CH' and (key like 'customer-%' or created >= '2026-11-15T09:00Z') and not attributes['test'] is null
+
+    filter    = all { "or" all }              all = part { "and" part }
+    part      = "not" part | "(" filter ")" | test
+    test      = operand ("=" | "!=" | "<>" | "<" | "<=" | ">" | ">=") operand
+              | operand ["not"] "in" "(" value { "," value } ")"
+              | operand ["not"] "like" value  | operand ["not"] "between" value "and" value
+              | operand "is" ["not"] "null"
+    operand   = column | value
+    column    = "key" | "attributes" "." name | "attributes" "[" text "]" | "created" | "arrived" | "due" | "expires"
+    value     = 'text' (a quote in it is doubled) | x'6b6579' (bytes, for keys)
+
+Attributes are text, a key is bytes that are compared with text as UTF-8, and times are compared with moments as commands write them:
+`2026-11-15T09:00Z`, or `-1h` from now. As in SQL nothing is known of what is null: a test of it is neither true nor false, and only rows
+for which the whole is true pass.
+
+The kit reads a filter to refuse a wrong one at once, the broker reads it again and applies it (`filter_kernels`). Nothing here touches
+Arrow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple, NoReturn
+
+from bowstring import errors, times
+
+LENGTH_MAX: Final = 4000
+DEPTH_MAX: Final = 50
+TIMES: Final = ("created", "arrived", "due", "expires")
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<hex>[xX]'[^']*')|(?P<text>'(?:[^']|'')*')|(?P<word>[A-Za-z_][\w-]*)|(?P<number>\d[\w.]*)"
+    r"|(?P<sign><>|<=|>=|!=|[=<>(),.\[\]]))"
+)
+_COMPARISONS: Final = {
+    "=": "equal",
+    "!=": "not_equal",
+    "<>": "not_equal",
+    "<": "less",
+    "<=": "less_equal",
+    ">": "greater",
+    ">=": "greater_equal",
+}
+_TURNED: Final = {"less": "greater", "greater": "less", "less_equal": "greater_equal", "greater_equal": "less_equal"}
+_COLUMNS: Final = "key, attributes.NAME, attributes['NAME'], created, arrived, due, expires"
+
+
+class Column(NamedTuple):
+    """A column of a message; `attribute` names which of the attributes it is."""
+
+    name: str
+    attribute: str = ""
+
+    @property
+    def is_time(self) -> bool:
+        return self.name in TIMES
+
+
+Value = bytes | str | int
+"""Of a key, an attribute, a time in microseconds."""
+
+
+class Compare(NamedTuple):
+    """A test of a column against a value or another column; `kernel` is the name that Arrow has for it."""
+
+    kernel: str
+    column: Column
+    other: Value | Column
+
+
+class In(NamedTuple):
+    """Is it one of these?"""
+
+    column: Column
+    values: tuple[Value, ...]
+
+
+class Like(NamedTuple):
+    """Does it look like this: `%` is any text, `_` any character."""
+
+    column: Column
+    pattern: Value
+
+
+class IsNull(NamedTuple):
+    """Is there nothing?"""
+
+    column: Column
+
+
+class Not(NamedTuple):
+    """The opposite."""
+
+    part: Filter
+
+
+class Every(NamedTuple):
+    """All of them."""
+
+    parts: tuple[Filter, ...]
+
+
+class Any(NamedTuple):
+    """At least one of them."""
+
+    parts: tuple[Filter, ...]
+
+
+Filter = Compare | In | Like | IsNull | Not | Every | Any
+
+
+def parse(text: str, now: int = 0) -> Filter:
+    """The tree of a filter. Raises InvalidArgument that points at the place. Moments such as `-1h` count from `now`."""
+    if len(text) > LENGTH_MAX:
+        raise errors.InvalidArgument(f"where has {len(text)} characters.", hint=f"At most {LENGTH_MAX} are taken.")
+    if not text.strip():
+        raise errors.InvalidArgument("where is empty.", hint="Leave it away, or write such as \"attributes.country = 'CH'\".")
+    return _Parser(text, now).whole()
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    place: int
+
+    @property
+    def word(self) -> str:
+        """A keyword, in lower case; empty if it is something else."""
+        return self.text.lower() if self.kind == "word" else ""
+
+
+class _Literal(NamedTuple):
+    token: _Token
+    value: str | bytes
+
+
+class _Parser:
+    """Goes through the tokens from left to right."""
+
+    def __init__(self, text: str, now: int) -> None:
+        self._text = text
+        self._now = now
+        self._tokens = list(self._split())
+        self._at = 0
+        self._depth = 0
+
+    def _split(self) -> list[_Token]:
+        found: list[_Token] = []
+        position, end = 0, len(self._text.rstrip())
+        while position < end:
+            match = _TOKEN.match(self._text, position)
+            if match is None or match.lastgroup is None:
+                place = position + len(self._text[position:]) - len(self._text[position:].lstrip())
+                what = "a text that does not end" if self._text[place] == "'" else f"{self._text[place]!r}, which means nothing here"
+                hint = "Close it with a quote; a quote inside is written twice." if self._text[place] == "'" else _right()
+                self._refuse(place, f"it has {what}", hint)
+            found.append(_Token(match.lastgroup, match[match.lastgroup], match.start(match.lastgroup)))
+            position = match.end()
+        found.append(_Token("end", "", end))
+        return found
+
+    # ---- the grammar
+
+    def whole(self) -> Filter:
+        found = self._any()
+        if self._now_at.kind != "end":
+            self._refuse(
+                self._now_at.place, f"{self._shown()} follows where it could end", "Join tests with and, or; compare with = < > in like is."
+            )
+        return found
+
+    def _any(self) -> Filter:
+        return self._joined("or", self._every, Any)
+
+    def _every(self) -> Filter:
+        return self._joined("and", self._part, Every)
+
+    def _joined(self, word: str, part: Callable[[], Filter], kind: type[Every | Any]) -> Filter:
+        parts = [part()]
+        while self._skip(word):
+            parts.append(part())
+        return parts[0] if len(parts) == 1 else kind(tuple(parts))
+
+    def _part(self) -> Filter:
+        self._depth += 1
+        if self._depth > DEPTH_MAX:
+            self._refuse(self._now_at.place, "it is nested too deeply", f"At most {DEPTH_MAX} levels are taken.")
+        try:
+            if self._skip("not"):
+                return Not(self._part())
+            if self._skip("("):
+                found = self._any()
+                self._expect(")")
+                return found
+            return self._test()
+        finally:
+            self._depth -= 1
+
+    def _test(self) -> Filter:
+        left, token = self._operand(), self._now_at
+        if token.text in _COMPARISONS:
+            self._at += 1
+            return self._compare(_COMPARISONS[token.text], left, self._operand(), token)
+        if not isinstance(left, Column):
+            self._refuse(left.token.place, f"{left.token.text} is compared with nothing", f"Compare it with one of {_COLUMNS}.")
+        if self._skip("is"):
+            negated = self._skip("not")
+            self._expect("null")
+            return Not(IsNull(left)) if negated else IsNull(left)
+        negated = self._skip("not")
+        if self._skip("in"):
+            found: Filter = self._in(left)
+        elif self._skip("like"):
+            found = self._like(left)
+        elif self._skip("between"):
+            low = self._value(left)
+            self._expect("and")
+            found = Every((Compare("greater_equal", left, low), Compare("less_equal", left, self._value(left))))
+        else:
+            self._refuse(self._now_at.place, f"{self._shown()} is no comparison", "Compare with = != < <= > >= in like between is null.")
+        return Not(found) if negated else found
+
+    def _compare(self, kernel: str, left: Column | _Literal, right: Column | _Literal, token: _Token) -> Filter:
+        if isinstance(left, Column):
+            if isinstance(right, _Literal):
+                return Compare(kernel, left, self._fitting(left, right))
+            if left.is_time != right.is_time or (left.name == "key") != (right.name == "key"):
+                self._refuse(
+                    token.place, f"{left.name} and {right.name} are of different kinds", "Compare times with times, text with text."
+                )
+            return Compare(kernel, left, right)
+        if isinstance(right, Column):
+            return Compare(_TURNED.get(kernel, kernel), right, self._fitting(right, left))
+        self._refuse(left.token.place, "two values are compared with each other", f"Compare one of {_COLUMNS}.")
+
+    def _in(self, column: Column) -> Filter:
+        self._expect("(")
+        values = [self._value(column)]
+        while self._skip(","):
+            values.append(self._value(column))
+        self._expect(")")
+        return In(column, tuple(values))
+
+    def _like(self, column: Column) -> Filter:
+        if column.is_time:
+            self._refuse(self._now_at.place, f"{column.name} is a time, which is like no text", "Compare it with < and >, or between.")
+        if self._now_at.kind == "hex":
+            self._refuse(self._now_at.place, "a pattern is written in bytes", "Write it as text: like 'customer-%'.")
+        return Like(column, self._value(column))
+
+    def _operand(self) -> Column | _Literal:
+        token = self._now_at
+        if token.kind in ("text", "hex"):
+            return self._literal()
+        if token.kind == "number":
+            self._refuse(token.place, f"{token.text} is a number", f"Keys and attributes are text: write '{token.text}'.")
+        name = token.text
+        if token.kind != "word" or name not in ("key", "attributes", *TIMES):
+            self._refuse(token.place, f"{self._shown()} is no column", f"There are {_COLUMNS}; text is written 'in quotes'.")
+        self._at += 1
+        return Column(name, self._attribute(token)) if name == "attributes" else Column(name)
+
+    def _attribute(self, attributes: _Token) -> str:
+        if self._skip("["):
+            token = self._now_at
+            if token.kind != "text":
+                self._refuse(token.place, f"{self._shown()} is no name of an attribute", "Write attributes['NAME'].")
+            self._at += 1
+            self._expect("]")
+            return _unquoted(token.text)
+        if not self._skip("."):
+            self._refuse(attributes.place, "attributes stands alone", "Name one: attributes.country, or attributes['country'].")
+        token = self._now_at
+        if token.kind not in ("word", "number"):
+            self._refuse(
+                token.place, f"{self._shown()} is no name of an attribute", "Write attributes['NAME'] for names of other characters."
+            )
+        self._at += 1
+        return token.text
+
+    # ---- values
+
+    def _value(self, column: Column) -> Value:
+        token = self._now_at
+        if token.kind == "number":
+            self._refuse(token.place, f"{token.text} is a number", f"Keys and attributes are text: write '{token.text}'.")
+        if token.kind not in ("text", "hex"):
+            self._refuse(token.place, f"{self._shown()} stands where a value should", "Write text 'in quotes'.")
+        return self._fitting(column, self._literal())
+
+    def _literal(self) -> _Literal:
+        token = self._now_at
+        self._at += 1
+        if token.kind == "text":
+            return _Literal(token, _unquoted(token.text))
+        try:
+            return _Literal(token, bytes.fromhex(token.text[2:-1]))
+        except ValueError:
+            self._refuse(token.place, f"{token.text} is not written in pairs of hexadecimal digits", "Right would be x'6b6579'.")
+
+    def _fitting(self, column: Column, literal: _Literal) -> Value:
+        """The value in the type of the column."""
+        value, place = literal.value, literal.token.place
+        if column.name == "key":
+            return value.encode() if isinstance(value, str) else value
+        if isinstance(value, bytes):
+            self._refuse(place, f"{column.name} is compared with bytes", "Only a key is bytes; write 'text'.")
+        if not column.is_time:
+            return value
+        try:
+            return times.moment_from_text(value, column.name, self._now)
+        except errors.InvalidArgument as error:
+            self._refuse(place, f"{literal.token.text} is not a moment", error.hint)
+
+    # ---- tokens
+
+    @property
+    def _now_at(self) -> _Token:
+        return self._tokens[self._at]
+
+    def _skip(self, wanted: str) -> bool:
+        token = self._now_at
+        if token.word == wanted or (token.kind == "sign" and token.text == wanted):
+            self._at += 1
+            return True
+        return False
+
+    def _expect(self, wanted: str) -> None:
+        if not self._skip(wanted):
+            self._refuse(self._now_at.place, f"{self._shown()} stands where {wanted!r} should", _right())
+
+    def _shown(self) -> str:
+        return repr(self._now_at.text) if self._now_at.text else "the end"
+
+    def _refuse(self, place: int, what: str, hint: str) -> NoReturn:
+        begin = max(0, place - 30)
+        near = ("…" if begin else "") + self._text[begin:place] + "▸" + self._text[place : place + 20]
+        near += "…" if len(self._text) > place + 20 else ""
+        details = {"character": str(place + 1)}
+        raise errors.InvalidArgument(f"where is not understood at character {place + 1} ({near}): {what}.", hint=hint, details=details)
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1].replace("''", "'")
+
+
+def _right() -> str:
+    return "Right would be such as \"attributes.country = 'CH' and created >= '-1h'\"."
