@@ -234,8 +234,8 @@ async def _deliver(client: Client, topic: str, plan: Plan) -> Measured:
 def _print(printer: Printer, measured: list[Measured], plan: Plan) -> None:
     if printer.is_data:
         return printer.objects([each.row() for each in measured])
-    columns = {"": "left", "messages": "right", "messages/s": "right", "per second": "right"}
-    columns |= {name: "right" for name in PERCENTILES}
+    columns = {"work": "left", "messages": "right", "per second": "right", "bytes/s": "right"}
+    columns |= {f"{name} ms": "right" for name in PERCENTILES}
     rows: list[tuple[object, ...]] = []
     for each in measured:
         rate, volume = each.messages / each.seconds, size(int(each.bytes / each.seconds))
@@ -249,4 +249,4 @@ def _print(printer: Printer, measured: list[Measured], plan: Plan) -> None:
 def _milliseconds(value: float | None) -> str | None:
     if value is None:
         return None
-    return f"{value:.2f} ms" if value < 10 else f"{value:,.0f} ms"
+    return f"{value:.2f}" if value < 10 else f"{value:,.0f}"

@@ -101,7 +101,7 @@ def _overview(printer: Printer, directory: DataDirectory, contents: Contents) ->
 
 
 def _topics(printer: Printer, topics: list[dict[str, Any]]) -> None:
-    columns = {"topic": "left", "partition": "right", "messages": "right", "size": "right"}
+    columns = {"topic": "cut", "partition": "right", "messages": "right", "size": "right"}
     columns |= {"first": "right", "floor": "right", "next": "right", "sealed to": "right"}
     rows: list[tuple[object, ...]] = []
     for topic in topics:
@@ -129,7 +129,7 @@ def _segment(printer: Printer, directory: DataDirectory, contents: Contents, nam
     rows = frames(directory, contents, segment_of(directory, named))
     if printer.is_data:
         return printer.objects(rows)
-    columns = {"position": "right", "length": "right", "flush": "right", "kind": "left", "topic": "left", "rows": "right"}
+    columns = {"position": "right", "length": "right", "flush": "right", "kind": "left", "topic": "cut", "rows": "right"}
     columns |= {"offsets": "left", "": "wrap"}
     return printer.table(columns, [_frame(row) for row in rows])
 

@@ -102,14 +102,18 @@ class Printer:
         self._console.print(text, markup=False, soft_wrap=not sys.stdout.isatty())
 
     def table(self, columns: Mapping[str, str], rows: Iterable[Iterable[object]], title: str = "") -> None:
-        """`columns` says for each heading where it goes: `left`, `right`, or `wrap` for text that may take several lines."""
+        """`columns` says for each heading where it goes: `left`, `right`, `cut` for text that may be cut where there is no room, or `wrap`
+        for text that may take several lines."""
         from rich.table import Table
 
+        cells = [["–" if cell is None else str(cell) for cell in row] for row in rows]
         table = Table(box=None, pad_edge=False, header_style="bold", title=title or None, title_justify="left", title_style="bold")
-        for name, place in columns.items():
-            table.add_column(name, justify="right" if place == "right" else "left", no_wrap=place != "wrap", overflow="ellipsis")
-        for row in rows:
-            table.add_row(*("–" if cell is None else str(cell) for cell in row))
+        for number, (name, place) in enumerate(columns.items()):
+            widest = max((len(name), *(len(row[number]) for row in cells)))
+            justify, least = "right" if place == "right" else "left", None if place in ("cut", "wrap") else widest
+            table.add_column(name, justify=justify, no_wrap=place != "wrap", overflow="ellipsis", min_width=least)
+        for row in cells:
+            table.add_row(*row)
         self._console.print(table)
 
 
@@ -148,4 +152,4 @@ def progress(doing: str, *, shown: bool = True, of: str = "bytes") -> Generator[
 def note(text: str) -> None:
     """Something for people, on stderr, unless they want it quiet."""
     if not options.given.quiet:
-        typer.echo(text, err=True)
+        typer.echo(options.fitted(text), err=True)

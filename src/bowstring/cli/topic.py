@@ -255,7 +255,7 @@ def _print_list(printer: Printer, topics: list[Topic]) -> None:
     if printer.is_data:
         return printer.objects(map(row, topics))
     if topics:
-        columns = {"topic": "left", "partitions": "right", "messages": "right", "size": "right", "keeps": "right", "created": "left"}
+        columns = {"topic": "cut", "partitions": "right", "messages": "right", "size": "right", "keeps": "right", "created": "left"}
         printer.table(columns, [_cells(topic) for topic in topics])
     return None
 
