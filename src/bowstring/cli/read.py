@@ -6,6 +6,7 @@ when it ends is whole: files of Arrow and Parquet are finished also after Ctrl-C
 
 from __future__ import annotations
 
+import re
 import select
 import signal
 import sys
@@ -58,8 +59,6 @@ Examples:
 BATCH_ROWS: Final = 65536
 LOOK_SECONDS: Final = 0.5
 """How often a reader that follows looks whether anybody still reads what it prints."""
-AHEAD_SECONDS: Final = 60.0
-"""By how much this machine's clock may be behind the broker's, which has the last word on what is in the future."""
 COMMIT_SECONDS: Final = 1.0
 """How often a reader that follows keeps its position."""
 
@@ -103,7 +102,7 @@ def read(
     form = _form(output, format, columns, several=len(topics) > 1)
     options: dict[str, Any] = {"partitions": partition or None, "name": name, "where": where, "uncommitted": uncommitted}
     options["columns"] = _needed(form, name, last if not follow else None)
-    with connect(server, context, timeout) as client:
+    with connect(server, context, timeout) as client, told_as_given(start=start, end=end):
         places["end"] = (
             {topic: reachable(client, topic, places["end"]) for topic in topics}
             if len(topics) > 1
@@ -169,16 +168,25 @@ def place(text: str | None, name: str) -> Any:
     if text[:1] == "-" and text[1:2].isdigit():
         return timedelta(seconds=-times.span_from_text(text[1:], name))
     try:
-        found = moment(text, name)
-        if name != "--end" and found > time.time_ns() // 1000 + times.microseconds(AHEAD_SECONDS):
-            hint = 'Right would be a moment in the past, such as "-1h", or "latest".'
-            raise errors.InvalidArgument(f'{name} = "{text}" is in the future.', hint=hint)
-        return times.to_datetime(found)
+        return times.to_datetime(moment(text, name))
     except errors.InvalidArgument as error:
         if "not a moment" not in error.message:
             raise
         hint = 'Right would be "beginning", "latest", an offset, "0:17,1:4", "-100" or "2026-11-15T09:00Z".'
         raise errors.InvalidArgument(f'{name} = "{text}" is not a place in a topic.', hint=hint) from None
+
+
+@contextmanager
+def told_as_given(**given: str | None) -> Generator[None]:
+    """What the kit says of a moment, it says of the text that was given for it: `--start = "+1h" is in the future.`"""
+    try:
+        yield
+    except errors.InvalidArgument as error:
+        match = re.match(r"(\w+)=(?:datetime|timedelta)\(.*?\)(?= )", error.message)
+        if match is None or given.get(match[1]) is None:
+            raise
+        said = error.message[match.end() :]
+        raise errors.InvalidArgument(f'--{match[1]} = "{given[match[1]]}"{said}', hint=error.hint) from None
 
 
 def reachable(client: Client, topic: str, end: Any) -> Any:
