@@ -87,7 +87,8 @@ class Command(TyperCommand):
     """A command that does things. Its help is for people: `TOPIC <list[str]>` is `TOPIC` there."""
 
     def get_help(self, ctx: Any) -> str:
-        return re.sub(r" <(?:list\[)?\w+\]?>|  \[(?:required|x[<>]=\S+|\d+<=x<=\d+)\]", "", super().get_help(ctx))
+        usage, newline, rest = super().get_help(ctx).partition("\n")
+        return re.sub(r"[{}]", "", usage) + newline + re.sub(r" <(?:list\[)?\w+\]?>|  \[(?:required|x[<>]=\S+|\d+<=x<=\d+)\]", "", rest)
 
 
 class Group(TyperGroup):

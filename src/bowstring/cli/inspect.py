@@ -22,11 +22,13 @@ The directory must not be served at the time; read-only ones and copies are fine
 Examples:
 
 \b
-  bowstring inspect ./data                     an overview: topics, segments, journal
-  bowstring inspect ./data --verify            reads everything; exit code 5 if something is damaged
-  bowstring inspect ./data --segment 1000001   the pages and sections of one segment
+  bowstring inspect ./data                     an overview
+  bowstring inspect ./data --verify            reads and checks everything
+  bowstring inspect ./data --segment 1000001   the pages of one segment
   bowstring inspect ./data --verify -o json    one object per damaged page
-  bowstring inspect ./data --repair            puts aside what keeps a broker from starting
+  bowstring inspect ./data --repair            puts aside what is damaged
+
+Exit code 5 if --verify finds something damaged.
 
 --repair moves nothing out of the way that a broker can live with: a damaged page stays where it is, and its offsets answer Corrupt.
 What it does move goes to DIR/quarantine, with a copy of the catalog as it was. Have a backup first.

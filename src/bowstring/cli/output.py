@@ -23,6 +23,8 @@ from bowstring.cli.commands import no_such
 FORMATS: Final = ("table", "json", "csv", "raw", "arrow", "parquet")
 BINARY: Final = ("arrow", "parquet")
 _PLAIN_COLUMNS: Final = 200
+WRAPPED_LEAST: Final = 16
+CUT_LEAST: Final = 8
 
 Output = Annotated[
     str | None,
@@ -107,14 +109,32 @@ class Printer:
         from rich.table import Table
 
         cells = [["–" if cell is None else str(cell) for cell in row] for row in rows]
+        widths = _widths(columns, cells, self._console.width)
         table = Table(box=None, pad_edge=False, header_style="bold", title=title or None, title_justify="left", title_style="bold")
         for number, (name, place) in enumerate(columns.items()):
-            widest = max((len(name), *(len(row[number]) for row in cells)))
-            justify, least = "right" if place == "right" else "left", None if place in ("cut", "wrap") else widest
-            table.add_column(name, justify=justify, no_wrap=place != "wrap", overflow="ellipsis", min_width=least)
+            justify = "right" if place == "right" else "left"
+            table.add_column(name, justify=justify, no_wrap=place != "wrap", overflow="ellipsis", width=widths[number])
         for row in cells:
             table.add_row(*row)
         self._console.print(table)
+
+
+def _widths(columns: Mapping[str, str], cells: list[list[str]], room: int) -> list[int | None]:
+    """How wide each column is, if it is to be said: where there is no room for all, those that may be cut are made smaller, widest first.
+    Texts that wrap take what is left."""
+    from rich.cells import cell_len
+
+    places = list(columns.values())
+    widths = [max((cell_len(name), *(cell_len(row[number]) for row in cells))) for number, name in enumerate(columns)]
+    wrapped = [number for number, place in enumerate(places) if place == "wrap"]
+    for number in wrapped:
+        widths[number] = min(widths[number], WRAPPED_LEAST)
+    while sum(widths) + 2 * (len(widths) - 1) > room:
+        cut = [number for number, place in enumerate(places) if place == "cut" and widths[number] > CUT_LEAST]
+        if not cut:
+            return [None] * len(widths)
+        widths[max(cut, key=widths.__getitem__)] -= 1
+    return [None if number in wrapped else width for number, width in enumerate(widths)]
 
 
 def _cell(value: Any) -> Any:
