@@ -17,10 +17,10 @@ FIRST_SEED = $(or $(SEED),1)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.stamp-installed
-PYTHON_FOLDERS = $(wildcard src tests tools benchmarks)
+PYTHON_FOLDERS = $(wildcard src tests tools benchmarks demo)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test test-long sim bench soak lint types tidy format proto lock setup clean
+.PHONY: help run test test-long sim bench soak demo lint types tidy format proto lock setup clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +43,9 @@ bench: $(READY) ## measure, and write table and JSON to benchmarks/results
 MINUTES ?= 30
 soak: $(READY) ## a broker under load for MINUTES=30: do memory, files and start stay flat?
 	$(BIN)/python -m benchmarks soak --minutes $(MINUTES)
+
+demo: $(READY) ## a broker, a stream of orders, a Spark that adds them up; ends with a picture, demo.svg
+	@$(BIN)/python -m demo
 
 lint: $(READY) ## ruff: mistakes and layout
 	$(BIN)/ruff check --quiet $(PYTHON_FOLDERS)

@@ -55,7 +55,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "embedded": VALUES | {"manual_clock", "server", "broker", "wire", "client", "ports", "host", "settings", "times"},
     "aio": VALUES | {"client", "embedded", "times"},
     "testing": {"client", "embedded", "manual_clock"},
-    "bowstring": VALUES | {"aio", "client", "embedded", "settings", "times"},
+    "spark": VALUES | {"client", "times"},
+    "bowstring": VALUES | {"aio", "spark", "client", "embedded", "settings", "times"},
 }
 # Single files that reach further than their package: the command that is a broker, and a catalog that frames inlined pages as the
 # store does.
@@ -94,6 +95,7 @@ ADAPTERS: dict[str, set[str]] = {
     "backup/*": {"*"},
     "embedded.py": {"*"},
     "client/sync*.py": {"threading", "concurrent"},
+    "spark/*": {"*"},
 }
 # Names that ask the clock, sleep, start threads, open files or sockets: each with what would be right.
 OUTSIDE_NAMES: dict[str, str] = {

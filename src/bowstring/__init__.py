@@ -53,7 +53,7 @@ from bowstring.errors import (
 )
 
 if TYPE_CHECKING:
-    from bowstring import aio
+    from bowstring import aio, spark
     from bowstring.client.batch import Batch
     from bowstring.client.message import Message
     from bowstring.client.positions import Position
@@ -109,6 +109,7 @@ __all__ = [
     "Unavailable",
     "aio",
     "connect",
+    "spark",
 ]
 
 _PLACES = {
@@ -129,8 +130,8 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "aio":
-        return import_module("bowstring.aio")
+    if name in ("aio", "spark"):
+        return import_module(f"bowstring.{name}")
     if name not in _PLACES:
         raise AttributeError(f"module 'bowstring' has no attribute {name!r}")
     found = getattr(import_module(f"bowstring.{_PLACES[name]}"), name)

@@ -197,10 +197,16 @@ def test_an_ignored_failure_is_raised_by_flush_close_and_the_end_of_the_block(br
 def test_an_exception_in_the_block_is_not_replaced_by_what_failed(broker: bowstring.Broker):
     with broker.connect() as client:
         client.create_topic("brief")
-        with pytest.raises(ZeroDivisionError) as caught, client.producer("brief") as producer:
-            client.delete_topic("brief")
-            producer.send(b"a")
-            _ = 1 / 0
+        producer = client.producer("brief")
+        client.delete_topic("brief")
+
+        def work() -> None:
+            with producer:
+                producer.send(b"a")
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError) as caught:
+            work()
         assert any("TopicNotFound" in note for note in caught.value.__notes__)
 
 

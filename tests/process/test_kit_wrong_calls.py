@@ -96,7 +96,8 @@ WRONG: list[tuple[str, Call, type[errors.Error], str]] = [
     ("more-partitions", lambda c, p: c.alter_topic("orders", partitions=8), errors.NotSupported,
      "partitions=8: the number of partitions is for ever, because keys would move to other partitions. "
      "Make another topic, and publish there."),
-    ("reference", lambda c, p: c.create_topic("t", payload="reference"), errors.NotSupported, "payload='reference' is not in this version. "),
+    ("reference", lambda c, p: c.create_topic("t", payload="reference"), errors.NotSupported,
+     "payload='reference' is not in this version. "),
     ("number-as-pattern", lambda c, p: list(c.topics(7)), errors.InvalidArgument,
      "pattern=7 is of type int. Use a glob such as 'orders.*', or None for all topics."),
     ("empty-pattern", lambda c, p: list(c.topics("")), errors.InvalidArgument, "pattern='' is empty. "),
@@ -111,7 +112,8 @@ WRONG: list[tuple[str, Call, type[errors.Error], str]] = [
     ("text-flush", lambda c, p: p.flush("5s"), errors.InvalidArgument, "timeout='5s' is text, which is taken in commands"),
     # ---- connecting
     ("web-address", lambda c, p: bowstring.connect("http://localhost"), errors.InvalidArgument,
-     "server='http://localhost' has the scheme 'http'. Right would be 'bowstring://localhost:27769', or several hosts with commas between."),
+     "server='http://localhost' has the scheme 'http'. "
+     "Right would be 'bowstring://localhost:27769', or several hosts with commas between."),
     ("number-as-server", lambda c, p: bowstring.connect(27769), errors.InvalidArgument, "server=27769 is of type int. Right would be "),
     ("no-seeds", lambda c, p: bowstring.connect([]), errors.InvalidArgument, "server=[] names no broker. "),
     ("tls", lambda c, p: bowstring.connect("bowstrings://a"), errors.NotSupported,
@@ -164,11 +166,11 @@ def test_nothing_of_all_that_was_stored(client: bowstring.Client):
 
 def test_a_token_in_the_environment_is_not_passed_over(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("BOWSTRING_TOKEN", "secret")
-    with pytest.raises(errors.NotSupported, match="^BOWSTRING_TOKEN is for a login"):
+    with pytest.raises(errors.NotSupported, match=r"^BOWSTRING_TOKEN is for a login"):
         bowstring.connect("localhost")
 
 
 def test_a_wrong_address_is_told_with_who_gave_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("BOWSTRING_SERVER", "http://a")
-    with pytest.raises(errors.InvalidArgument, match="^BOWSTRING_SERVER: 'http://a' has the scheme 'http'"):
+    with pytest.raises(errors.InvalidArgument, match=r"^BOWSTRING_SERVER: 'http://a' has the scheme 'http'"):
         bowstring.connect()

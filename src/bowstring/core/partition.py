@@ -303,9 +303,11 @@ class Partition:
             self.apply(change)
         self.committed_offset = self.next_offset
         self.changed_sequence = sequence
-        if isinstance(change, Append) and change.rows and change.first_offset >= self.sealed_end:
-            self.pages.add(entry_of(change, sequence))
-        self._drop_pages_below_floor()
+        if isinstance(change, Append):
+            if change.rows and change.first_offset >= self.sealed_end and change.first_offset + change.rows > self.retained.first:
+                self.pages.add(entry_of(change, sequence))
+        elif isinstance(change, Floor):
+            self._drop_pages_below_floor()
 
     def restore_ids(self, first_offset: int, hashes: Hashes, arrived: int) -> None:
         """At load: the ids of a page, read from its bytes. Those that are free again are left out."""

@@ -1,0 +1,1 @@
+"""Spark reading topics, held against Spark reading the same rows as Parquet."""

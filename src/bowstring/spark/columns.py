@@ -1,0 +1,136 @@
+"""The columns of a read: their Spark types, and how each is made of a batch without looking at rows.
+
+Spark takes an Arrow batch only if its schema is exactly what was declared, and looks at that for the first batch alone; so every batch is
+made with the declared schema. Columns that the broker sent are handed on as they are, constant ones are made once and sliced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from bowstring.client.batch import Batch
+from bowstring.errors import InvalidArgument
+from bowstring.spark.options import Options
+
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_LOG: Final[dict[str, DataType]] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+}
+_HEADERS: Final[dict[str, DataType]] = {"headers": ArrayType(_HEADER)}
+_METADATA: Final[dict[str, DataType]] = {
+    "id": StringType(),
+    "attributes": MapType(StringType(), StringType()),
+    "created": TimestampType(),
+    "due": TimestampType(),
+    "producer_group": StringType(),
+}
+KNOWN: Final = {**_LOG, **_HEADERS, **_METADATA}
+SOURCES: Final = {"timestamp": "arrived", "headers": "attributes"}
+"""Columns that come from one of another name."""
+CONSTANT: Final = {"topic", "partition", "timestampType"}
+OWN: Final = ("_key", "_topic", "_partition", "_offset", "_timestamp", "_headers")
+"""What a message's own columns are called beside those of a typed payload."""
+LOG_APPEND_TIME: Final = 1
+"""What Spark's Kafka source calls the time of arrival."""
+
+
+def schema(options: Options) -> StructType:
+    """The columns that the options ask for."""
+    if options.payload in ("json", "arrow"):
+        raise InvalidArgument(
+            f"payload={options.payload} does not say which columns the messages have.",
+            hint="Name them: .schema('order bigint, amount double, _offset bigint').",
+        )
+    names = list(_LOG if options.columns is None else options.columns)
+    if unknown := [name for name in names if name not in KNOWN]:
+        raise InvalidArgument(f"there is no column '{unknown[0]}'.", hint=f"There are {', '.join(KNOWN)}.")
+    names += [name for name in _HEADERS if options.headers and name not in names]
+    names += [name for name in _METADATA if options.metadata and name not in names]
+    return StructType([StructField(name, kind(name, options)) for name in names])
+
+
+def kind(name: str, options: Options) -> DataType:
+    """The Spark type of a column of the log."""
+    return StringType() if name == "value" and options.payload == "text" else KNOWN[name]
+
+
+def check(given: StructType, options: Options) -> None:
+    """Refuses a schema that names columns which are not there, or other types than they have."""
+    typed = options.payload in ("json", "arrow")
+    for field in given.fields:
+        own = field.name[1:] if typed and field.name in OWN else field.name
+        if typed and field.name not in OWN:
+            continue
+        if own not in KNOWN:
+            raise InvalidArgument(f"the schema has a column '{field.name}'.", hint=f"There are {', '.join(KNOWN)}.")
+        if field.dataType != kind(own, options):
+            right = kind(own, options).simpleString()
+            raise InvalidArgument(f"the schema has '{field.name}' as {field.dataType.simpleString()}.", hint=f"It is {right}.")
+
+
+def needed(names: list[str]) -> list[str]:
+    """The columns of a reader from which these are made; at least one."""
+    found = [SOURCES.get(name, name) for name in names if name not in CONSTANT]
+    return list(dict.fromkeys(found)) or ["offset"]
+
+
+class Columns:
+    """Makes the columns of one partition of a topic."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self._values: dict[str, Any] = {
+            "topic": pa.scalar(topic, pa.string()),
+            "partition": pa.scalar(partition, pa.int32()),
+            "timestampType": pa.scalar(LOG_APPEND_TIME, pa.int32()),
+        }
+        self._made: dict[str, Any] = {}
+
+    def make(self, name: str, batch: Batch) -> Any:
+        """A column over all rows of the batch."""
+        if name in CONSTANT:
+            return self._constant(name, len(batch))
+        column = batch.column(SOURCES.get(name, name))
+        change = _CHANGES.get(name)
+        return column if change is None else change(column)
+
+    def _constant(self, name: str, rows: int) -> Any:
+        made = self._made.get(name)
+        if made is None or len(made) < rows:
+            made = self._made[name] = pa.repeat(self._values[name], rows)
+        return made.slice(0, rows)
+
+
+def _headers(attributes: Any) -> Any:
+    """Pairs of text and bytes, in the memory of the map that they come from."""
+    pairs = pa.StructArray.from_arrays([attributes.keys, attributes.items.view(pa.binary())], names=["key", "value"])
+    offsets = attributes.offsets
+    if attributes.null_count:
+        return pa.ListArray.from_arrays(offsets, pairs, mask=attributes.is_null())
+    return pa.ListArray.from_arrays(offsets, pairs)
+
+
+_CHANGES: Final[dict[str, Callable[[Any], Any]]] = {
+    "headers": _headers,
+    "producer_group": lambda column: column.dictionary_decode(),
+}

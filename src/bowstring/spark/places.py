@@ -1,0 +1,182 @@
+"""Which offsets a read means: what the options ask for, held against what the topics have at this moment.
+
+Offsets are known here as `{topic: {partition: offset}}`, where the offset is the next one to read or the first one not to read. As JSON,
+in checkpoints and in a stream's progress, they look as those of Spark's Kafka source do, and carry the numbers of the topics besides: a
+topic that was deleted and made again is another one, and its offsets mean other messages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from bowstring import times
+from bowstring.client.sync import Client
+from bowstring.client.topics import Topic
+from bowstring.errors import InvalidArgument, NotFound, OutOfRange, TopicNotFound
+from bowstring.spark.options import EARLIEST, IDS, LATEST, Options, Place
+
+Offsets = dict[str, dict[int, int]]
+LOST = "Set failOnDataLoss to false to go on with what is there."
+
+
+class Standing(NamedTuple):
+    """A topic at this moment, as far as it is read."""
+
+    id: int
+    ranges: dict[int, range]
+    """The offsets that can be read, of each partition that is wanted."""
+    row_bytes: float
+    """What a message takes on the average."""
+
+    @property
+    def ends(self) -> dict[int, int]:
+        return {partition: offsets.stop for partition, offsets in self.ranges.items()}
+
+    @property
+    def firsts(self) -> dict[int, int]:
+        return {partition: offsets.start for partition, offsets in self.ranges.items()}
+
+
+Standings = dict[str, Standing]
+
+
+def look(client: Client, options: Options, *, missing_ok: bool = False) -> Standings:
+    """The topics that are read, in the order of their names. Raises `TopicNotFound` for one that is named and not there."""
+    if options.pattern is not None:
+        found = [topic for topic in client.topics() if re.fullmatch(options.pattern, topic.name)]
+    else:
+        found = [topic for name in options.topics if (topic := _topic(client, name, missing_ok)) is not None]
+    return {topic.name: _standing(topic, options.assigned.get(topic.name)) for topic in sorted(found, key=lambda topic: topic.name)}
+
+
+def _topic(client: Client, name: str, missing_ok: bool) -> Topic | None:
+    try:
+        return client.topic(name)
+    except TopicNotFound:
+        if missing_ok:
+            return None
+        raise
+
+
+def _standing(topic: Topic, assigned: tuple[int, ...] | None) -> Standing:
+    wanted = range(topic.partitions) if assigned is None else assigned
+    for partition in wanted:
+        if partition >= topic.partitions:
+            raise InvalidArgument(f"assign has '{topic.name}'/{partition}.", hint=f"It has {topic.partitions} partitions, counted from 0.")
+    return Standing(topic.id, {number: topic.ranges[number] for number in wanted}, topic.bytes / max(1, topic.messages))
+
+
+# ---- what was asked for ----------------------------------------------------------------------------------------------
+
+
+def resolve(client: Client, place: Place, standings: Standings, strategy: str) -> Offsets:
+    """The offsets that a place means now."""
+    if place.kind == "earliest":
+        return {name: standing.firsts for name, standing in standings.items()}
+    if place.kind == "latest":
+        return {name: standing.ends for name, standing in standings.items()}
+    if place.kind == "offsets":
+        _check_covers(place, standings)
+        return {name: _offsets(place.offsets[name], standing) for name, standing in standings.items()}
+    if place.kind == "moments":
+        _check_covers(place, standings)
+    return {name: _since(client, name, standing, place, strategy) for name, standing in standings.items()}
+
+
+def _offsets(given: Mapping[int, int], standing: Standing) -> dict[int, int]:
+    words = {EARLIEST: standing.firsts, LATEST: standing.ends}
+    return {number: words[given[number]][number] if given[number] in words else given[number] for number in standing.ranges}
+
+
+def _check_covers(place: Place, standings: Standings) -> None:
+    """Offsets by partition have to be told for all partitions that are read, and for no others."""
+    wanted = {(name, partition) for name, standing in standings.items() for partition in standing.ranges}
+    given = {(name, partition) for name, partitions in place.offsets.items() for partition in partitions}
+    if missing := sorted(wanted - given):
+        word = "a moment" if place.kind == "moments" else "an offset, -1 for the latest"
+        early = ", -2 for the earliest" if place.kind == "offsets" and place.option.startswith("starting") else ""
+        raise InvalidArgument(f"{place.option} says nothing about {_named(missing)}.", hint=f"Give each partition {word}{early}.")
+    if surplus := sorted(given - wanted):
+        raise InvalidArgument(
+            f"{place.option} has {_named(surplus)}, which is not read.", hint=f"What is read is {_named(sorted(wanted))}."
+        )
+
+
+def _named(partitions: list[tuple[str, int]]) -> str:
+    shown = ", ".join(f"{name}/{partition}" for name, partition in partitions[:5])
+    return f"{shown} and {len(partitions) - 5} more" if len(partitions) > 5 else shown or "nothing"
+
+
+def _since(client: Client, name: str, standing: Standing, place: Place, strategy: str) -> dict[int, int]:
+    """The first offsets that arrived at a moment or later. Where there is none, a start fails, or is the end if the strategy says so."""
+    found: dict[int, int] = {}
+    for partition in standing.ranges:
+        moment = place.offsets[name][partition] if place.kind == "moments" else place.moment
+        place_in_time = times.to_datetime(moment)
+        offset = client.offsets(name, place_in_time, partitions=[partition])[partition]
+        end = standing.ranges[partition].stop
+        if offset >= end and place.option.startswith("starting") and strategy == "error":
+            raise NotFound(
+                f"nothing has arrived in {name}/{partition} at {times.to_text(moment)} or later, which {place.option} asks for.",
+                hint="Set startingOffsetsByTimestampStrategy to latest to begin with what comes.",
+            )
+        found[partition] = min(offset, end)
+    return found
+
+
+# ---- what is lost ----------------------------------------------------------------------------------------------------
+
+
+def check_start(starts: Offsets, standings: Standings) -> None:
+    """Raises `OutOfRange` where messages that were asked for are gone, or were never there."""
+    for name, offsets in starts.items():
+        for partition, offset in offsets.items():
+            kept = standings[name].ranges[partition]
+            if offset < kept.start:
+                problem = f"{name}/{partition} begins at offset {kept.start} (older messages expired), {offset} was to be read."
+                raise OutOfRange(problem, hint=LOST)
+            if offset > kept.stop:
+                raise OutOfRange(f"{name}/{partition} ends at offset {kept.stop}, {offset} was to be read.", hint=LOST)
+
+
+def check_range(starts: Offsets, ends: Offsets, standings: Standings) -> None:
+    """The same for both sides of a batch; and the end may not come before the start."""
+    check_start(starts, standings)
+    check_start(ends, standings)
+    for name, offsets in starts.items():
+        for partition, offset in offsets.items():
+            if offset > ends[name][partition]:
+                problem = f"{name}/{partition} would be read from offset {offset} to {ends[name][partition]}."
+                raise InvalidArgument(problem, hint="The end may not come before the start.")
+
+
+def clamp(starts: Offsets, standings: Standings) -> Offsets:
+    """The same starts, moved to where there is something to read."""
+    return {
+        name: {
+            partition: min(max(offset, standings[name].ranges[partition].start), standings[name].ranges[partition].stop)
+            for partition, offset in offsets.items()
+        }
+        for name, offsets in starts.items()
+    }
+
+
+# ---- as JSON ---------------------------------------------------------------------------------------------------------
+
+
+def to_json(offsets: Offsets, ids: Mapping[str, int]) -> dict[str, Any]:
+    """Offsets as Spark keeps them. The same offsets give the same text, because Spark compares that."""
+    told: dict[str, Any] = {
+        name: {str(number): offset for number, offset in sorted(partitions.items())} for name, partitions in sorted(offsets.items())
+    }
+    return {**told, IDS: dict(sorted(ids.items()))}
+
+
+def from_json(told: Mapping[str, Any]) -> tuple[Offsets, dict[str, int]]:
+    """Offsets as Spark gives them back, and the numbers of their topics."""
+    offsets = {
+        name: {int(number): int(offset) for number, offset in partitions.items()} for name, partitions in told.items() if name != IDS
+    }
+    return offsets, dict(told.get(IDS, {}))

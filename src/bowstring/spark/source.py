@@ -1,0 +1,105 @@
+"""The format `bowstring` as Spark sees it, and its batch reads.
+
+Spark makes these objects in Python processes of its own on the driver, and pickles the reader to the tasks; so a reader holds nothing
+but values. What comes from this machine's environment (the server) is put into the options there, because tasks run elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from bowstring.spark import columns, filters, options, places, reading, tasks
+from bowstring.spark.clients import client
+from bowstring.spark.options import Options, Place
+from bowstring.spark.stream import StreamReader
+
+PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
+"""The process in which Spark pushes filters down. A reader that takes filters is refused in any other."""
+
+
+class Source(DataSource):
+    """Reads topics: `spark.read.format("bowstring").option("subscribe", "orders").load()`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "bowstring"
+
+    def schema(self) -> StructType:
+        """The columns that the options ask for."""
+        return columns.schema(self._parsed(None))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch read."""
+        asked = self._parsed("batch")
+        columns.check(schema, asked)
+        kind = FilteringReader if PUSHING in sys.modules else BatchReader
+        return kind(asked, arrow_schema(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A streaming read."""
+        asked = self._parsed("stream")
+        columns.check(schema, asked)
+        return StreamReader(asked, arrow_schema(schema))
+
+    def _parsed(self, kind: Any) -> Options:
+        asked = options.parse(self.options, time.time_ns() // 1000, kind)
+        server = asked.server or (os.environ.get("BOWSTRING_SERVER") if asked.context is None else None)
+        return replace(asked, server=server)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema that Spark expects for these columns."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+class BatchReader(DataSourceReader):
+    """Reads from one place to another, both fixed when Spark plans the read."""
+
+    def __init__(self, asked: Options, schema: pa.Schema) -> None:
+        self._options = asked
+        self._schema = schema
+        self._bounds = filters.Bounds("_" if asked.payload in ("json", "arrow") else "")
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """What each task reads."""
+        asked, connected = self._options, client(self._options)
+        standings = places.look(connected, asked)
+        start, end = asked.start or Place("earliest", "startingOffsets"), asked.end or Place("latest", "endingOffsets")
+        starts = places.resolve(connected, start, standings, asked.strategy)
+        ends = places.resolve(connected, end, standings, "latest")
+        if asked.fail_on_data_loss:
+            places.check_range(starts, ends, standings)
+        starts, ends = places.clamp(starts, standings), places.clamp(ends, standings)
+        lenient = start.kind == "earliest" or not asked.fail_on_data_loss
+        ranges = [
+            tasks.Task(name, standings[name].id, number, offset, ends[name][number], lenient)
+            for name, offsets in starts.items()
+            for number, offset in offsets.items()
+        ]
+        return tasks.split(self._bounds.narrow(ranges, connected), asked)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        if isinstance(partition, tasks.Task):  # Spark makes a task of nothing where there is none
+            yield from reading.read(partition, self._options, self._schema)
+
+
+class FilteringReader(BatchReader):
+    """The same where Spark pushes filters down."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Takes filters on topic, partition, offset and timestamp as bounds. Spark applies all of them again."""
+        for given in filters:
+            self._bounds.add(given)
+        return filters

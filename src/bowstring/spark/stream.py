@@ -1,0 +1,169 @@
+"""Streaming reads: where a micro-batch begins and ends.
+
+Spark's log of offsets is the truth, and a stream that is started again goes on from there. `latestOffset(start)` is asked at every trigger:
+its `start` is in the commit log, so everything before it is in the sink, and that is when progress is told. `partitions` is asked with
+logged offsets when a micro-batch is repeated, and then gives the same rows again. Nothing here changes anything at the broker, apart
+from the named position.
+
+Limits come from the options. Spark says by the limit that it gives whether they count: with `ReadAllAvailable` they do not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from bowstring.errors import Conflict, TopicNotFound
+from bowstring.spark import clients, limits, places, reading, tasks
+from bowstring.spark.options import Options, Place
+from bowstring.spark.places import LOST, Offsets, Standings
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads on from where the last micro-batch ended."""
+
+    def __init__(self, asked: Options, schema: pa.Schema) -> None:
+        self._options = asked
+        self._schema = schema
+        self._target: Standings | None = None
+        """What there was when a query with Trigger.AvailableNow began."""
+        self._latest: dict[str, Any] | None = None
+        self._last_trigger = float("-inf")
+        self._told: dict[str, Any] | None = None
+        """The progress that was told last."""
+
+    # ---- offsets
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins."""
+        asked, connected = self._options, clients.client(self._options)
+        standings = places.look(connected, asked)
+        place = asked.start or Place("latest", "startingOffsets")
+        starts = places.resolve(connected, place, standings, asked.strategy)
+        if asked.fail_on_data_loss:
+            places.check_start(starts, standings)
+        return places.to_json(places.clamp(starts, standings), _ids(standings))
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fixes what counts as available: what is there now."""
+        self._target = self._look()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Tells Spark that there are limits; which, the options know better than a single one could say."""
+        asked = self._options
+        if asked.offsets_max is not None:
+            return ReadMaxRows(asked.offsets_max)
+        if asked.bytes_max is not None:
+            return ReadMaxBytes(asked.bytes_max)
+        return ReadAllAvailable() if asked.offsets_min is None else ReadMinRows(asked.offsets_min)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """How far the next micro-batch goes; `start` itself if there is none."""
+        self._tell(start)
+        standings = self._look() if self._target is None else self._target
+        self._latest = places.to_json({name: standing.ends for name, standing in standings.items()}, _ids(standings))
+        starts = self._starts(start, standings)
+        ends = {name: {number: max(end, starts[name][number]) for number, end in standings[name].ends.items()} for name in standings}
+        waiting = limits.rows(starts, ends)
+        limited = not isinstance(limit, ReadAllAvailable)
+        if not waiting or (limited and self._waits_for_more(waiting)):
+            return start
+        self._last_trigger = time.monotonic()
+        if limited:
+            ends = self._within_limits(starts, ends, standings)
+        return places.to_json(ends, _ids(standings))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """What there is, for the progress of the query."""
+        return self._latest
+
+    def _tell(self, start: dict[str, Any]) -> None:
+        """Keeps the progress under the name that was given. Everything before `start` is in the sink; a checkpoint that was set back sets
+        the position back, because Spark's log is the truth."""
+        if self._options.name is None or start == self._told:
+            return
+        connected = clients.client(self._options)
+        for topic, offsets in places.from_json(start)[0].items():
+            with suppress(TopicNotFound):  # whether that may be is for `_check_topics` to say
+                connected.set_position(self._options.name, topic, offsets)
+        self._told = start
+
+    def _look(self) -> Standings:
+        return places.look(clients.client(self._options), self._options, missing_ok=True)
+
+    def _waits_for_more(self, waiting: int) -> bool:
+        """Whether a micro-batch would be too small, and is not overdue. What is available now is never waited for."""
+        least = self._options.offsets_min
+        if least is None or waiting >= least or self._target is not None:
+            return False
+        return time.monotonic() - self._last_trigger < self._options.delay_seconds_max
+
+    def _within_limits(self, starts: Offsets, ends: Offsets, standings: Standings) -> Offsets:
+        asked = self._options
+        if asked.bytes_max is not None:
+            ends = limits.advance(starts, ends, limits.rows_of_bytes(starts, ends, standings, asked.bytes_max))
+        return ends if asked.offsets_max is None else limits.advance(starts, ends, asked.offsets_max)
+
+    def _starts(self, start: dict[str, Any], standings: Standings) -> Offsets:
+        """Where each partition goes on. One that the stream has not seen yet begins at its beginning."""
+        told, ids = places.from_json(start)
+        known = {
+            name: {number: offset for number, offset in told[name].items() if number in standing.ranges}
+            for name, standing in standings.items()
+            if name in told
+        }
+        if self._options.fail_on_data_loss:
+            self._check_topics(ids, standings)
+            places.check_start(known, standings)
+        same = {name: offsets for name, offsets in known.items() if ids.get(name) == standings[name].id}
+        starts = {name: {**standing.firsts, **same.get(name, {})} for name, standing in standings.items()}
+        return places.clamp(starts, standings)
+
+    def _check_topics(self, ids: dict[str, int], standings: Standings) -> None:
+        """A topic that has gone, or was made again, has taken messages with it. One that is no longer asked for has not."""
+        for name, number in ids.items():
+            if name not in standings and (self._options.pattern is not None or name in self._options.topics):
+                raise TopicNotFound(f"the topic '{name}' is gone, with messages that this stream has not read.", hint=LOST)
+            if name in standings and standings[name].id != number:
+                raise Conflict(f"the topic '{name}' was deleted and made again since this stream has read it.", hint=LOST)
+
+    # ---- rows
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """What each task of a micro-batch reads: the same for the same offsets."""
+        known, ids = places.from_json(start)
+        ends, end_ids = places.from_json(end)
+        lenient = not self._options.fail_on_data_loss
+        ranges: list[tasks.Task] = []
+        for name, offsets in ends.items():
+            seen = known.get(name, {}) if ids.get(name) == end_ids[name] else {}
+            for number, stop in offsets.items():
+                # A partition that is new to the stream is read from its first message that is left.
+                ranges.append(tasks.Task(name, end_ids[name], number, seen.get(number, 1), stop, lenient or number not in seen))
+        return tasks.split(ranges, self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        assert isinstance(partition, tasks.Task)
+        return reading.read(partition, self._options, self._schema)
+
+    def stop(self) -> None:
+        """Closes the driver's connection."""
+        clients.close()
+
+
+def _ids(standings: Standings) -> dict[str, int]:
+    return {name: standing.id for name, standing in standings.items()}
