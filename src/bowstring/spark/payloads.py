@@ -129,10 +129,8 @@ def _parsed(values: Any, schema: pa.Schema) -> dict[str, Any]:
     joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values), b"\n")[0].as_buffer()
     table = arrow_json.read_json(
         pa.BufferReader(joined),
-        read_options=arrow_json.ReadOptions(use_threads=False, block_size=max(1024, joined.size + 1)),
-        parse_options=arrow_json.ParseOptions(
-            explicit_schema=_readable(schema), newlines_in_values=True, unexpected_field_behavior="ignore"
-        ),
+        arrow_json.ReadOptions(use_threads=False, block_size=max(1024, joined.size + 1)),
+        arrow_json.ParseOptions(_readable(schema), newlines_in_values=True, unexpected_field_behavior="ignore"),
     )
     if table.num_rows != len(values):
         raise pa.ArrowInvalid("it is more than one object")
