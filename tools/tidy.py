@@ -36,6 +36,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "times": {"errors"},
     "messages": {"errors", "times"},
     "settings": {"errors", "times"},
+    "version": set(),
+    "contexts": {"errors"},
     "ports": VALUES,
     "core": VALUES,
     "host": {"ports", "errors"},
@@ -46,11 +48,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "backup": VALUES | {"inspection", "store", "catalog", "ports", "core", "times"},
     "wire": VALUES | {"ports"},
     "gateway": VALUES | {"wire", "broker", "ports", "core", "settings", "times"},
-    "client": VALUES | {"wire", "ports", "times", "settings", "host"},
-    "cli": VALUES | {"bowstring", "client", "settings", "times"},
-    "server": VALUES | {"backup", "broker", "gateway", "store", "catalog", "wire", "ports", "host", "settings", "times"},
-    "embedded": VALUES | {"server", "broker", "wire", "client", "ports", "host", "settings", "times"},
+    "client": VALUES | {"wire", "ports", "times", "settings", "host", "contexts", "version"},
+    "cli": VALUES | {"bowstring", "client", "contexts", "settings", "times", "version"},
+    "server": VALUES | {"backup", "broker", "gateway", "store", "catalog", "wire", "ports", "host", "settings", "times", "version"},
+    "manual_clock": {"errors", "times", "host", "embedded"},
+    "embedded": VALUES | {"manual_clock", "server", "broker", "wire", "client", "ports", "host", "settings", "times"},
     "aio": VALUES | {"client", "embedded", "times"},
+    "testing": {"client", "embedded", "manual_clock"},
     "spark": VALUES | {"client", "times"},
     "bowstring": VALUES | {"aio", "spark", "client", "embedded", "settings", "times"},
 }
@@ -58,6 +62,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 # store does.
 MAY_IMPORT_TOO: dict[str, set[str]] = {
     "cli/serve.py": {"broker", "gateway", "store", "catalog", "wire", "ports", "host", "embedded", "server"},
+    "cli/dev.py": {"wire", "server"},
+    "cli/bench.py": {"wire"},
     "cli/inspect.py": {"inspection", "ports"},
     "cli/backup.py": {"backup", "host"},
     "catalog/sqlite.py": {"store"},
@@ -72,7 +78,7 @@ CORE_NEVER = {"asyncio", "logging", "os", "pathlib"}
 # Modules that are the outside world: clock, randomness, network, processes, threads, files. Only adapters touch them.
 OUTSIDE = set(
     "time random uuid secrets socket ssl select selectors signal threading _thread multiprocessing concurrent subprocess tempfile shutil "
-    "glob fcntl mmap http urllib sqlite3 apsw grpc grpc_health uuid_utils uvloop psutil "
+    "glob fcntl mmap http urllib sqlite3 apsw grpc grpc_health grpc_reflection uuid_utils uvloop psutil "
     "pyarrow.fs pyarrow.dataset pyarrow.parquet pyarrow.feather pyarrow.csv pyarrow.flight numpy.random".split()
 )
 # The adapters, and which of these modules each may touch; "*" is all of them, and files, threads and the clock as well.
@@ -81,12 +87,13 @@ ADAPTERS: dict[str, set[str]] = {
     "cli/*": {"*"},
     "wire/grpc*.py": {"*"},
     "wire/loops.py": {"*"},
+    "contexts.py": {"*"},
     "catalog/sqlite*.py": {"apsw"},
     "catalog/sqlite_file.py": {"*"},
     "inspection/directory.py": {"*"},
     "inspection/repairing.py": {"*"},
     "backup/*": {"*"},
-    "embedded.py": {"threading", "concurrent"},
+    "embedded.py": {"*"},
     "client/sync*.py": {"threading", "concurrent"},
     "spark/*": {"*"},
 }

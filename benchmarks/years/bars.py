@@ -48,7 +48,8 @@ def _upkeep(found: Found) -> list[Row]:
     made = [_least("publish beside seal and cleaner / without", found["share"], UPKEEP_SHARE)]
     for name in ("plain", "ids"):
         made.append(_most(f"  longest delay of a flush, {name}", found[name]["delay_ms"][0], DELAY_MS, "ms"))
-        made.append(Row("  longest step on the loop", f"{found[name]['loop_step_ms_max']:.1f} ms"))
+        step, cpu = found[name]["loop_step_ms_max"], found[name]["loop_step_cpu_ms_max"]
+        made.append(Row("  longest step on the loop, its CPU", f"{step:.1f}, {cpu:.1f} ms"))
     return made
 
 

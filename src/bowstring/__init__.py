@@ -56,8 +56,10 @@ if TYPE_CHECKING:
     from bowstring import aio, spark
     from bowstring.client.batch import Batch
     from bowstring.client.message import Message
+    from bowstring.client.positions import Position
     from bowstring.client.receipts import Answers, Stored
-    from bowstring.client.sync import BatchReceipt, Client, Producer, Receipt, connect
+    from bowstring.client.sync import Client, connect
+    from bowstring.client.sync_producer import BatchReceipt, Producer, Receipt
     from bowstring.client.sync_reader import Reader
     from bowstring.client.topics import Topic
     from bowstring.embedded import Broker
@@ -89,6 +91,7 @@ __all__ = [
     "OutOfRange",
     "OutcomeUnknown",
     "PartlyRefused",
+    "Position",
     "Producer",
     "QuotaExceeded",
     "Reader",
@@ -112,13 +115,14 @@ __all__ = [
 _PLACES = {
     "Answers": "client.receipts",
     "Batch": "client.batch",
-    "BatchReceipt": "client.sync",
+    "BatchReceipt": "client.sync_producer",
     "Broker": "embedded",
     "Client": "client.sync",
     "Message": "client.message",
-    "Producer": "client.sync",
+    "Position": "client.positions",
+    "Producer": "client.sync_producer",
     "Reader": "client.sync_reader",
-    "Receipt": "client.sync",
+    "Receipt": "client.sync_producer",
     "Stored": "client.receipts",
     "Topic": "client.topics",
     "connect": "client.sync",

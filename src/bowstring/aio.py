@@ -12,13 +12,60 @@ async with bowstring.aio.connect() as client:
 
 from __future__ import annotations
 
-from bowstring.client.batch import Batch
-from bowstring.client.client import Client, connect
-from bowstring.client.message import Message
-from bowstring.client.producer import Producer
-from bowstring.client.reader import Reader
-from bowstring.client.receipts import Answers, BatchReceipt, Receipt, Stored
-from bowstring.client.topics import Topic
-from bowstring.embedded import AsyncBroker as Broker
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Answers", "Batch", "BatchReceipt", "Broker", "Client", "Message", "Producer", "Reader", "Receipt", "Stored", "Topic", "connect"]
+if TYPE_CHECKING:
+    from bowstring.client.batch import Batch
+    from bowstring.client.client import Client, connect
+    from bowstring.client.message import Message
+    from bowstring.client.positions import Position
+    from bowstring.client.producer import Producer
+    from bowstring.client.reader import Reader
+    from bowstring.client.receipts import Answers, BatchReceipt, Receipt, Stored
+    from bowstring.client.topics import Topic
+    from bowstring.embedded import AsyncBroker as Broker
+
+__all__ = [
+    "Answers",
+    "Batch",
+    "BatchReceipt",
+    "Broker",
+    "Client",
+    "Message",
+    "Position",
+    "Producer",
+    "Reader",
+    "Receipt",
+    "Stored",
+    "Topic",
+    "connect",
+]
+
+_PLACES = {
+    "Answers": "client.receipts",
+    "Batch": "client.batch",
+    "BatchReceipt": "client.receipts",
+    "Broker": "embedded",
+    "Client": "client.client",
+    "Message": "client.message",
+    "Position": "client.positions",
+    "Producer": "client.producer",
+    "Reader": "client.reader",
+    "Receipt": "client.receipts",
+    "Stored": "client.receipts",
+    "Topic": "client.topics",
+    "connect": "client.client",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'bowstring.aio' has no attribute {name!r}")
+    found = getattr(import_module(f"bowstring.{_PLACES[name]}"), "AsyncBroker" if name == "Broker" else name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -4,62 +4,78 @@
 `bowstring.aio.Broker`, runs on the caller's loop. Both listen on a free port of 127.0.0.1 and make topics on publish, unless told
 otherwise; settings are keywords, the environment is not read.
 
+A directory that another process serves is no error: this one is its guest then, its clients go there, and when that process ends this
+one may serve in its place (`host.sharing`).
+
 A failed sync ends the Broker object, never the program (invariant 2): `failure` holds the cause, calls raise `Unavailable` with it, and
 the object cannot be started again: what is on the disk is for a new one to find out.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from bowstring import errors
-from bowstring.settings import Settings, from_keywords, load
+from bowstring.settings import Settings, default_data, from_keywords, load
 
 if TYPE_CHECKING:
     from bowstring.broker.broker import Statistics
     from bowstring.client.client import Connecting
     from bowstring.client.sync import Client
+    from bowstring.host.manual_time import ManualTime
+    from bowstring.host.sharing import Guest
+    from bowstring.manual_clock import AsyncManualClock, ManualClock
     from bowstring.server import Server
     from bowstring.wire.loops import LoopThread
 
 DEFAULTS: Final[Mapping[str, object]] = {"listen": "127.0.0.1:0", "topic_create": "on-publish"}
-_NOT_RUNNING: Final = "the broker is not running."
+ClockKind = Literal["system", "manual"]
 
 
 class AsyncBroker:
     """A broker on the loop of the caller: `async with bowstring.aio.Broker(data="./orders-data") as broker:`"""
 
-    def __init__(self, data: str | os.PathLike[str] | None = None, **settings: Any) -> None:
+    def __init__(self, data: str | os.PathLike[str] | None = None, *, clock: ClockKind = "system", **settings: Any) -> None:
         self._settings = _settings(data, settings)
+        self.time = _manual_time(clock)
+        """The time that it goes by, if it was asked for a manual clock."""
         self._server: Server | None = None
+        self._guest: Guest | None = None
+        self._taking_over: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
 
     @classmethod
-    def ephemeral(cls, **settings: Any) -> AsyncBroker:
+    def ephemeral(cls, *, clock: ClockKind = "system", **settings: Any) -> AsyncBroker:
         """A broker that keeps everything in memory, and nothing beyond its end."""
-        return cls(store="memory", **settings)
+        return cls(store="memory", clock=clock, **settings)
 
     async def start(self) -> None:
-        """Serves. Does nothing if it does already; raises Unavailable after a failure."""
-        from bowstring.server import open_broker
-
+        """Serves, or joins the process that serves the data directory. Does nothing if it runs; raises Unavailable after a failure."""
         self.check()
-        if self._server is None:
-            self._server = await open_broker(self._settings)
-            self._server.failed.add_done_callback(self._note_failure)
+        if self._server is not None or self._guest is not None:
+            return
+        try:
+            await self._serve(self._settings)
+        except errors.Conflict as conflict:
+            if self.time is not None or not self._is_guest_of(conflict):
+                raise
+            self._taking_over = asyncio.create_task(self._take_over())
 
     async def stop(self) -> None:
         """Ends well: what is under way is answered first. Does nothing if it does not run."""
+        await self._leave()
         server, self._server = self._server, None
         if server is not None:
             await server.stop()
 
     async def kill(self) -> None:
         """Ends as a crash would: what is under way is cut off. What was acknowledged is there at the next start, unless in memory."""
+        await self._leave()
         server, self._server = self._server, None
         if server is not None:
             self._settings = replace(self._settings, listen=server.address)
@@ -72,8 +88,27 @@ class AsyncBroker:
 
     @property
     def address(self) -> str:
-        """Where clients find it: bowstring://127.0.0.1:54123."""
-        return _address(self._running().address)
+        """Where clients find it: bowstring://127.0.0.1:54123. Of a directory that another process serves it is the socket in it."""
+        return self._seeds()[0]
+
+    @property
+    def serves(self) -> bool:
+        """Whether it is this broker that serves, and not another process that it has joined."""
+        return self._server is not None
+
+    @property
+    def clock(self) -> AsyncManualClock:
+        """The clock of a broker with `clock="manual"`."""
+        from bowstring.manual_clock import AsyncManualClock
+
+        return AsyncManualClock(self, self._manual())
+
+    async def let_pass(self, seconds: float) -> None:
+        """See `broker.clock.advance`."""
+        if self._server is None:
+            self._manual().set_forward(seconds)
+        else:
+            await self._manual().go_on(seconds)
 
     @property
     def failure(self) -> BaseException | None:
@@ -83,14 +118,19 @@ class AsyncBroker:
     def connect(self, **arguments: Any) -> Connecting:
         """A client of this broker, as `bowstring.aio.connect` gives one."""
         self.check()
-        address = self.address
+        seeds = self._seeds()
         from bowstring.client.client import connect
 
-        return connect(address, **arguments)
+        connecting = connect(seeds, **arguments)
+        if self.time is not None:
+            connecting.client._broker_time.follow(self.time)  # pyright: ignore[reportPrivateUsage]
+        return connecting
 
     def statistics(self) -> Statistics:
-        """The broker's figures at this moment."""
+        """The broker's figures at this moment. Only the process that serves has them."""
         self.check()
+        if self._server is None and self._guest is not None:
+            raise errors.Conflict(self._guest.conflict.message, hint="Ask for statistics() there.", details=self._guest.conflict.details)
         return self._running().broker.statistics()
 
     async def __aenter__(self) -> AsyncBroker:
@@ -100,17 +140,71 @@ class AsyncBroker:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         await self.stop()
 
-    def _running(self) -> Server:
-        if self._server is None:
-            self.check()
-            raise errors.Unavailable(_NOT_RUNNING, hint="Start it, or use it in a with block.")
-        return self._server
-
     def check(self) -> None:
         """Raises Unavailable if the broker has ended by itself."""
         if self._failure is not None:
             hint = "Look after the disk, then make a new Broker: it finds out what is there."
             raise errors.Unavailable(f"the broker has ended: {self._failure}.", hint=hint) from self._failure
+
+    # ---- serving, and waiting to
+
+    async def _serve(self, settings: Settings) -> None:
+        from bowstring.host.disk import HostDisk
+        from bowstring.server import open_broker
+
+        disk = None if settings.store == "memory" else HostDisk(settings.data, embedded=True)
+        self._server = await open_broker(settings, clock=self.time, disk=disk)
+        self._server.failed.add_done_callback(self._note_failure)
+        self._guest = None
+
+    def _is_guest_of(self, conflict: errors.Conflict) -> bool:
+        from bowstring.host.sharing import Guest
+
+        self._guest = Guest.of(self._settings.data, conflict)
+        return self._guest is not None
+
+    async def _take_over(self) -> None:
+        """Serves when the process that does has ended, unless another guest is quicker."""
+        while (guest := self._guest) is not None:
+            await guest.until_free()
+            try:
+                await self._serve_at(guest.holder)
+            except errors.Conflict as conflict:
+                self._is_guest_of(conflict)
+            except errors.Error as failure:
+                self._failure, self._guest = failure, None
+
+    async def _serve_at(self, address: str) -> None:
+        """At the address of the one before, where its clients look for it, unless this broker has one of its own."""
+        if self._settings.listen == DEFAULTS["listen"] and not address.startswith("unix:"):
+            try:
+                return await self._serve(replace(self._settings, listen=address))
+            except errors.Unavailable:
+                pass  # the port was given to another program in between; the socket is ours all the same
+        return await self._serve(self._settings)
+
+    async def _leave(self) -> None:
+        task, self._taking_over = self._taking_over, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        self._guest = None
+
+    def _running(self) -> Server:
+        if self._server is None:
+            self.check()
+            raise errors.Unavailable("the broker is not running.", hint="Start it, or use it in a with block.")
+        return self._server
+
+    def _seeds(self) -> list[str]:
+        if self._server is None and self._guest is not None:
+            return [_address(seed) for seed in self._guest.seeds]
+        return [_address(self._running().address)]
+
+    def _manual(self) -> ManualTime:
+        if self.time is None:
+            raise errors.Conflict("this broker goes by the machine's clock.", hint='Make it with clock="manual".')
+        return self.time
 
     def _note_failure(self, failed: Any) -> None:
         if not failed.cancelled():
@@ -120,23 +214,24 @@ class AsyncBroker:
 class Broker:
     """A broker in a thread of its own: `with bowstring.Broker(data="./orders-data") as broker:`"""
 
-    def __init__(self, data: str | os.PathLike[str] | None = None, **settings: Any) -> None:
-        self._broker = AsyncBroker(data, **settings)
+    def __init__(self, data: str | os.PathLike[str] | None = None, *, clock: ClockKind = "system", **settings: Any) -> None:
+        self._broker = AsyncBroker(data, clock=clock, **settings)
         self._thread: LoopThread | None = None
+        self._pid = 0
 
     @classmethod
-    def ephemeral(cls, **settings: Any) -> Broker:
+    def ephemeral(cls, *, clock: ClockKind = "system", **settings: Any) -> Broker:
         """A broker that keeps everything in memory, and nothing beyond its end."""
-        return cls(store="memory", **settings)
+        return cls(store="memory", clock=clock, **settings)
 
     def start(self) -> None:
-        """Serves. Does nothing if it does already; raises Unavailable after a failure."""
+        """Serves, or joins the process that serves the data directory. Does nothing if it runs; raises Unavailable after a failure."""
         from bowstring.wire.loops import LoopThread
 
         self._broker.check()
-        if self._thread is not None:
+        if self._running() is not None:
             return
-        self._thread = LoopThread("bowstring-broker")
+        self._thread, self._pid = LoopThread("bowstring-broker"), os.getpid()
         try:
             self._thread.run(self._broker.start())
         except BaseException:
@@ -145,31 +240,52 @@ class Broker:
 
     def stop(self) -> None:
         """Ends well: what is under way is answered first. Does nothing if it does not run."""
-        if self._thread is not None:
+        if (thread := self._running()) is not None:
             try:
-                self._thread.run(self._broker.stop())
+                thread.run(self._broker.stop())
             finally:
                 self._end_thread()
 
     def kill(self) -> None:
         """Ends as a crash would: what is under way is cut off. What was acknowledged is there at the next start, unless in memory."""
-        if self._thread is not None:
+        if (thread := self._running()) is not None:
             try:
-                self._thread.run(self._broker.kill())
+                thread.run(self._broker.kill())
             finally:
                 self._end_thread()
 
     def restart(self) -> None:
         """Ends as a crash would, if it still runs, and starts again at the same address."""
-        if self._thread is None:
+        if (thread := self._running()) is None:
             self.start()
         else:
-            self._thread.run(self._broker.restart())
+            thread.run(self._broker.restart())
 
     @property
     def address(self) -> str:
-        """Where clients find it: bowstring://127.0.0.1:54123."""
+        """Where clients find it: bowstring://127.0.0.1:54123. Of a directory that another process serves it is the socket in it."""
         return self._broker.address
+
+    @property
+    def serves(self) -> bool:
+        """Whether it is this broker that serves, and not another process that it has joined."""
+        return self._running() is not None and self._broker.serves
+
+    @property
+    def clock(self) -> ManualClock:
+        """The clock of a broker with `clock="manual"`."""
+        from bowstring.manual_clock import ManualClock
+
+        self._broker.clock.now()  # raises if there is none
+        time: Any = self._broker.time
+        return ManualClock(self, time)
+
+    def let_pass(self, seconds: float) -> None:
+        """See `broker.clock.advance`."""
+        if (thread := self._running()) is not None:
+            thread.run(self._broker.let_pass(seconds))
+        elif self._broker.time is not None:
+            self._broker.time.set_forward(seconds)
 
     @property
     def failure(self) -> BaseException | None:
@@ -179,16 +295,20 @@ class Broker:
     def connect(self, **arguments: Any) -> Client:
         """A client of this broker, as `bowstring.connect` gives one."""
         self._broker.check()
-        address = self.address
+        self._running()
+        seeds = self._broker._seeds()  # pyright: ignore[reportPrivateUsage]
         from bowstring.client.sync import connect
 
-        return connect(address, **arguments)
+        client = connect(seeds, **arguments)
+        if self._broker.time is not None:
+            client._client._broker_time.follow(self._broker.time)  # pyright: ignore[reportPrivateUsage]
+        return client
 
     def statistics(self) -> Statistics:
-        """The broker's figures at this moment."""
-        if self._thread is None:
+        """The broker's figures at this moment. Only the process that serves has them."""
+        if (thread := self._running()) is None:
             return self._broker.statistics()
-        return self._thread.run(_later(self._broker))
+        return thread.run(_later(self._broker))
 
     def __enter__(self) -> Broker:
         self.start()
@@ -196,6 +316,15 @@ class Broker:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.stop()
+
+    def _running(self) -> LoopThread | None:
+        """The thread that it runs in, if it runs. A forked child has a copy of this object, but not of the thread."""
+        if self._thread is not None and self._pid != os.getpid():
+            raise errors.Conflict(
+                f"this broker runs in process {self._pid}, from which this one was forked.",
+                hint="Connect to its address, or open Broker(data=…) of the same directory here: that joins it.",
+            )
+        return self._thread
 
     def _end_thread(self) -> None:
         thread, self._thread = self._thread, None
@@ -209,7 +338,21 @@ async def _later(broker: AsyncBroker) -> Statistics:
 
 
 def _settings(data: str | os.PathLike[str] | None, keywords: Mapping[str, object]) -> Settings:
-    return load(from_keywords({"data": data, **keywords}), defaults=DEFAULTS)
+    settings = load(from_keywords({"data": data, **keywords}), defaults=DEFAULTS)
+    if settings.store == "memory":
+        return settings
+    return replace(settings, data=os.path.abspath(settings.data or default_data(os.environ)))
+
+
+def _manual_time(clock: str) -> ManualTime | None:
+    if clock == "system":
+        return None
+    if clock != "manual":
+        raise errors.InvalidArgument(f"clock={clock!r} is not known.", hint='Right would be clock="system" or clock="manual".')
+    from bowstring.host.clock import SystemClock
+    from bowstring.host.manual_time import ManualTime
+
+    return ManualTime(SystemClock().now())
 
 
 def _address(listening: str) -> str:

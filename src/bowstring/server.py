@@ -2,7 +2,8 @@
 
 The data directory is locked before anything in it is opened, and the lock names the address, for whoever comes second. With a fixed
 port that address is known beforehand, and the directory goes first: two servers with the same settings are then told "is served by …
-(pid …)", which says more than "port in use". With port 0 the port is taken first, since only then there is an address to name.
+(pid …)", which says more than "port in use". With port 0 the port is taken first, since only then there is an address to name. Besides
+its port a broker listens on a Unix socket in its directory, for whoever knows the directory (`host.sharing`).
 
 Ending goes the other way round: streams answer what is under way and end, calls are refused, then the broker, the worker and the lock.
 A broker that has failed (a sync, an I/O error) stays in place and answers `Unavailable` with the cause until it is stopped: what to do
@@ -12,19 +13,18 @@ about it is decided by whoever runs it. The command ends its process, an embedde
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 import logging
 import os
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bowstring import errors
-from bowstring.backup.archive import HostArchive
 from bowstring.broker.broker import Broker
 from bowstring.catalog.sqlite import SqliteCatalog
 from bowstring.gateway.gateway import Gateway
 from bowstring.host.clock import SystemClock
 from bowstring.host.disk import HostDisk
+from bowstring.host.sharing import DirectorySocket
 from bowstring.host.worker import ThreadWorker
 from bowstring.ports.clock import Clock
 from bowstring.ports.disk import Disk
@@ -34,11 +34,15 @@ from bowstring.settings import Settings, default_data
 from bowstring.store.local import LocalStore
 from bowstring.store.memory import MemoryStore
 from bowstring.store.reserve import Reserve
+from bowstring.version import VERSION
 from bowstring.wire.grpc_server import GrpcServer
 
+if TYPE_CHECKING:
+    from bowstring.backup.archive import HostArchive
+
 CATALOG: Final = "catalog.sqlite"
-GRACE_SECONDS: Final = 2.0
-"""How long streams may take to hand over what is under way when the server stops."""
+GRACE_SECONDS: Final = 5.0
+"""How long calls and streams may take to finish what is under way when the server stops."""
 
 _log = logging.getLogger("bowstring.server")
 
@@ -72,13 +76,15 @@ class Server:
             reserve=None if self._disk is None else Reserve(self._disk),
             archives=None if self._disk is None else self._archive,
         )
-        self._gateway = Gateway(self.broker, self.settings, self.broker.clock, software=f"bowstring/{version()}")
+        self._gateway = Gateway(self.broker, self.settings, self.broker.clock, software=f"bowstring/{VERSION}")
         self._grpc = GrpcServer(
             self._gateway,
             listen=self.settings.listen,
             batch_bytes_max=self.settings.batch_bytes_max,
             streams_max=self.settings.connections_max,
+            connection_streams_max=self.settings.connection_streams_max,
         )
+        self._socket: DirectorySocket | None = None
         self._locked = False
         self._begun = False
         self._stopped = False
@@ -103,6 +109,7 @@ class Server:
             else:
                 self._lock(self.settings.listen)
                 self._grpc.bind()
+            self._bind_socket()
             self._begun = True
             await self.broker.start()
         except (OSError, DiskFull, StorageFailed, Damaged) as failure:
@@ -128,11 +135,26 @@ class Server:
             await self._backups.close()
             await self._worker.close()
             if self._disk is not None and self._locked:
+                if self._socket is not None:
+                    self._socket.remove()
                 self._disk.unlock()
                 self._locked = False
 
+    def _bind_socket(self) -> None:
+        """The socket in the directory. Nobody misses it who has the port."""
+        socket = DirectorySocket(self.settings.data) if self._locked else None
+        if socket is None or socket.address is None:
+            return
+        if self._grpc.bind_also(socket.address):
+            self._socket = socket
+            socket.claim()
+        else:
+            _log.warning("there can be no socket at %s; the port is there all the same", socket.address)
+
     def _archive(self, target: str) -> HostArchive:
-        clock, software = self.broker.clock, f"bowstring/{version()}"
+        from bowstring.backup.archive import HostArchive
+
+        clock, software = self.broker.clock, f"bowstring/{VERSION}"
         return HostArchive(self.settings.data, target, worker=self._backups, clock=clock, software=software)
 
     def _lock(self, address: str) -> None:
@@ -146,14 +168,6 @@ class Server:
         failure = await asyncio.shield(self.broker.failed)
         _log.error("the broker has ended: %s", failure)
         await self._grpc.serving(False)
-
-
-def version() -> str:
-    """The version of this software, as it was installed."""
-    try:
-        return importlib.metadata.version("bowstring")
-    except importlib.metadata.PackageNotFoundError:
-        return "0"
 
 
 def _store(settings: Settings, disk: Disk | None, clock: Clock) -> Store:

@@ -74,6 +74,14 @@ class DiskContract:
         assert len(await file.read(9999, 10)) == 0
         file.close()
 
+    async def test_several_places_are_read_in_the_order_asked_for(self, disk: Disk):
+        file = await disk.create("one", 4096)
+        file.write(0, [b"first"])
+        file.write(4090, [b"last"])
+        assert [bytes(part) for part in await file.read_all([(4090, 100), (0, 5), (5000, 1)])] == [b"last\0\0", b"first", b""]
+        assert await file.read_all([]) == []
+        file.close()
+
     async def test_many_reads_may_be_under_way_at_once(self, disk: Disk):
         file = await disk.create("one", 1 << 16)
         file.write(0, [bytes(range(256)) * 256])

@@ -191,6 +191,9 @@ class ScriptedFile:
         self._disk.log.append(("read", self.name, position, length))
         return bytes(self._inode.data[position : position + length])
 
+    async def read_all(self, places: Sequence[tuple[int, int]]) -> list[Buffer]:
+        return [await self.read(position, length) for position, length in places]
+
     def close(self) -> None:
         if self._is_open:
             self._is_open = False

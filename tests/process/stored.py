@@ -53,6 +53,12 @@ def seal(running: bowstring.Broker) -> None:
     running._thread.run(live.upkeep.sealer.seal())
 
 
+def retain(running: bowstring.Broker) -> None:
+    """Lets go of what is too old, or too much, now."""
+    live = running._broker._server.broker.live
+    running._thread.run(live.upkeep.retention.turn())
+
+
 def publish(running: bowstring.Broker, topic: str, messages: Iterable[tuple[str, bytes]], values: Values, timeout: float = 30) -> None:
     """Publishes (id, value) one after the other, each in a flush of its own."""
     with running.connect() as client, client.producer(topic, timeout=timeout) as producer:
@@ -88,11 +94,12 @@ class Read(NamedTuple):
 
 
 def read(running: bowstring.Broker, topic: str, partition: int, start: int = 1) -> Read:
-    """Reads to the end, or to an error."""
+    """Reads to the end, or to an error; from the beginning, wherever that is, if `start` is 0."""
+    begin = {partition: start} if start else "beginning"
     values: list[bytes] = []
     with running.connect() as client:
         try:
-            for message in client.reader(topic, start={partition: start}, end="latest", partitions=[partition]):
+            for message in client.reader(topic, start=begin, end="latest", partitions=[partition]):
                 values.append(message.value)
         except bowstring.Error as error:
             return Read(values, error)

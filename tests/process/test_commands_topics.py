@@ -60,7 +60,7 @@ def test_a_list_has_counts_and_takes_patterns(command: Commander, broker: bowstr
         ("orders.de", 0),
     ]
     assert [row["name"] for row in command.done("topic", "list", "--limit", "1").rows] == ["clicks"]
-    lines = command.done("topic", "list", "-o", "text").text.splitlines()
+    lines = command.done("topic", "list", "-o", "table").text.splitlines()
     assert lines[0].split() == ["topic", "partitions", "messages", "size", "keeps", "created"]
     assert [line.split()[0] for line in lines[1:]] == ["clicks", "orders.ch", "orders.de"]
 
@@ -84,10 +84,10 @@ def test_on_a_terminal_deleting_asks(command: Commander, broker: bowstring.Broke
 
 
 def test_people_get_sentences(command: Commander):
-    assert command.done("topic", "create", "orders", "-o", "text").text == "orders: 1 partition, keeps 7d, 0 messages\n"
-    described = command.done("topic", "describe", "orders", "-o", "text").text
+    assert command.done("topic", "create", "orders", "-o", "table").text == "orders: 1 partition, keeps 7d, 0 messages\n"
+    described = command.done("topic", "describe", "orders", "-o", "table").text
     assert "partition  first offset  next offset\n        0             1            1\n" in described
-    assert command.done("topic", "delete", "orders", "--yes", "-o", "text").text == "orders is deleted.\n"
+    assert command.done("topic", "delete", "orders", "--yes", "-o", "table").text == "orders is deleted.\n"
 
 
 # Contexts

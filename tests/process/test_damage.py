@@ -39,7 +39,7 @@ def place_of(data: Path, kind: str, first: int) -> int:
 
 def corrupt_at(running: bowstring.Broker, first: int, last: int, begin: int | None = None) -> None:
     """A reader of `orders` from there gets nothing but an error that names the offsets."""
-    part = stored.read(running, "orders", 0, begin or first)
+    part = stored.read(running, "orders", 0, first if begin is None else begin)
     assert part.values == []
     assert isinstance(part.error, bowstring.Corrupt)
     assert f"offsets {first} to {last}" in str(part.error)
@@ -77,6 +77,20 @@ def test_a_damaged_index_is_corrupt_with_all_its_offsets(held: stored.Stored):
         corrupt_at(running, 12, 22)
         served(running, held, 23, 27)
         others_are_whole(running, held)
+
+
+def test_a_damaged_index_does_not_hold_retention_up_and_is_kept_itself(held: stored.Stored):
+    stored.damage(segment_of(held.data), place_of(held.data, "index", 12) + 70)
+    with stored.broker(held.data) as running:
+        with running.connect() as client:
+            client.alter_topic("orders", retention=0.001, deduplication=0)
+        stored.retain(running)
+        assert stored.read(running, "orders", 0, 27) == ([], None)
+        corrupt_at(running, 12, 22, begin=0)
+        with running.connect() as client:
+            client.alter_topic("orders", retention_bytes=1)
+        stored.retain(running)
+        assert stored.read(running, "orders", 0, 0) == ([], None)
 
 
 def test_damaged_ids_refuse_publishes_that_might_repeat_and_readers_see_all(held: stored.Stored):

@@ -40,6 +40,9 @@ class HeldFile:
     async def read(self, position: int, length: int) -> Buffer:
         return await self._file.read(position, length)
 
+    async def read_all(self, places: list[tuple[int, int]]) -> list[Buffer]:
+        return await self._file.read_all(places)
+
     def close(self) -> None:
         self._file.close()
 

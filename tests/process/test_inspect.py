@@ -159,4 +159,4 @@ def test_what_is_damaged_is_printed_and_the_exit_code_says_so(data: Path):
     (finding,) = objects(done.stdout)
     assert (finding["topic"], finding["partition"], finding["first_offset"], finding["last_offset"]) == ("orders", 0, 12, 21)
     assert "1 thing is damaged" in done.stderr
-    assert "orders/0@12..21" in stored.command("inspect", str(data), "--verify", "-o", "text").stdout
+    assert "orders/0@12..21" in stored.command("inspect", str(data), "--verify", "-o", "table").stdout

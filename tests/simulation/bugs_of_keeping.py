@@ -23,6 +23,7 @@ from bowstring.core.partition import Partition
 from bowstring.core.producers import Producers
 from bowstring.core.retained import Retained
 from bowstring.ports.catalog import Snapshot
+from tests.simulation.load import KIB
 from tests.simulation.planting import CALM, CRASHES, CUTS, HURRY, KEEPING, POWER, SEALING, SEGMENTS, bug
 
 
@@ -306,7 +307,10 @@ def floor_is_not_restored_at_load() -> Generator[None]:
         yield
 
 
-@bug(CRASHES.only(crash_every=1.0, inside_operations=200), SEALING.only(expiring=1.0, seal_seconds=0.5, upkeep_seconds=0.3))
+@bug(
+    CRASHES.only(crash_every=1.0, inside_operations=200, full_every=0.7, full_seconds=0.4),  # a full disk stops seals half-way
+    SEALING.only(expiring=1.0, seal_seconds=0.5, upkeep_seconds=0.3, inline_bytes=16 * KIB),
+)
 def expired_extent_goes_before_its_journal() -> Generator[None]:
     """The journal still has the pages, and brings them back at load: they lead nowhere."""
     original = Retention._drop_extents

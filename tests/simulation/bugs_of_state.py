@@ -148,7 +148,7 @@ def checksum_is_not_verified() -> Generator[None]:
         yield
 
 
-@bug(FULL.only(full_every=2.0), Load(seconds=20.0, mortal_topics=0, tail_bytes=1024 * KIB, readers=4, tight=0.0))
+@bug(FULL.only(full_every=2.0), Load(seconds=10.0, mortal_topics=0, tail_bytes=1024 * KIB, readers=4, tight=0.0, usurp_every=0.7))
 def tail_cache_is_stale() -> Generator[None]:
     """Pages go into the tail when they are written, and the tail outlives the incarnation: it has pages of flushes that failed."""
     tails: list[Any] = []

@@ -338,6 +338,9 @@ class SimulatedFile:
         self._check_open()
         return await self._disk._in_thread(0.1, partial(self._disk._read_page, self._inode, self.name, position, length))
 
+    async def read_all(self, places: Sequence[tuple[int, int]]) -> list[Buffer]:
+        return [await self.read(position, length) for position, length in places]
+
     def close(self) -> None:
         self._disk.check_alive()
         self._closed = True

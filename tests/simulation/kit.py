@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,7 +15,7 @@ from bowstring.client.producer import Producer
 from bowstring.client.receipts import BatchReceipt
 from bowstring.times import to_datetime
 from tests.history.events import Row, Settings
-from tests.simulation.plain_kit import CALL_SECONDS, Place, PlainKit, alteration, read_row
+from tests.simulation.plain_kit import Place, PlainKit, read_row
 from tests.simulation.server import ADDRESS
 
 if TYPE_CHECKING:
@@ -45,7 +45,11 @@ class Sender(Protocol):
 
     async def ready(self) -> None: ...
 
-    async def close(self) -> None: ...
+    async def flush(self) -> str:
+        """The kind of what it raises: of messages that failed and that nobody looked at."""
+        ...
+
+    async def close(self) -> str: ...
 
 
 class Kit(Protocol):
@@ -92,8 +96,9 @@ class RealKit:
         )
 
     async def alter_topic(self, name: str, settings: Settings) -> None:
-        """The kit does not have it yet."""
-        await self._client._connection.call("AlterTopic", alteration(name, settings).SerializeToString(), CALL_SECONDS)
+        await self._client.alter_topic(
+            name, retention=settings.retention, retention_bytes=settings.retention_bytes or None, deduplication=settings.deduplication
+        )
 
     async def delete_topic(self, name: str) -> None:
         await self._client.delete_topic(name)
@@ -152,21 +157,32 @@ class RealSender:
         return [rows[0]._replace(id=stored.id, partition=stored.partition, offset=stored.offset, duplicate=stored.duplicate)]
 
     async def _answers(self, sent: BatchReceipt, rows: list[Row]) -> list[Row]:
-        """Row by row. Answers do not say which rows were there already, so every row with an id of its own may have been."""
+        """Row by row."""
         answers = await sent
         with suppress(errors.Conflict):
             rows = [row._replace(id=message_id) for row, message_id in zip(rows, sent.ids, strict=True)]
-        places = zip(rows, answers.partitions.to_pylist(), answers.offsets.to_pylist(), strict=True)
+        columns = (answers.partitions, answers.offsets, answers.duplicates)
+        places = zip(rows, *(column.to_pylist() for column in columns), strict=True)
         return [
             row._replace(error=answers.refused[at].kind)
             if at in answers.refused
-            else row._replace(partition=partition, offset=offset, duplicate=row.natural)
-            for at, (row, partition, offset) in enumerate(places)
+            else row._replace(partition=partition, offset=offset, duplicate=duplicate)
+            for at, (row, partition, offset, duplicate) in enumerate(places)
         ]
 
-    async def close(self) -> None:
-        with suppress(errors.Error):  # what failed was written down row by row
-            await self._producer.close()
+    async def flush(self) -> str:
+        return await _raised(self._producer.flush())
+
+    async def close(self) -> str:
+        return await _raised(self._producer.close())
+
+
+async def _raised(ending: Coroutine[Any, Any, None]) -> str:
+    try:
+        await ending
+    except errors.Error as error:
+        return error.kind
+    return ""
 
 
 class RealReading:
@@ -177,13 +193,14 @@ class RealReading:
 
     async def batches(self) -> AsyncIterator[list[Row]]:
         async for batch in self._reader.batches(max_wait=0.001):
-            yield _rows(batch)
+            yield rows_of(batch)
 
     async def close(self) -> None:
         await self._reader.close()
 
 
-def _rows(batch: Batch) -> list[Row]:
+def rows_of(batch: Batch) -> list[Row]:
+    """The rows of a batch in the words of a history."""
     columns = [batch.column(name).to_pylist() for name in ("value", "key", "id", "partition", "offset", "attributes")]
     moments = [batch.column(name).cast(pa.int64()).to_pylist() for name in ("arrived", "due", "expires")]
     return [read_row(*fields) for fields in zip(*columns, *moments, strict=True)]

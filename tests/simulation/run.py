@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import IO
 
-from tests.history import checkers
+from tests.history import checkers, promises_of_reading
 from tests.history.checkers import Violation
 from tests.history.events import NOTE, PUBLISH, READ, Event
 from tests.simulation.broker_time import clocks_of
@@ -120,12 +120,10 @@ def world_of(seed: int) -> tuple[Options, Load]:
     source = random.Random(f"{seed}/theme")
     if source.random() < 0.3:
         return source.choice(THEMES)
-    options = drawn(seed)
+    options, load = drawn(seed), drawn_load(seed)
     if source.random() < 0.1:  # a disk that only retention makes room on
-        load = drawn_load(seed)
-        kept = load.only(topics=0, mortal_topics=0, brief_topics=1, sized_topics=1, retention_bytes=200 * KIB, delayed=0.0)
-        return options.only(disk_bytes=source.choice((2400, 4800)) * KIB, half_open_seconds=options.half_open_seconds / 8), kept
-    load = drawn_load(seed)
+        load = load.only(topics=0, mortal_topics=0, brief_topics=1, sized_topics=1, retention_bytes=200 * KIB, delayed=0.0)
+        options = options.only(disk_bytes=source.choice((2400, 4800)) * KIB)
     if options.disk_bytes:  # the WAL, and as much in reserve, are to be a small part of it
         load = load.only(wal_bytes=min(load.wal_bytes, 64 * KIB))
     return options.only(half_open_seconds=options.half_open_seconds / 8), load
@@ -151,11 +149,15 @@ class Run:
         administrator = world.node("admin", disk=False)
         producers = [world.node(f"p{number}", disk=False) for number in range(self.load.producers)]
         readers = [world.node(f"r{number}", disk=False) for number in range(self.load.readers)]
+        named = [world.node(f"n{number}", disk=False) for number in range(self.load.named)]
         administrator.start(workload.administrate)
         for node in producers:
             node.start(workload.produce)
         for node in readers:
             node.start(workload.read)
+        for node in named:
+            node.start(workload.read_by_name)
+        readers += named
         nemesis = Nemesis(world, kept=[self.server.node, *producers, *readers])
         troubles = [asyncio.create_task(self._every(self.load.stop_every, self.server.stop))]
         troubles.append(asyncio.create_task(self._every(self.load.usurp_every, self.server.usurp)))
@@ -220,7 +222,7 @@ class Run:
         report.reached["live state compared with loaded state"] = watch.compared
         report.reached["the disk was inspected"] = watch.inspection.times
         report.reached["notes"] = sum(event.operation == NOTE for event in events)
-        report.violations += watch.violations
+        report.violations += watch.violations + self.workload.violations
         if not self.world.options.jump_every or self.world.options.jump_seconds < JUMP_SECONDS_HARMLESS:
             rotten = "corrupt" if self.world.options.bit_rot_rate else None  # ids that cannot be read do not heal
             cases = [case for case, error in self.workload.failed_probes if error != rotten]
@@ -230,6 +232,7 @@ class Run:
             told = [state for state in ("reader was told of damaged bytes", "message answered corrupt") if report.reached[state]]
             report.violations += [Violation("nothing_is_damaged_on_a_good_disk", state) for state in told]
         report.violations += checkers.refused_bytes_never_travel(watch.sent, events)
+        report.violations += promises_of_reading.filtered_bytes_never_travel(watch.filtered, events)
         clocks = clocks_of(self.server.node.wall, watch.begins, self.world.options.drift, self.world.loop.time())
         report.violations += checkers.expired_is_not_delivered(watch.fetched, events, clocks)
         if self.read_to_the_end:

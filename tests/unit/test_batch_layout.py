@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from bowstring import errors
-from bowstring.messages import layout, schema
+from bowstring.messages import layout, limits, schema
 from bowstring.messages.encoding import Encoded, encode_columns, encode_values
 from bowstring.messages.metadata import form
 
@@ -264,12 +264,12 @@ def test_bytes_in_the_padding_are_refused():
 # -- contents
 
 
-@pytest.mark.parametrize("time", [-1, schema.MOMENT_MAX, 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize("time", [-1, limits.MOMENT_MAX, 2**63 - 1, -(2**63)])
 def test_times_before_1970_and_from_2200_on_are_refused(time: int):
     for name, bit in (("created", schema.CREATED), ("due", schema.DUE), ("expires", schema.EXPIRES)):
         refused(made(bit, 1, (1, 0), b"", moments(time)), f"{name} in row 0 is {time} µs since 1970, which is out of range")
         refused(made(bit, 3, (3, 0), b"", moments(0, 5, time)), f"{name} in row 2 is {time} µs since 1970")
-    assert check(made(schema.DUE, 2, (2, 0), b"", moments(0, schema.MOMENT_MAX - 1))).num_rows == 2
+    assert check(made(schema.DUE, 2, (2, 0), b"", moments(0, limits.MOMENT_MAX - 1))).num_rows == 2
 
 
 def test_ids_are_text_of_1_to_256_bytes_in_every_row():

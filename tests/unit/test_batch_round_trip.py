@@ -9,14 +9,14 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bowstring.messages import layout, schema
+from bowstring.messages import layout, limits, schema
 from bowstring.messages.encoding import Encoded, decode, encode, encode_columns, take
 
 TEXT = st.text(max_size=12)
-MOMENTS = st.integers(0, schema.MOMENT_MAX - 1)
+MOMENTS = st.integers(0, limits.MOMENT_MAX - 1)
 # Often repeated bytes, so that compression has something to do.
 BYTES = st.one_of(st.binary(max_size=20), st.integers(0, 400).map(lambda count: b"ab" * count))
-NAMES = TEXT.filter(lambda name: not name.startswith(schema.RESERVED_PREFIX))
+NAMES = TEXT.filter(lambda name: not name.startswith(limits.RESERVED_PREFIX))
 ENTRIES: dict[str, st.SearchStrategy[Any]] = {
     "key": st.none() | BYTES,
     "value": st.none() | BYTES,

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from bowstring import errors
-from bowstring.messages import schema
+from bowstring.messages import limits, schema
 
 
 def test_columns_stand_in_the_order_of_the_design_with_rising_bits():
@@ -38,4 +38,4 @@ def test_an_unknown_or_repeated_column_is_refused():
 
 
 def test_moments_end_before_the_year_2200():
-    assert datetime(2200, 1, 1, tzinfo=UTC).timestamp() * 1_000_000 == schema.MOMENT_MAX
+    assert datetime(2200, 1, 1, tzinfo=UTC).timestamp() * 1_000_000 == limits.MOMENT_MAX

@@ -270,7 +270,7 @@ async def test_unlocking_gives_up_a_file_that_is_being_made(tmp_path: Path, monk
 
 
 def test_the_lock_file_says_who_serves_the_directory(disk: HostDisk, tmp_path: Path):
-    assert json.loads((tmp_path / "lock").read_text()) == {"pid": os.getpid(), "address": "here"}
+    assert json.loads((tmp_path / "lock").read_text()) == {"pid": os.getpid(), "address": "here", "embedded": False}
 
 
 def test_a_second_disk_in_the_same_process_is_refused(disk: HostDisk, tmp_path: Path):

@@ -13,8 +13,8 @@ import pytest
 
 import bowstring
 import bowstring.aio
-from bowstring import errors
-from bowstring.client import addresses, sync
+from bowstring import contexts, errors
+from bowstring.client import addresses
 from bowstring.client.broker_time import BrokerTime
 from bowstring.client.client import Client
 from tests.unit.fake_broker import FakeBroker, FakeDialer, FakeRandomness
@@ -155,17 +155,40 @@ def test_wrong_topics_are_refused_in_words(arguments, words):
     ],
 )
 def test_addresses(server, environment, expected):
-    assert addresses.seeds(server, environment) == expected
+    assert addresses.seeds(contexts.choose(server, None, environment).server) == expected
 
 
-@pytest.mark.parametrize("server", ["http://a", "bowstring://", "a:99999", "a:0", "a b", [], [7], "bowstring://a:x"])
+@pytest.mark.parametrize("server", ["http://a", "bowstring://", "a:99999", "a:0", "a b", [], [7], 7, b"a", "bowstring://a:x"])
 def test_wrong_addresses_are_refused(server):
     with pytest.raises(errors.InvalidArgument):
-        addresses.seeds(server, {})
+        addresses.seeds(server)
+
+
+def test_drift_is_told_when_it_begins_and_measured_again_and_again():
+    async def story():
+        broker, told = FakeBroker(), []
+        clock = FakeClock(ahead=100)
+        dialer = FakeDialer({"a:1": broker})
+        client = Client(["a:1"], dialer=dialer, clock=clock, randomness=FakeRandomness(), drift_limit=5, on_drift=told.append)
+        async with await client.open():
+            await asyncio.sleep(1)
+            assert [round(drift) for drift in told] == [100]
+            assert round(client.info.drift) == round(client.statistics().drift) == 100
+            await asyncio.sleep(200)
+            assert len(told) == 1, "it is known, and has not ended in between"
+            assert broker.calls.count("Hello") > 3
+            broker.clock = FakeClock(ahead=100)
+            await asyncio.sleep(130)
+            assert abs(client.info.drift) < 1
+            broker.clock = FakeClock(ahead=130)
+            await asyncio.sleep(130)
+            assert [round(drift) for drift in told] == [100, -30]
+
+    run(story())
 
 
 def test_what_this_version_cannot_do_is_said():
-    for arguments in ({"token": "x"}, {"context": "c"}, {"user": "u"}, {"password": "p"}, {"server": "bowstrings://a"}):
+    for arguments in ({"token": "x"}, {"user": "u"}, {"password": "p"}, {"server": "bowstrings://a"}):
         with pytest.raises(errors.NotSupported):
             bowstring.connect(**arguments)
 
@@ -188,32 +211,6 @@ def test_the_brokers_time_follows_what_it_tells():
     run(story())
 
 
-FACES = [
-    (bowstring.connect, bowstring.aio.connect),
-    (sync.Client, bowstring.aio.Client),
-    (sync.Producer, bowstring.aio.Producer),
-    (sync.Reader, bowstring.aio.Reader),
-    (sync.Receipt, bowstring.aio.Receipt),
-    (sync.BatchReceipt, bowstring.aio.BatchReceipt),
-]
-
-
-@pytest.mark.parametrize(("plain", "asynchronous"), FACES)
-def test_both_faces_have_the_same_names_parameters_and_defaults(plain, asynchronous):
-    if inspect.isfunction(plain):
-        assert _parameters(plain) == _parameters(asynchronous)
-        return
-    names = {name for name in dir(plain) if not name.startswith("_")}
-    only = {name for name in dir(asynchronous) if not name.startswith("_")} - names
-    assert only <= {"open"}, "opening is what connect does"
-    assert not names - {name for name in dir(asynchronous)}
-    for name in names:
-        mine, other = getattr(plain, name), getattr(asynchronous, name)
-        if callable(mine):
-            assert _parameters(mine) == _parameters(other), name
-        assert bool(mine.__doc__) == bool(other.__doc__), name
-
-
 def _parameters(call) -> list[tuple[str, object, object]]:
     return [(p.name, p.kind, p.default) for p in inspect.signature(call).parameters.values()]
 
@@ -221,7 +218,7 @@ def _parameters(call) -> list[tuple[str, object, object]]:
 def test_send_has_its_documented_signature():
     from bowstring.client.sending import Sending
 
-    for documented in (sync.Producer.send, bowstring.aio.Producer.send):
+    for documented in (bowstring.Producer.send, bowstring.aio.Producer.send):
         assert _parameters(documented) == _parameters(Sending.send)
 
 

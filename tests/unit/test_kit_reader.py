@@ -122,7 +122,7 @@ def test_starts_and_ends(start, end, expected):
         ({"end": "2026-11-15T09:00Z"}, errors.InvalidArgument, "in commands but not in Python"),
         ({"start": 9, "end": 5}, errors.InvalidArgument, "start=9 is behind end=5"),
         ({"start": -5, "end": -9}, errors.InvalidArgument, "start=-5 is behind end=-9"),
-        ({"start": datetime(2026, 1, 1)}, errors.InvalidArgument, "has no time zone"),  # noqa: DTZ001
+        ({"start": datetime(2026, 1, 1)}, errors.InvalidArgument, "has no time zone"),
         ({"start": date(2026, 1, 1)}, errors.InvalidArgument, "not a place"),
         ({"start": datetime(2199, 1, 1, tzinfo=UTC)}, errors.InvalidArgument, "in the future"),
         ({"start": timedelta(hours=1)}, errors.InvalidArgument, r"timedelta\(hours=-1\)"),

@@ -20,7 +20,7 @@ from bowstring.store.segments import (
     segment_name,
     take_stock,
 )
-from bowstring.store.spans import spans
+from bowstring.store.spans import SPANS_A_READ, reads, spans
 
 MIB = 1 << 20
 
@@ -162,6 +162,15 @@ def test_files_that_growth_has_outrun_are_removed():
     assert free.take(16) == FreeFile(2, 128)
 
 
+def test_as_many_files_are_kept_as_were_needed_lately_and_the_surplus_goes_by_halves():
+    free = pool(files_max=2)
+    free.needed = 9
+    assert [gone for number in range(1, 11) for gone in free.add(number, 64)] == [FreeFile(1, 64)]
+    free.needed = 0
+    assert [len(free.shrink()) for _ in range(5)] == [4, 2, 1, 0, 0]
+    assert len(free) == 2
+
+
 def test_a_new_number_is_one_that_no_free_file_had():
     free = pool(16, 16)
     assert free.new_number() == 3
@@ -213,3 +222,12 @@ def test_every_reference_is_in_one_span_in_order_and_inside_it(references: list[
 def test_a_small_page_does_not_hold_a_large_read():
     (span,) = spans([at(0, 1_000), at(1_000, 100_000)])
     assert [span.outlives(reference) for reference in span.references] == [True, False]
+
+
+def test_small_reads_in_one_segment_are_handed_over_together_and_large_ones_alone():
+    far = 1 << 20
+    scattered = [at(number * far, 9_000) for number in range(SPANS_A_READ + 2)]
+    assert [len(together) for together in reads(spans(scattered))] == [SPANS_A_READ, 2]
+    large = [at(0, 9_000), at(far, 200_000), at(3 * far, 9_000)]
+    assert [len(together) for together in reads(spans(large))] == [1, 1, 1]
+    assert [span for together in reads(spans(scattered)) for span in together] == spans(scattered)

@@ -103,7 +103,7 @@ def test_foreign_errors(code: str, text: str, changes: type, reads: type):
     assert type(status.from_status(code, text, repeatable=False)) is changes
     error = status.from_status(code, text, repeatable=True)
     assert type(error) is reads
-    assert code in str(error)
+    assert code in str(error) + error.details.get("grpc", "")
 
 
 @pytest.mark.parametrize("code", sorted(GRPC_CODES - {"OK"}))

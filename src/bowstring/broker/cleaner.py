@@ -132,7 +132,7 @@ class Cleaner:
                 elif all(extent.index.sequence <= incarnation.upkeep.sealer.trimmed for extent in job.extents):
                     empty.append(job)  # else the journal still has the pages, and would bring them back at load
             await placing.flush()
-            written = await write_sections(placing, [draft for _, draft in drafted])
+            written = [one.extent for one in await write_sections(placing, [draft for _, draft in drafted])]
             done = [*zip([job for job, _ in drafted], written, strict=True), *((job, None) for job in empty)]
             done = [(job, new) for job, new in done if job.actor.closed is None]
             if done:

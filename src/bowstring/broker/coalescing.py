@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from bowstring.core.pages import Origin, PageEntry, PageHeader, decode_header, encode_header
@@ -58,13 +57,12 @@ def coalesce(entries: Sequence[PageEntry], pages: Sequence[Page]) -> list[Sealab
 
 
 def _joined(entries: Sequence[PageEntry], headers: list[PageHeader], batches: list[pa.RecordBatch]) -> Sealable:
-    whole = pa.concat_batches(batches)
-    encoded = encoding.take(whole, np.arange(whole.num_rows))
+    encoded = encoding.rewrite(pa.concat_batches(batches))
     origins = tuple(origin for entry, header in zip(entries, headers, strict=True) for origin in _dated(header, entry))
     first, last = entries[0], entries[-1]
-    header = PageHeader(headers[0].topic, headers[0].partition, headers[0].schema, encoded.mask, whole.num_rows, origins)
+    header = PageHeader(headers[0].topic, headers[0].partition, headers[0].schema, encoded.mask, encoded.rows, origins)
     entry = first._replace(
-        rows=whole.num_rows,
+        rows=encoded.rows,
         arrived_last=last.arrived_last,
         columns=encoded.mask,
         expires=0 if any(not entry.expires for entry in entries) else max(entry.expires for entry in entries),

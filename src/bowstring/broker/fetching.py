@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from bowstring import errors
 from bowstring.broker.actor import PartitionActor
+from bowstring.broker.joining import Fetched, joined
 from bowstring.broker.places import offset_at
 from bowstring.broker.reading import arrivals
 from bowstring.broker.selection import Selection
@@ -24,7 +25,6 @@ from bowstring.broker.visibility import Moments, is_whole, visible
 from bowstring.core.pages import Origin, PageEntry, PageHeader, decode_header
 from bowstring.core.partition import Partition
 from bowstring.messages import encoding
-from bowstring.ports.disk import Buffer
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page
 
@@ -36,22 +36,6 @@ ANSWER_BYTES = 4 * 1024 * 1024
 PAGES_A_READ = 256
 BARE_BYTES = 256
 """What rows of which no column is wanted count, so that a reader that takes none bounds them, too."""
-
-
-class Fetched(NamedTuple):
-    """Rows of one page, or (without data) deleted ones that were passed over."""
-
-    partition: int
-    next_offset: int
-    arrived: int
-    schema: int
-    columns: int
-    rows: int
-    runs: list[tuple[int, int, int]]
-    """Offset, rows and arrival of each."""
-    origins: list[Origin]
-    data: Buffer | None
-    size: int
 
 
 class _Cursor:
@@ -194,7 +178,7 @@ class Fetcher:
             pieces.append(piece)
         if self._selection.where is not None:  # it takes a while, and may give nothing to wait for
             await self._incarnation.clock.sleep(0)
-        return pieces
+        return joined(pieces)
 
     def _passed_over(self, cursor: _Cursor, offset: int) -> list[Fetched]:
         """Nothing is left up to there: whatever it was has expired as a whole."""

@@ -97,26 +97,28 @@ async def _replay(
         if not rows:
             raise Damaged(f"the journal ends at {sequence}, its last row should be {registered.sequence}")
         for row in rows:
-            mentioned |= _apply_row(row.sequence, row.changes, partitions, deleted)
+            _apply_row(row.sequence, row.changes, partitions, deleted, mentioned)
             sequence = row.sequence
     for partition in partitions.values():
         partition.sealed(partition.sealed_end, partition.sealed_bytes)
     return frozenset(mentioned)
 
 
-def _apply_row(sequence: int, data: bytes, partitions: dict[Key, Partition], deleted: Set[int]) -> set[int]:
+def _apply_row(sequence: int, data: bytes, partitions: dict[Key, Partition], deleted: Set[int], mentioned: set[int]) -> None:
+    """Adds the segments that the row speaks of."""
     try:
         changes = journal.decode(data)
     except journal.Unreadable as error:
         raise Damaged(f"journal row {sequence}: {error}") from error
     for change in changes:
+        if isinstance(change, journal.Append) and change.segment:
+            mentioned.add(change.segment)
         if change.topic in deleted:
             continue
         partition = partitions.get((change.topic, change.partition))
         if partition is None:
             raise Damaged(f"journal row {sequence} changes partition {change.partition} of topic {change.topic}, which is not there")
         partition.replay(change, sequence)
-    return {change.segment for change in changes if isinstance(change, journal.Append) and change.segment}
 
 
 async def restore_ids(partitions: Iterable[Partition], reader: PageReader) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bowstring.broker.extents import Extents
 from bowstring.broker.reading import PageReader
@@ -68,6 +67,8 @@ class Lookups:
         return end == partition.sealed_end
 
     async def _compared(self, partition: Partition, hits: Hits, texts: Texts) -> tuple[Hits, Rows]:
+        import pyarrow.compute as pc
+
         if not len(hits.rows):
             return hits, np.empty(0, np.int64)
         stored = await self._reader.messages(partition, hits.offsets)

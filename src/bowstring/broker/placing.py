@@ -20,6 +20,9 @@ from bowstring.ports.store import Page, Reference, Store
 
 SLICE_BYTES = 512 * 1024
 """So much is written and synced at a time: one or two milliseconds."""
+PAUSE_SECONDS = 0.002
+"""How long the loop is left to others after each step of one or two milliseconds: a flush that is under way meanwhile loses half its time
+at most."""
 
 
 class Place:
@@ -101,8 +104,15 @@ class Draft(NamedTuple):
     hashes: Built
 
 
-async def write_sections(placing: Placing, drafts: Sequence[Draft]) -> list[Extent]:
-    """Writes the sections of extents whose pages are written, those of all together, and says what the catalog is to be told."""
+class Written(NamedTuple):
+    """What the catalog is to be told of an extent, and where the blocks of its ids are."""
+
+    extent: Extent
+    blocks: list[BlockPlace]
+
+
+async def write_sections(placing: Placing, drafts: Sequence[Draft]) -> list[Written]:
+    """Writes the sections of extents whose pages are written, those of all together."""
     made = [_Sections(draft) for draft in drafts]
     for one in made:
         await one.write_index_and_blocks(placing)
@@ -110,7 +120,7 @@ async def write_sections(placing: Placing, drafts: Sequence[Draft]) -> list[Exte
     for one in made:
         await one.write_directory(placing)
     await placing.flush()
-    return [one.extent() for one in made]
+    return [Written(one.extent(), one.block_places()) for one in made]
 
 
 class _Sections:
@@ -137,10 +147,12 @@ class _Sections:
 
     async def write_directory(self, placing: Placing) -> None:
         if self._blocks:
-            places = [BlockPlace(place.known.segment, place.known.position, place.known.length) for place in self._blocks]
             count = sum(len(keys) for keys, _ in self._built.blocks)
-            body = sections.encode_directory(self._built, places)
+            body = sections.encode_directory(self._built, self.block_places())
             self._directory = await placing.add(self._page(IDS, count, body, self._built.bits))
+
+    def block_places(self) -> list[BlockPlace]:
+        return [BlockPlace(place.known.segment, place.known.position, place.known.length) for place in self._blocks]
 
     def extent(self) -> Extent:
         entries = self._entries

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bowstring import errors
@@ -111,6 +110,8 @@ def _expires(column: pa.Array) -> int:
 
 
 def _latest(column: pa.Array) -> int:
+    import pyarrow.compute as pc
+
     return pc.max(column.cast(pa.int64())).as_py()
 
 
@@ -132,6 +133,8 @@ def _ids(column: pa.Array, partition: int) -> Ids:
 
 def _generated(column: pa.Array) -> NDArray[np.int64]:
     """The rows whose ids look like those that a kit generates."""
+    import pyarrow.compute as pc
+
     lengths = pc.binary_length(column).to_numpy(zero_copy_only=False)
     if int(lengths.max(initial=0)) < GENERATED_LENGTH_MIN:
         return np.empty(0, np.int64)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from bowstring.broker.fetching import runs_of
 from bowstring.broker.visibility import moments_of
-from bowstring.core.pages import PageEntry, decode_header
+from bowstring.core.pages import LOST, PageEntry, decode_header
 from bowstring.core.partition import Partition
 from bowstring.core.retained import Runs
 from bowstring.messages import encoding
@@ -126,8 +126,26 @@ class Retention:
         expires = min((extent.expires for extent in extents if extent.expires), default=NEVER)
         if extents and extents[0].first_offset >= floor:
             return _Seen(moves, floor, 0, extents[0].arrived_first, expires)
-        entries = await self._incarnation.reader.entries(partition, floor, end, 1, 1)
+        entries = await self._entries(partition, floor, end, 1)
         return _Seen(moves, floor, 0 if entries else end, entries[0].arrived if entries else NEVER, expires)
+
+    async def _entries(self, partition: Partition, offset: int, end: int, pages_max: int) -> list[PageEntry]:
+        """The next pages. An extent whose index cannot be read counts as one page that cannot be read, so that it holds nothing up."""
+        incarnation = self._incarnation
+        try:
+            return await incarnation.reader.entries(partition, offset, end, 1 << 40, pages_max)
+        except Damaged:
+            for extent in await incarnation.extents.of(partition):
+                if extent.end_offset > offset and not await self._has_index(extent):
+                    return [_as_a_page(extent)]
+            raise
+
+    async def _has_index(self, extent: Extent) -> bool:
+        try:
+            await self._incarnation.extents.index(extent)
+        except Damaged:
+            return False
+        return True
 
     def _kept_is_due(self, partition: Partition) -> bool:
         key, monotonic = (partition.topic, partition.number), self._incarnation.clock.monotonic()
@@ -153,7 +171,7 @@ class Retention:
         kept: list[tuple[int, int]] = []
         floor, offset = partition.retained.floor, partition.retained.first
         while True:
-            entries = await self._incarnation.reader.entries(partition, offset, partition.readable_offset, 1 << 40, PAGES_A_READ)
+            entries = await self._entries(partition, offset, partition.readable_offset, PAGES_A_READ)
             for entry in entries:
                 if entry.arrived_last >= horizon:  # a longer retention may stop below the floor: what was kept from there on stays
                     return _Reach(max(floor, entry.first_offset), kept + _from(partition.retained.kept, entry.first_offset))
@@ -165,13 +183,16 @@ class Retention:
                 return _Reach(floor, kept)
 
     async def _kept(self, partition: Partition, entry: PageEntry, horizon: int) -> Runs:
-        """The rows of an old page whose due time keeps them."""
-        page = (await self._incarnation.reader.pages(partition, [entry]))[0]
+        """The rows of an old page whose due time keeps them: all of them, where they cannot be read, until none could be kept."""
+        live: NDArray[np.int64] = partition.live(entry.first_offset, entry.end)
+        try:
+            page = (await self._incarnation.reader.pages(partition, [entry]))[0]
+        except Damaged:
+            return tuple(runs_of(live))
         header = decode_header(page.header)
         if not header.columns & DUE:  # the rows that had one were repeats, and are not stored here
             return ()
         due = moments_of(encoding.decode(header.columns, page.body).column("due"))
-        live: NDArray[np.int64] = partition.live(entry.first_offset, entry.end)
         return tuple(runs_of(live[due[live - entry.first_offset] >= horizon]))
 
     async def _reach_by_bytes(self, topic: Topic, partition: Partition, reach: _Reach) -> _Reach:
@@ -183,7 +204,7 @@ class Retention:
         surplus = partition.bytes - limit // topic.row.partitions
         offset, floor = partition.retained.floor, partition.retained.floor
         while surplus > 0:
-            entries = await self._incarnation.reader.entries(partition, offset, partition.readable_offset, 1 << 40, PAGES_A_READ)
+            entries = await self._entries(partition, offset, partition.readable_offset, PAGES_A_READ)
             for entry in entries:
                 if surplus > 0:
                     surplus -= entry.length
@@ -199,7 +220,7 @@ class Retention:
         for extent in await self._incarnation.extents.of(partition):
             if extent.end_offset <= floor:
                 size += extent.bytes
-            elif extent.first_offset < floor:
+            elif extent.first_offset < floor and await self._has_index(extent):
                 index = await self._incarnation.extents.index(extent)
                 size += sum(entry.length for entry in index.state() if entry.end <= floor)
         return size
@@ -224,6 +245,23 @@ class Retention:
 def _is_too_much(topic: Topic, partition: Partition) -> bool:
     limit = topic.settings.retention_bytes
     return limit is not None and partition.bytes > limit // topic.row.partitions
+
+
+def _as_a_page(extent: Extent) -> PageEntry:
+    """Nobody knows what is due in it, so all of it is kept until it is mended, or until bytes are too many."""
+    rows = extent.end_offset - extent.first_offset
+    return PageEntry(
+        first_offset=extent.first_offset,
+        rows=rows,
+        arrived=extent.arrived_first,
+        segment=LOST,
+        position=0,
+        length=extent.bytes,
+        sequence=0,
+        columns=0,
+        arrived_last=extent.arrived_last,
+        due=NEVER,
+    )
 
 
 def _is_below(partition: Partition, extent: Extent) -> bool:

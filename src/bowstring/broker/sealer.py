@@ -27,11 +27,12 @@ import numpy as np
 
 from bowstring.broker.actor import PartitionActor
 from bowstring.broker.coalescing import Sealable, coalesce, groups
-from bowstring.broker.placing import Draft, Placed, Placing, write_sections
+from bowstring.broker.placing import PAUSE_SECONDS, Draft, Placed, Placing, Written, write_sections
 from bowstring.core.id_sections import Builder, batch_hashes, parts_in, parts_of
 from bowstring.core.pages import LOST, PAGES_AT_ONCE, PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.snapshots import snapshot
+from bowstring.messages.schema import ID
 from bowstring.ports.catalog import Chunk, Edit, Snapshot
 from bowstring.ports.failures import Damaged, DiskFull
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 PARTITIONS_A_STEP = 32
 PAGES_AN_EXTENT = 4096
 """A partition with more pages gets several extents: with more of them each would hold up the loop."""
+IDS_MAX = 1 << 20
+"""Messages with ids, in an extent or before a seal is due, or a few more: one that is not sealed takes three times the memory."""
 ROWS_A_TRIM = 200
 TRIES_MAX = 3
 
@@ -55,6 +58,8 @@ class Counts(NamedTuple):
     changes: int = 0
     inlined: int = 0
     bytes: int = 0
+    ids: int = 0
+    """Messages with ids that callers gave."""
 
 
 class Sealer:
@@ -74,16 +79,17 @@ class Sealer:
 
     def note(self, flush: Flush) -> None:
         """A flush was committed."""
-        rows, changes, inlined, size = self._counts
+        rows, changes, inlined, size, ids = self._counts
         small = flush.page_bytes if not flush.written else 0
-        self._counts = Counts(rows + 1, changes + len(flush.changes), inlined + small, size + flush.page_bytes)
+        ids += sum([change.rows for change, _ in flush.pages if change.columns & ID])
+        self._counts = Counts(rows + 1, changes + len(flush.changes), inlined + small, size + flush.page_bytes, ids)
 
     @property
     def is_due(self) -> bool:
         """Is there enough to seal?"""
         settings, counts = self._settings, self._counts
         old = counts.rows > 1 and self._incarnation.clock.monotonic() - self._sealed_at >= settings.seal_seconds
-        full = counts.rows >= settings.seal_rows or counts.changes >= 15 * settings.seal_rows
+        full = counts.rows >= settings.seal_rows or counts.changes >= 15 * settings.seal_rows or counts.ids >= IDS_MAX
         return old or full or counts.inlined >= settings.seal_inline_bytes or counts.bytes >= settings.seal_bytes
 
     async def seal(self) -> None:
@@ -115,28 +121,37 @@ class Sealer:
             pages = [await self._pages(placing, actor.partition, sequence) for actor in actors]
             await placing.flush()
             drafts = [await self._draft(actor.partition, placed) for actor, placed in zip(actors, pages, strict=True)]
-            extents = await write_sections(placing, drafts)
-            await self._catalog.edit(self._incarnation.fence, Edit(add=extents))
-            for actor, extent in zip(actors, extents, strict=True):
+            written = await write_sections(placing, drafts)
+            await self._adopt_ids(drafts, written)
+            await self._catalog.edit(self._incarnation.fence, Edit(add=[extent for extent, _ in written]))
+            for actor, (extent, _) in zip(actors, written, strict=True):
                 self._incarnation.switch(actor, extent)
+
+    async def _adopt_ids(self, drafts: Sequence[Draft], written: Sequence[Written]) -> None:
+        """Ids that callers gave will be asked for again at once, so what was just made of them stays in memory."""
+        for draft, (extent, blocks) in zip(drafts, written, strict=True):
+            if draft.partition.ids.count_below(extent.end_offset):
+                await self._incarnation.extents.adopt(draft.partition, extent, draft.hashes, blocks)
 
     async def _pages(self, placing: Placing, partition: Partition, sequence: int) -> list[Placed]:
         """The next pages of a partition, where they are or are going to be. Inlined ones are coalesced and written."""
         found: list[Placed] = []
+        ids = 0
         for group in _by_place(partition.pages.upto(sequence)):
-            if len(found) >= PAGES_AN_EXTENT:
+            if len(found) >= PAGES_AN_EXTENT or ids >= IDS_MAX:
                 break
+            ids += sum([entry.rows for entry in group if entry.columns & ID])
             if group[0].segment:
                 found += [Placed(entry) for entry in group]
                 if len(found) % PAGES_AT_ONCE == 0:
-                    await self._incarnation.clock.sleep(0)
+                    await self._incarnation.clock.sleep(PAUSE_SECONDS)
                 continue
             for sealable in await self._coalesced(partition, group):
                 found.append(Placed(sealable.entry, None if sealable.page is None else await placing.add(sealable.page)))
         return found
 
     async def _coalesced(self, partition: Partition, entries: list[PageEntry]) -> list[Sealable]:
-        await self._incarnation.clock.sleep(0)
+        await self._incarnation.clock.sleep(PAUSE_SECONDS)
         try:
             pages = await self._incarnation.reader.pages(partition, entries)
         except Damaged:
@@ -170,7 +185,7 @@ class Sealer:
         starts = parts_in(batches, bits)
         for part in range(1 << bits):
             if bits:
-                await self._incarnation.clock.sleep(0)
+                await self._incarnation.clock.sleep(PAUSE_SECONDS)
             inside = slice(int(starts[part]), int(starts[part + 1]))
             builder.take(*partition.ids.part_below(end, part, bits))
             builder.take(batches[inside], firsts[inside])

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bowstring.broker.reading import arrivals
@@ -59,4 +58,6 @@ def visible(
 
 def moments_of(column: pa.Array) -> NDArray[np.int64]:
     """Microseconds, 0 for null."""
+    import pyarrow.compute as pc
+
     return pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)

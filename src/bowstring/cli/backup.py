@@ -62,7 +62,7 @@ def backup(
         made = _online(address, target)
     segments, total, damaged = made
     done = {"target": target, "segments": segments, "bytes": total, "damaged": list(damaged)}
-    if printer.is_json:
+    if printer.is_data:
         printer.objects([done])
     else:
         printer.line(f"{target}: {segments:,} segments, {size(total)}")
@@ -127,7 +127,7 @@ def restore(
         "cluster_before": restored.manifest.cluster,
         "epoch": restored.epoch,
     }
-    if printer.is_json:
+    if printer.is_data:
         return printer.objects([done])
     printer.line(f"{directory}: {size(restored.bytes)} as of {restored.manifest.made}, cluster {restored.cluster}")
     return note(f"bowstring serve --data {directory}")

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from bowstring import settings
-from bowstring.cli import commands, config_file, contexts
+from bowstring import contexts, settings
+from bowstring.cli import commands, config_file
 from bowstring.cli.output import Output, Printer, note
 
 HELP = """The settings of a broker: show where each comes from, check a file, print the reference.
@@ -85,10 +85,10 @@ def show(
     server = contexts.choose(None, None)
     rows.append({"setting": "server", "value": server.server, "source": server.source})
     shown = [row for row in rows if not changed or row["source"] != "default"]
-    if printer.is_json:
+    if printer.is_data:
         return printer.objects(shown)
     if shown:
-        printer.table({"setting": "left", "value": "left", "source": "wrap"}, [tuple(row.values()) for row in shown])
+        printer.table({"setting": "left", "value": "cut", "source": "wrap"}, [tuple(row.values()) for row in shown])
     return None
 
 

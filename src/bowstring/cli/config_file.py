@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from bowstring import errors, settings
-from bowstring.cli import contexts
+from bowstring import contexts, errors, settings
 
 NAME: Final = "bowstring.toml"
 SYSTEM: Final = Path("/etc/bowstring")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bowstring import errors, times
-from bowstring.cli import contexts
+from bowstring import contexts, errors, times
+from bowstring.cli import options
+from bowstring.cli.options import TIMEOUT
 
 if TYPE_CHECKING:
+    from bowstring.client.client import Connecting
     from bowstring.client.sync import Client
 
 Server = Annotated[
@@ -19,19 +23,41 @@ Server = Annotated[
 ]
 Context = Annotated[str | None, typer.Option("--context", metavar="NAME", help="The broker of this name: see `bowstring context`.")]
 Timeout = Annotated[str, typer.Option("--timeout", metavar="SPAN", help="How long to try, such as 30s or 500ms.")]
-TIMEOUT = "10s"
 
 
 def connect(server: str | None, context: str | None, timeout: str) -> Client:
     """A client of the broker that was asked for."""
+    import bowstring
+
+    with _named(server, context) as address:
+        return bowstring.connect(address, timeout=seconds_of(timeout))
+
+
+def connecting(server: str | None, context: str | None, timeout: str) -> Connecting:
+    """The same for asyncio."""
+    from bowstring.client.client import connect
+
+    with _named(server, context) as address:
+        return connect(address, timeout=seconds_of(timeout))
+
+
+def seconds_of(timeout: str) -> float:
+    """How long to try."""
+    timeout = options.given.timeout or TIMEOUT if timeout == TIMEOUT else timeout
     seconds = span(timeout, "--timeout")
     if seconds <= 0:
         raise errors.InvalidArgument(f'--timeout = "{timeout}" leaves no time.', hint='Right would be "10s".')
-    chosen = contexts.choose(server, context)
-    import bowstring
+    return seconds
 
+
+@contextmanager
+def _named(server: str | None, context: str | None) -> Generator[str | Sequence[str]]:
+    """The address; what is wrong with it is told with where it comes from."""
+    if server is None and context is None:
+        server, context = options.given.server, options.given.context
+    chosen = contexts.choose(server, context)
     try:
-        return bowstring.connect(chosen.server, timeout=seconds)
+        yield chosen.server
     except (errors.InvalidArgument, errors.NotSupported) as error:
         if not error.message.startswith("server="):
             raise

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from bowstring import errors
-from bowstring.cli import commands, contexts
+from bowstring import contexts, errors
+from bowstring.cli import commands
 from bowstring.cli.output import Output, Printer, note
 
 HELP = """Names for servers, so that they need not be typed: list, add, use, remove.
@@ -37,7 +37,7 @@ def list_contexts(output: Output = None) -> None:
     printer = Printer(output)
     known = contexts.load()
     rows = [{"name": name, "server": server, "current": name == known.current} for name, server in sorted(known.servers.items())]
-    if printer.is_json:
+    if printer.is_data:
         printer.objects(rows)
     elif rows:
         columns = {"": "left", "context": "left", "server": "wrap"}
@@ -55,7 +55,7 @@ def add(
     if not contexts.NAME.fullmatch(name):
         raise errors.InvalidArgument(f"'{name}' is not a name for a context.", hint="Right would be letters, digits, dots and dashes.")
     try:
-        addresses.seeds(server, {})
+        addresses.seeds(server)
     except errors.Error as error:
         raise type(error)(error.message.removeprefix("server="), hint=error.hint) from None
     known = contexts.load()

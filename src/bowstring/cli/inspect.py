@@ -22,11 +22,13 @@ The directory must not be served at the time; read-only ones and copies are fine
 Examples:
 
 \b
-  bowstring inspect ./data                     an overview: topics, segments, journal
-  bowstring inspect ./data --verify            reads everything; exit code 5 if something is damaged
-  bowstring inspect ./data --segment 1000001   the pages and sections of one segment
+  bowstring inspect ./data                     an overview
+  bowstring inspect ./data --verify            reads and checks everything
+  bowstring inspect ./data --segment 1000001   the pages of one segment
   bowstring inspect ./data --verify -o json    one object per damaged page
-  bowstring inspect ./data --repair            puts aside what keeps a broker from starting
+  bowstring inspect ./data --repair            puts aside what is damaged
+
+Exit code 5 if --verify finds something damaged.
 
 --repair moves nothing out of the way that a broker can live with: a damaged page stays where it is, and its offsets answer Corrupt.
 What it does move goes to DIR/quarantine, with a copy of the catalog as it was. Have a backup first.
@@ -75,7 +77,7 @@ def _overview(printer: Printer, directory: DataDirectory, contents: Contents) ->
     from bowstring.inspection.overview import overview
 
     found = overview(directory, contents)
-    if printer.is_json:
+    if printer.is_data:
         return printer.objects([found])
     printer.line(f"{found['directory']}: catalog format {found['format']}, cluster {found['cluster']}, epoch {found['epoch']}")
     journal = f"{found['journal_rows']:,} rows, {size(found['journal_bytes'])}, up to sequence {found['sequence']:,}"
@@ -101,7 +103,7 @@ def _overview(printer: Printer, directory: DataDirectory, contents: Contents) ->
 
 
 def _topics(printer: Printer, topics: list[dict[str, Any]]) -> None:
-    columns = {"topic": "left", "partition": "right", "messages": "right", "size": "right"}
+    columns = {"topic": "cut", "partition": "right", "messages": "right", "size": "right"}
     columns |= {"first": "right", "floor": "right", "next": "right", "sealed to": "right"}
     rows: list[tuple[object, ...]] = []
     for topic in topics:
@@ -127,9 +129,9 @@ def _segment(printer: Printer, directory: DataDirectory, contents: Contents, nam
     from bowstring.inspection.segment import frames, segment_of
 
     rows = frames(directory, contents, segment_of(directory, named))
-    if printer.is_json:
+    if printer.is_data:
         return printer.objects(rows)
-    columns = {"position": "right", "length": "right", "flush": "right", "kind": "left", "topic": "left", "rows": "right"}
+    columns = {"position": "right", "length": "right", "flush": "right", "kind": "left", "topic": "cut", "rows": "right"}
     columns |= {"offsets": "left", "": "wrap"}
     return printer.table(columns, [_frame(row) for row in rows])
 
@@ -159,7 +161,7 @@ def _verify(printer: Printer, directory: DataDirectory, contents: Contents) -> N
 
 
 def _findings(printer: Printer, findings: list[Finding]) -> None:
-    if printer.is_json:
+    if printer.is_data:
         printer.objects(finding.row() for finding in findings)
     elif findings:
         rows = [("damaged" if f.damaged else "note", f.kind, f.where, f.text) for f in findings]
@@ -173,7 +175,7 @@ def _repair(printer: Printer, directory: str) -> None:
     from bowstring.inspection.repairing import repair
 
     done = repair(directory, now=time.time_ns() // 1000)
-    if printer.is_json:
+    if printer.is_data:
         printer.objects(step.row() for step in done)
     elif done:
         printer.table({"where": "left", "what was done": "wrap"}, [(step.where, step.text) for step in done])

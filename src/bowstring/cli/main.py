@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from bowstring import errors
-from bowstring.cli import failures
+from bowstring.cli import arguments, failures, options
 from bowstring.cli.commands import HELP_NAMES, NO_RICH, Commands
 
 HELP = """Bowstring: a message broker whose messages are Arrow batches.
 
 \b
-  bowstring serve --data ./data                   a broker on localhost:27769
+  bowstring dev --sample               a broker to try things on
+  bowstring serve --data ./data        a broker on localhost:27769
   bowstring topic create orders --partitions 4
   echo 'one coffee' | bowstring produce orders
   bowstring read orders --follow
@@ -36,8 +37,15 @@ app = typer.Typer(name="bowstring", help=HELP, cls=Commands, no_args_is_help=Tru
 
 
 @app.callback()
-def commands() -> None:
+def commands(
+    output: Annotated[str | None, options.text("--output", "-o", metavar="FORMAT", help="table, json, csv, raw, arrow, parquet.")] = None,
+    server: Annotated[str | None, options.text("--server", "-s", metavar="ADDRESS", help="The broker: bowstring://host[:27769].")] = None,
+    context: Annotated[str | None, options.text("--context", metavar="NAME", help="The broker of this name.")] = None,
+    timeout: Annotated[str | None, options.text("--timeout", metavar="SPAN", help="How long to try: 30s. [default: 10s]")] = None,
+) -> None:
     """See HELP."""
+    given = options.given
+    given.output, given.server, given.context, given.timeout = output, server, context, timeout
 
 
 def main() -> None:
@@ -49,6 +57,8 @@ def run() -> int:
     """Runs the command of this command line, tells what went wrong, and gives the exit code."""
     from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
 
+    arguments.use_plain()
+    options.forget()
     failures.look_ahead(sys.argv[1:])
     if COMPLETING in os.environ:
         from typer._completion_classes import completion_init

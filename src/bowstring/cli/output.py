@@ -5,8 +5,9 @@ Tables fit the terminal; on anything else they are as wide as they need to be. P
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -15,15 +16,22 @@ from typing import Annotated, Any, Final
 
 import typer
 
-FORMATS: Final = ("table", "json", "text")
-_TEXT_COLUMNS: Final = 200
+from bowstring import errors
+from bowstring.cli import options
+from bowstring.cli.commands import no_such
+
+FORMATS: Final = ("table", "json", "csv", "raw", "arrow", "parquet")
+BINARY: Final = ("arrow", "parquet")
+_PLAIN_COLUMNS: Final = 200
+WRAPPED_LEAST: Final = 16
+CUT_LEAST: Final = 8
 
 Output = Annotated[
     str | None,
     typer.Option(
         "--output",
         "-o",
-        help="`table`, `json` (one object per line) or `text` (a plain table). [default: table on a terminal, else json]",
+        help="table, json (an object per line), csv, raw (the first column), arrow, parquet. [default: table on a terminal, else json]",
         metavar="FORMAT",
         show_default=False,
     ),
@@ -34,39 +42,106 @@ class Printer:
     """Prints in the format that was asked for, or that fits where it goes."""
 
     def __init__(self, output: str | None) -> None:
+        output = output or options.given.output
         if output is not None and output not in FORMATS:
-            raise typer.BadParameter(f"{output!r} is not a format here. It is one of {', '.join(FORMATS)}.", param_hint="--output")
+            raise no_such("output", output, FORMATS)
+        if output in BINARY and sys.stdout.isatty():
+            raise errors.InvalidArgument(f"{output} is nothing for a terminal.", hint=f"Send it to a file: -o {output} > FILE.")
         self.format = output or ("table" if sys.stdout.isatty() else "json")
+        self._headed = False
+        self._rows: list[Mapping[str, Any]] = []
+        if self.format in BINARY:
+            options.given.at_end.append(self._write_file)
 
     @cached_property
     def _console(self) -> Any:
         from rich.console import Console
 
-        plain = self.format == "text" or not sys.stdout.isatty()
-        return Console(no_color=plain or bool(os.environ.get("NO_COLOR")), highlight=False, width=_TEXT_COLUMNS if plain else None)
+        plain = not sys.stdout.isatty()
+        return Console(no_color=plain or not options.colours(), highlight=False, width=_PLAIN_COLUMNS if plain else None)
 
     @property
-    def is_json(self) -> bool:
-        return self.format == "json"
+    def is_data(self) -> bool:
+        """Whether it prints objects, for programs, and not a table for people."""
+        return self.format != "table"
 
     def objects(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        for row in rows:
-            typer.echo(json.dumps(row, ensure_ascii=False, separators=(",", ":")))
+        """Rows for programs. May be called again with more of the same."""
+        if self.format == "json":
+            for row in rows:
+                typer.echo(json.dumps(row, ensure_ascii=False, separators=(",", ":")))
+        elif self.format == "raw":
+            for row in rows:
+                typer.echo(_cell(next(iter(row.values()))))
+        elif self.format == "csv":
+            self._csv(list(rows))
+        else:
+            self._rows.extend(rows)
+
+    def _csv(self, rows: list[Mapping[str, Any]]) -> None:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        if rows and not self._headed:
+            self._headed = True
+            writer.writerow(rows[0])
+        writer.writerows([map(_cell, row.values()) for row in rows])
+        typer.echo(text.getvalue(), nl=False)
+
+    def _write_file(self) -> None:
+        """The rows as Arrow or Parquet, when all were given."""
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        table = pa.Table.from_pylist([dict(row) for row in self._rows])
+        if self.format == "parquet":
+            pyarrow.parquet.write_table(table, sys.stdout.buffer)
+        else:
+            with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
+                stream.write_table(table)
+        sys.stdout.buffer.flush()
 
     def line(self, text: str = "") -> None:
-        self._console.print(text, markup=False, soft_wrap=self.format == "text")
+        self._console.print(text, markup=False, soft_wrap=not sys.stdout.isatty())
 
     def table(self, columns: Mapping[str, str], rows: Iterable[Iterable[object]], title: str = "") -> None:
-        """`columns` says for each heading where it goes: `left`, `right`, or `wrap` for text that may take several lines."""
+        """`columns` says for each heading where it goes: `left`, `right`, `cut` for text that may be cut where there is no room, or `wrap`
+        for text that may take several lines."""
         from rich.table import Table
 
-        style = None if self.format == "text" else "bold"
-        table = Table(box=None, pad_edge=False, header_style=style, title=title or None, title_justify="left", title_style=style)
-        for name, place in columns.items():
-            table.add_column(name, justify="right" if place == "right" else "left", no_wrap=place != "wrap", overflow="ellipsis")
-        for row in rows:
-            table.add_row(*("–" if cell is None else str(cell) for cell in row))
+        cells = [["–" if cell is None else str(cell) for cell in row] for row in rows]
+        widths = _widths(columns, cells, self._console.width)
+        table = Table(box=None, pad_edge=False, header_style="bold", title=title or None, title_justify="left", title_style="bold")
+        for number, (name, place) in enumerate(columns.items()):
+            justify = "right" if place == "right" else "left"
+            table.add_column(name, justify=justify, no_wrap=place != "wrap", overflow="ellipsis", width=widths[number])
+        for row in cells:
+            table.add_row(*row)
         self._console.print(table)
+
+
+def _widths(columns: Mapping[str, str], cells: list[list[str]], room: int) -> list[int | None]:
+    """How wide each column is, if it is to be said: where there is no room for all, those that may be cut are made smaller, widest first.
+    Texts that wrap take what is left."""
+    from rich.cells import cell_len
+
+    places = list(columns.values())
+    widths = [max((cell_len(name), *(cell_len(row[number]) for row in cells))) for number, name in enumerate(columns)]
+    wrapped = [number for number, place in enumerate(places) if place == "wrap"]
+    for number in wrapped:
+        widths[number] = min(widths[number], WRAPPED_LEAST)
+    while sum(widths) + 2 * (len(widths) - 1) > room:
+        cut = [number for number, place in enumerate(places) if place == "cut" and widths[number] > CUT_LEAST]
+        if not cut:
+            return [None] * len(widths)
+        widths[max(cut, key=widths.__getitem__)] -= 1
+    return [None if number in wrapped else width for number, width in enumerate(widths)]
+
+
+def _cell(value: Any) -> Any:
+    """A cell of CSV: what has an inside is JSON there."""
+    if value is None:
+        return ""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")) if isinstance(value, dict | list | bool) else value
 
 
 def size(count: int | None) -> str | None:
@@ -78,20 +153,23 @@ def size(count: int | None) -> str | None:
 
 
 @contextmanager
-def progress(doing: str, *, shown: bool = True) -> Generator[Callable[[int, int | None], None]]:
-    """A bar on stderr while the block runs, if that is a terminal: the block tells bytes done and bytes in all."""
-    if not shown or not sys.stderr.isatty():
+def progress(doing: str, *, shown: bool = True, of: str = "bytes") -> Generator[Callable[[int, int | None], None]]:
+    """A bar on stderr while the block runs, if that is a terminal: the block tells how much is done and how much it is in all, in bytes,
+    or in milliseconds, of which no more than the time that is left is shown."""
+    if not shown or options.given.quiet or not sys.stderr.isatty():
         yield lambda done, total: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    volume = (DownloadColumn(binary_units=True),) if of == "bytes" else ()
+    columns = (TextColumn("{task.description}"), BarColumn(), *volume, TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True, no_color=not options.colours()), transient=True) as bar:
         task = bar.add_task(doing, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def note(text: str) -> None:
-    """Something for people, on stderr."""
-    typer.echo(text, err=True)
+    """Something for people, on stderr, unless they want it quiet."""
+    if not options.given.quiet:
+        typer.echo(options.fitted(text), err=True)

@@ -18,13 +18,14 @@ import typer
 
 from bowstring import errors, times
 from bowstring.cli.commands import no_such
-from bowstring.cli.connecting import TIMEOUT, Context, Server, Timeout, connect, moment, span
+from bowstring.cli.connecting import Context, Server, Timeout, connect, moment, seconds_of, span
+from bowstring.cli.options import TIMEOUT
 from bowstring.cli.output import Output, Printer, note, progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from bowstring.client.sync import BatchReceipt, Producer
+    from bowstring.client.sync_producer import BatchReceipt, Producer
 
 HELP = """Publishes messages: each --value, each line of stdin or of FILEs, or each row of FILEs.
 
@@ -37,7 +38,7 @@ What is printed is durable. For values it is a row each; for input it is a sum, 
 Examples:
 
 \b
-  bowstring produce orders --value 'one coffee' --key customer-42 --attribute country=CH
+  bowstring produce orders -v 'one coffee' -k customer-42 -a country=CH
   printf 'a\\nb\\n' | bowstring produce orders
   echo 'customer-42:one tea' | bowstring produce orders --separator :
   bowstring produce orders --value 'paid' --id order-7 --delay 15m
@@ -87,9 +88,8 @@ def produce(
         raise no_such("compression", compression, ("lz4", "zstd"))
     filled = Filled(key, attribute, id, delay, at, expires)
     sources = [] if value else [Source(name, known, separator) for name in files or ["-"]]
-    seconds = span(timeout, "--timeout")
     with connect(server, context, timeout) as client:
-        producer = client.producer(topic, group=group, compression=compression, timeout=max(seconds, 0.001))
+        producer = client.producer(topic, group=group, compression=compression, timeout=seconds_of(timeout))
         publishing = Publishing(topic, producer, printer, each=bool(value) or receipts, filled=filled)
         try:
             if value:
@@ -280,7 +280,7 @@ class Publishing:
             self._offsets[found["partition"]] = min(least, found["offset_min"]), max(most, found["offset_max"])
 
     def _tell(self, row: dict[str, Any]) -> None:
-        if self._printer.is_json:
+        if self._printer.is_data:
             self._printer.objects([row])
         else:
             self._rows.append(row)
@@ -306,7 +306,7 @@ class Publishing:
             raise self._failure
 
     def _print_sum(self) -> None:
-        if self._printer.is_json:
+        if self._printer.is_data:
             offsets = {str(partition): list(self._offsets[partition]) for partition in sorted(self._offsets)}
             return self._printer.objects([{"topic": self._topic, "messages": self._stored, "offsets": offsets}])
         places = [f"{number}@{first:,}–{last:,}" for number, (first, last) in sorted(self._offsets.items())[:8]]

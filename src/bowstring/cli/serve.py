@@ -22,6 +22,7 @@ import typer
 
 from bowstring import errors, settings
 from bowstring.cli import config_file
+from bowstring.cli.options import LOG_FORMAT
 
 if TYPE_CHECKING:
     from bowstring.server import Server
@@ -32,7 +33,7 @@ Examples:
 
 \b
   bowstring serve --data ./data
-  bowstring serve --data /srv/orders --listen 0.0.0.0:27769 --topic-retention 30d
+  bowstring serve --listen 0.0.0.0:27769 --topic-retention 30d
   BOWSTRING_BATCH_BYTES_MAX=32MiB bowstring serve
   bowstring serve --store memory --listen 127.0.0.1:0
   bowstring serve --data ./data --check
@@ -50,24 +51,22 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _command() -> Any:
-    def serve(config: str | None, check: bool, verbose: bool, **flags: str | None) -> None:
+    def serve(config: str | None, check: bool, **flags: str | None) -> None:
         chosen = _settings(flags, config)
         if check:
             typer.echo("The settings are right.")
             return
-        level = logging.INFO if verbose else logging.WARNING
-        logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
         _run(_serve(chosen))
 
     parameters = {name: _flag(name) for name in settings.TABLE} | {
         "config": Annotated[str | None, typer.Option("--config", metavar="FILE", help="A bowstring.toml.", show_default=False)],
         "check": Annotated[bool, typer.Option("--check", help="Only look whether the settings are right.")],
-        "verbose": Annotated[bool, typer.Option("--verbose", help="Log more, to stderr.")],
     }
     # typer reads flags off a function's signature, so this one is given the signature that the table says.
     serve.__annotations__ = parameters
     keyword = inspect.Parameter.KEYWORD_ONLY
-    defaults = dict.fromkeys(parameters, None) | {"check": False, "verbose": False}
+    defaults = dict.fromkeys(parameters, None) | {"check": False}
     signature = [inspect.Parameter(name, keyword, default=defaults[name], annotation=parameters[name]) for name in parameters]
     serve.__signature__ = inspect.Signature(signature)  # pyright: ignore[reportFunctionMemberAccess]
     return serve

@@ -9,7 +9,8 @@ import typer
 
 from bowstring import errors, settings, times
 from bowstring.cli import commands
-from bowstring.cli.connecting import TIMEOUT, Context, Server, Timeout, connect, span
+from bowstring.cli.connecting import Context, Server, Timeout, connect, span
+from bowstring.cli.options import TIMEOUT
 from bowstring.cli.output import Output, Printer, note, size
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ Examples:
 
 \b
   bowstring topic create orders
-  bowstring topic create clicks --partitions 8 --retention 12h --retention-bytes 50GiB
-  bowstring topic create orders --exists-ok        for scripts: no error if it is there
+  bowstring topic create clicks --partitions 8 --retention-bytes 50GiB
+  bowstring topic create orders --exists-ok     no error if it is there
 """
 LIST_HELP = """Lists topics with their counts, by name. PATTERN is a glob; quote it.
 
@@ -95,7 +96,7 @@ def add_to(app: typer.Typer) -> None:
 
 def create(
     name: Name,
-    partitions: Annotated[int | None, typer.Option(metavar="N", help="How many partitions.", show_default="1")] = None,
+    partitions: Annotated[int | None, typer.Option(metavar="N", help="How many partitions. [default: 1]", show_default=False)] = None,
     retention: Retention = None,
     retention_bytes: RetentionBytes = None,
     deduplication: Deduplication = None,
@@ -146,7 +147,7 @@ def describe(
     with connect(server, context, timeout) as client:
         for number, name in enumerate(names):
             topic = client.topic(name)
-            if number and not printer.is_json:
+            if number and not printer.is_data:
                 printer.line()
             _print_whole(printer, topic)
 
@@ -203,7 +204,7 @@ def _sure(client: Client, name: str, *, missing_ok: bool) -> bool:
 
 
 def _say(printer: Printer, name: str) -> None:
-    if printer.is_json:
+    if printer.is_data:
         printer.objects([{"name": name, "deleted": True}])
     else:
         printer.line(f"{name} is deleted.")
@@ -241,7 +242,7 @@ def row(topic: Topic) -> dict[str, Any]:
 
 
 def _print_one(printer: Printer, topic: Topic) -> None:
-    if printer.is_json:
+    if printer.is_data:
         printer.objects([row(topic)])
     else:
         limit = "" if topic.retention_bytes is None else f" or {size(topic.retention_bytes)}"
@@ -251,10 +252,10 @@ def _print_one(printer: Printer, topic: Topic) -> None:
 
 
 def _print_list(printer: Printer, topics: list[Topic]) -> None:
-    if printer.is_json:
+    if printer.is_data:
         return printer.objects(map(row, topics))
     if topics:
-        columns = {"topic": "left", "partitions": "right", "messages": "right", "size": "right", "keeps": "right", "created": "left"}
+        columns = {"topic": "cut", "partitions": "right", "messages": "right", "size": "right", "keeps": "right", "created": "left"}
         printer.table(columns, [_cells(topic) for topic in topics])
     return None
 
@@ -266,7 +267,7 @@ def _cells(topic: Topic) -> tuple[object, ...]:
 
 
 def _print_whole(printer: Printer, topic: Topic) -> None:
-    if printer.is_json:
+    if printer.is_data:
         return printer.objects([row(topic)])
     _print_one(printer, topic)
     told = f"id {topic.id}, created {times.to_text(times.moment(topic.created, 'created'))}, {size(topic.bytes)}"

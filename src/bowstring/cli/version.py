@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from bowstring.cli import options
 from bowstring.cli.output import Output, Printer
 
 HELP = """Prints the version of this software."""
@@ -14,9 +15,10 @@ def add_to(app: typer.Typer) -> None:
 
 
 def version(output: Output = None) -> None:
-    # Not a Printer's default: this is one line for people and scripts alike, unless they ask for JSON.
-    if Printer(output or "text").is_json:
-        Printer(output).objects([{"version": installed()}])
+    # Not a Printer's default: this is one line for people and scripts alike, unless they ask for something else.
+    printer = Printer(output or options.given.output or "table")
+    if printer.is_data:
+        printer.objects([{"version": installed()}])
     else:
         typer.echo(f"bowstring {installed()}")
 

@@ -7,23 +7,31 @@ for is asked here of the single message, and refused in words that name the argu
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-import msgspec
-
 from bowstring import errors, times
-from bowstring.messages import schema
+from bowstring.messages import limits
 
 TIMEOUT_MAX: Final = 86_400.0
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,248}")
 GROUP_BYTES_MAX: Final = 249
+NAME_BYTES_MAX: Final = 249
+
+Span = timedelta | float
+SpanOrMoment = timedelta | datetime | float
 
 
 def topic_name(name: object) -> str:
     """A topic's name, of the form that brokers take."""
     if not isinstance(name, str):
         raise errors.InvalidArgument(f"the topic name {name!r} is of type {type(name).__name__}.", hint="A topic's name is text.")
+    if name.startswith("~"):
+        raise errors.NotSupported(
+            f"{name!r} is a topic of a user's own, for which one has to log in, and this version has no login.",
+            hint="Use a name without '~/'.",
+        )
     if not TOPIC_NAME.fullmatch(name):
         shown = name if len(name) <= 80 else name[:77] + "..."
         raise errors.InvalidArgument(
@@ -31,6 +39,40 @@ def topic_name(name: object) -> str:
             hint="A name has up to 249 letters (A to Z), digits, dots, dashes and underscores, and begins with a letter or a digit.",
         )
     return name
+
+
+def pattern(given: object) -> str:
+    """A glob over names of topics."""
+    if not isinstance(given, str) or not given:
+        what = "is empty" if given == "" else f"is of type {type(given).__name__}"
+        raise errors.InvalidArgument(f"pattern={_shown(given)} {what}.", hint="Use a glob such as 'orders.*', or None for all topics.")
+    return given
+
+
+def client_name(given: object) -> str | None:
+    """The name by which people recognise a client."""
+    if given is not None and (not isinstance(given, str) or len(_utf8(given, "name")) > NAME_BYTES_MAX):
+        raise errors.InvalidArgument(f"name={_shown(given)} is not a name.", hint=f"Use text of at most {NAME_BYTES_MAX} bytes.")
+    return given
+
+
+def callback(given: Any, name: str) -> Callable[[float], object] | None:
+    """A function to call, or none."""
+    if given is not None and not callable(given):
+        raise errors.InvalidArgument(f"{name}={_shown(given)} cannot be called.", hint="Use a function of the seconds.")
+    return given
+
+
+def no_login(environment: Mapping[str, str], **given: object) -> None:
+    """Refuses what only a login would need: whoever believes to be protected has to know that nobody is asked who they are."""
+    found = [f"{name}=" for name, value in given.items() if value is not None]
+    if environment.get("BOWSTRING_TOKEN"):
+        found.append("BOWSTRING_TOKEN")
+    if found:
+        raise errors.NotSupported(
+            f"{found[0]} is for a login, and this version has none: every broker serves everybody who reaches it.",
+            hint=f"Leave {found[0]} away, and let only those reach the broker who may.",
+        )
 
 
 def value(given: object, json: object) -> bytes | None:
@@ -74,8 +116,8 @@ def attributes(given: object) -> dict[str, str] | None:
             )
         _utf8(name, "attributes")
         _utf8(text, "attributes")
-        if name.startswith(schema.RESERVED_PREFIX):
-            hint = f"Names that begin with {schema.RESERVED_PREFIX!r} are written by the broker; choose another."
+        if name.startswith(limits.RESERVED_PREFIX):
+            hint = f"Names that begin with {limits.RESERVED_PREFIX!r} are written by the broker; choose another."
             raise errors.InvalidArgument(f"attributes has {name!r}.", hint=hint)
     return checked or None
 
@@ -85,9 +127,9 @@ def message_id(given: object) -> str:
     if not isinstance(given, str):
         raise errors.InvalidArgument(f"id={_shown(given)} is of type {type(given).__name__}.", hint="An id is text.")
     size = len(_utf8(given, "id"))
-    if not 0 < size <= schema.ID_BYTES_MAX:
+    if not 0 < size <= limits.ID_BYTES_MAX:
         what = f"has {size} bytes" if size else "is empty"
-        raise errors.InvalidArgument(f"id={_shown(given)} {what}.", hint=f"An id has 1 to {schema.ID_BYTES_MAX} bytes as UTF-8.")
+        raise errors.InvalidArgument(f"id={_shown(given)} {what}.", hint=f"An id has 1 to {limits.ID_BYTES_MAX} bytes as UTF-8.")
     return given
 
 
@@ -141,6 +183,8 @@ def in_mebibytes(size: int, above: int = 0) -> str:
 
 
 def _json(given: object) -> bytes:
+    import msgspec  # takes long to load, and few need it
+
     try:
         return msgspec.json.encode(given)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:

@@ -21,8 +21,9 @@ HTML_ROWS = 10
 HTML_CHARACTERS = 60
 
 
-class Batch(Sequence[Message]):
-    """Messages in the order in which they were read; those of one partition by offset."""
+class Batch:
+    """Messages in the order in which they were read; those of one partition by offset. It has what a sequence has, and is none by its
+    type: libraries would take it for a list of rows, and not ask for its columns."""
 
     __slots__ = ("_chunks", "_columns", "_names", "_rows")
 

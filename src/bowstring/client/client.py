@@ -1,25 +1,26 @@
-"""The client for asyncio: connects, manages topics, makes producers and readers."""
+"""The client for asyncio: connects, manages topics, makes producers and readers.
+
+Producers and readers are imported when the first one is made: they need Arrow, and a program that only asks for topics does not.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import timedelta
 from types import EllipsisType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bowstring import errors, times
+from bowstring import contexts, errors, times
 from bowstring.client import addresses, arguments, topics
+from bowstring.client.arguments import SpanOrMoment
 from bowstring.client.broker_time import BrokerTime
-from bowstring.client.connection import Connection, Greeting, Pauses, World, software
+from bowstring.client.connection import SOFTWARE, Connection, Greeting, Pauses, World
+from bowstring.client.info import BrokerInfo, Info
 from bowstring.client.positions import PositionCalls
-from bowstring.client.producer import Producer, ProducerSettings
 from bowstring.client.ranges import End, Start
-from bowstring.client.reader import Reader
-from bowstring.client.reader_settings import ReaderSettings
-from bowstring.client.sending import SpanOrMoment
 from bowstring.client.statistics import ClientStatistics
 from bowstring.client.topics import Topic
 from bowstring.host.clock import SystemClock
@@ -30,31 +31,14 @@ from bowstring.ports.transport import Dialer
 from bowstring.wire.generated import bowstring_pb2 as pb
 from bowstring.wire.grpc_client import GrpcDialer
 
+if TYPE_CHECKING:
+    from bowstring.client.producer import Producer, ProducerSettings
+    from bowstring.client.reader import Reader
+
 PAGE_TOPICS = 1000
 WEEK = timedelta(days=7)
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerInfo:
-    """A broker as it introduced itself."""
-
-    address: str
-    software: str
-    protocol: int
-    incarnation: int
-
-
-@dataclass(frozen=True, slots=True)
-class Info:
-    """What a client knows of the other side."""
-
-    brokers: tuple[BrokerInfo, ...]
-    cluster: str
-    """Names the data, the same after a restart."""
-    software: str
-    """This kit's own name and version."""
-    drift: float
-    """Seconds by which this machine's clock is ahead of the brokers'."""
+MEASURE_SECONDS = 60.0
+"""How often the brokers' clock is asked for when nothing else tells it."""
 
 
 class Client(PositionCalls):
@@ -77,8 +61,10 @@ class Client(PositionCalls):
         self._drift_limit = drift_limit
         self._on_drift = on_drift
         self._broker_time = BrokerTime(clock)
+        self._drifting = False
+        self._measuring: asyncio.Task[None] | None = None
         self._greeting: Greeting | None = None
-        self._connection = Connection(seeds, World(dialer, clock, randomness), self._broker_time, self.name, self._greeted)
+        self._connection = Connection(seeds, World(dialer, clock, randomness), self._broker_time, self.name, self._fits, self._greeted)
         self._partitions: dict[str, int] = {}
         self._producers: dict[Producer, None] = {}
         self._readers: dict[Reader, None] = {}
@@ -90,20 +76,36 @@ class Client(PositionCalls):
         except BaseException:
             await self._connection.close()
             raise
+        self._measuring = asyncio.get_running_loop().create_task(self._measure(), name="bowstring drift")
         return self
 
+    def _fits(self, greeting: Greeting) -> bool:
+        """Whether this broker serves what the one before did. At the same address it may be new data: somebody has begun anew there."""
+        known = self._greeting
+        return known is None or greeting.cluster == known.cluster or greeting.address == known.address
+
     def _greeted(self, greeting: Greeting) -> None:
+        """A broker has introduced itself."""
         self._greeting = greeting
         drift = self._broker_time.drift()
-        if self._on_drift is not None and abs(drift) > self._drift_limit:
+        before, self._drifting = self._drifting, abs(drift) > self._drift_limit
+        if self._drifting and not before and self._on_drift is not None:
             asyncio.get_running_loop().call_soon(self._on_drift, drift)
+
+    async def _measure(self) -> None:
+        """Clocks drift, and jump: every handshake measures that anew."""
+        world = self._connection.world
+        while True:
+            await world.clock.sleep(MEASURE_SECONDS * (0.5 + world.randomness.unit()))
+            with suppress(errors.Unavailable):
+                await self._connection.hello()
 
     @property
     def info(self) -> Info:
         """Brokers, versions, and how far this machine's clock is from theirs."""
         told = self._told()
         broker = BrokerInfo(told.address, told.software, told.protocol, told.incarnation)
-        return Info((broker,), told.cluster.hex(), software(), self._broker_time.drift())
+        return Info((broker,), told.cluster.hex(), SOFTWARE, self._broker_time.drift())
 
     def statistics(self) -> ClientStatistics:
         """What this client has open."""
@@ -152,7 +154,8 @@ class Client(PositionCalls):
 
     async def _topic_page(self, pattern: str | None, after: str) -> tuple[list[Topic], str | None]:
         """The topics behind a name, and the name to go on after; None if these were the last."""
-        request = pb.ListTopicsRequest(pattern=pattern or "", after=after, limit=PAGE_TOPICS).SerializeToString()
+        glob = "" if pattern is None else arguments.pattern(pattern)
+        request = pb.ListTopicsRequest(pattern=glob, after=after, limit=PAGE_TOPICS).SerializeToString()
         answer = pb.ListTopicsAnswer.FromString(await self._connection.call("ListTopics", request, self._timeout))
         page = [topics.from_wire(message) for message in answer.topics]
         return page, page[-1].name if answer.more and page else None
@@ -161,12 +164,18 @@ class Client(PositionCalls):
         self,
         name: str,
         *,
-        retention: timedelta | float | None = None,
+        partitions: int | EllipsisType = ...,
+        retention: timedelta | float | EllipsisType = ...,
         retention_bytes: int | EllipsisType | None = ...,
-        deduplication: timedelta | float | None = None,
+        table_retention: timedelta | float | EllipsisType | None = ...,
+        deduplication: timedelta | float | EllipsisType = ...,
+        payload: str | EllipsisType = ...,
+        audited: bool | EllipsisType = ...,
     ) -> Topic:
-        """Changes what is given, and only that; `retention_bytes=None` takes the limit away. Raises `TopicNotFound`."""
-        request = topics.alteration(name, retention=retention, retention_bytes=retention_bytes, deduplication=deduplication)
+        """Changes what is given, and only that; `retention_bytes=None` takes the limit away. Raises `TopicNotFound`, and for what cannot
+        be changed `NotSupported`."""
+        fixed = {"partitions": partitions, "table_retention": table_retention, "payload": payload, "audited": audited}
+        request = topics.alteration(name, fixed, retention=retention, retention_bytes=retention_bytes, deduplication=deduplication)
         return topics.from_wire(pb.Topic.FromString(await self._change("AlterTopic", request, errors.TopicExists)))
 
     async def delete_topic(self, name: str, missing_ok: bool = False) -> None:
@@ -222,10 +231,14 @@ class Client(PositionCalls):
         max_bytes: int = 64 * 2**20,
     ) -> Producer:
         """A producer for one topic. `group` owns the messages. Each has a connection of its own."""
+        from bowstring.client.producer import ProducerSettings
+
         settings = ProducerSettings.checked(topic, group, timeout, compression, max_bytes, self._broker_time.now())
         return self._make_producer(settings)
 
     def _make_producer(self, settings: ProducerSettings, **further: Any) -> Producer:
+        from bowstring.client.producer import Producer
+
         producer = Producer(
             self._connection,
             settings,
@@ -255,6 +268,9 @@ class Client(PositionCalls):
         """A reader of the log of a topic, or of several: from `start` on, up to `end` (not included; one that is not there yet is waited
         for), or for ever. With `name` it can commit its position, and a later reader of the name goes on there. `where` is a filter that
         the broker applies, `columns` are those to be sent. `window` is how many messages it hands out before some are committed."""
+        from bowstring.client.reader import Reader
+        from bowstring.client.reader_settings import ReaderSettings
+
         settings = ReaderSettings.checked(
             topic,
             self._clocks(),
@@ -278,6 +294,7 @@ class Client(PositionCalls):
     async def close(self) -> None:
         """Closes producers (waiting until what they sent is decided), readers and the connection."""
         failure: Exception | None = None
+        self._stop_measuring()
         for part in (*self._producers, *self._readers):
             try:
                 await part.close()
@@ -289,11 +306,16 @@ class Client(PositionCalls):
 
     async def _abandon(self) -> None:
         """Closes without waiting for anything."""
+        self._stop_measuring()
         for producer in tuple(self._producers):
             await producer._end(flush=False)  # pyright: ignore[reportPrivateUsage]
         for reader in tuple(self._readers):
             await reader.close()
         await self._connection.close()
+
+    def _stop_measuring(self) -> None:
+        if self._measuring is not None:
+            self._measuring.cancel()
 
     def _told(self) -> Greeting:
         if self._greeting is None:
@@ -345,24 +367,24 @@ def connect(
     user: str | None = None,
     password: str | None = None,
     name: str | None = None,
-    timeout: timedelta | float = 10,
+    timeout: SpanOrMoment = 10,
     drift_limit: timedelta | float = 0.5,
     on_drift: Callable[[float], object] | None = None,
 ) -> Connecting:
-    """Connects to the first of the seeds that answers: `async with connect() as client`, or `client = await connect()`. Without `server`
-    it is BOWSTRING_SERVER, else bowstring://localhost:27769. Raises `Unavailable` if no seed answers within `timeout`. `on_drift(seconds)`
-    is called when this machine's clock is further from the brokers' than `drift_limit`."""
-    for argument, given in (("context", context), ("token", token), ("user", user), ("password", password)):
-        if given is not None:
-            raise errors.NotSupported(f"{argument}= is not in this version, which has no login.", hint=f"Leave {argument}= away.")
+    """Connects to the first of the seeds that answers: `async with connect() as client`, or `client = await connect()`. The server is the
+    one that is given, or that of the context, BOWSTRING_SERVER, BOWSTRING_CONTEXT, the context in use, else bowstring://localhost:27769.
+    Raises `Unavailable` if no seed answers within `timeout`. `on_drift(seconds)` is called when this machine's clock is further from the
+    brokers' than `drift_limit`, and again after it was right in between."""
+    arguments.no_login(os.environ, token=token, user=user, password=password)
+    chosen = contexts.choose(server, context, os.environ, written="{}=")
     client = Client(
-        addresses.seeds(server, os.environ),
+        addresses.seeds(chosen.server, chosen.source if chosen.source.endswith("=") else f"{chosen.source}: "),
         dialer=GrpcDialer(),
         clock=SystemClock(),
         randomness=SystemRandomness(),
-        name=name,
-        timeout=times.span(timeout, "timeout"),
+        name=arguments.client_name(name),
+        timeout=arguments.timeout(timeout, SystemClock().now()),
         drift_limit=times.span(drift_limit, "drift_limit"),
-        on_drift=on_drift,
+        on_drift=arguments.callback(on_drift, "on_drift"),
     )
     return Connecting(client)

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from functools import cache
-from importlib import metadata
 from typing import Final, NamedTuple
+
+from google.protobuf.message import DecodeError
 
 from bowstring import errors
 from bowstring.client.broker_time import BrokerTime
 from bowstring.ports.clock import Clock
 from bowstring.ports.randomness import Randomness
 from bowstring.ports.transport import Channel, Dialer
+from bowstring.version import VERSION
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 PROTOCOL: Final = 1
+SOFTWARE: Final = f"bowstring-python/{VERSION}"
+"""How this kit calls itself."""
 PAUSE_FIRST: Final = 0.02
 PAUSE_MAX: Final = 1.0
 HANDSHAKE_SECONDS: Final = 3.0
@@ -68,12 +71,19 @@ class Connection:
     """One connection: idle at first, then a producer's or a reader's."""
 
     def __init__(
-        self, seeds: Sequence[str], world: World, broker_time: BrokerTime, name: str, greeted: Callable[[Greeting], object]
+        self,
+        seeds: Sequence[str],
+        world: World,
+        broker_time: BrokerTime,
+        name: str,
+        fits: Callable[[Greeting], bool],
+        greeted: Callable[[Greeting], object],
     ) -> None:
         self.seeds = list(seeds)
         self.world = world
         self.broker_time = broker_time
         self._name = name
+        self._fits = fits
         self._greeted = greeted
         self._channel: Channel | None = None
         self._address = ""
@@ -82,7 +92,7 @@ class Connection:
     def another(self) -> Connection:
         """A connection of its own for a producer or a reader; it begins where this one has come to."""
         seeds = sorted(self.seeds, key=lambda seed: seed != self._address)
-        return Connection(seeds, self.world, self.broker_time, self._name, self._greeted)
+        return Connection(seeds, self.world, self.broker_time, self._name, self._fits, self._greeted)
 
     async def hello(self) -> Greeting:
         """Shakes hands with the broker of this connection, else with the next seed that answers; one round over all of them."""
@@ -91,20 +101,26 @@ class Connection:
             try:
                 return await self._greet(seed)
             except errors.Unavailable as error:
-                failures.append(f"{seed}: {error.message}")
-        raise errors.Unavailable(f"no broker answers at {'; '.join(failures)}", hint="Is it running, and is the address right?")
+                reason = error.details.get("reason", error.message)
+                failures.append(f"{seed}: {reason.rstrip('.')}")
+        raise errors.Unavailable(f"no broker answers at {'; '.join(failures)}.", hint="Is it running, and is the address right?")
 
     async def _greet(self, seed: str) -> Greeting:
         channel = await self._dialled(seed)
         clock = self.world.clock
         request = pb.HelloRequest(
-            software=software(), protocol=PROTOCOL, protocol_min=PROTOCOL, client_time=clock.now(), name=self._name
+            software=SOFTWARE, protocol=PROTOCOL, protocol_min=PROTOCOL, client_time=clock.now(), name=self._name
         ).SerializeToString()
         asked = clock.monotonic()
-        answer = pb.HelloAnswer.FromString(await channel.call("Hello", request, HANDSHAKE_SECONDS))
-        self.broker_time.measured(answer.broker_time, asked, clock.monotonic())
+        answer = _greeting(seed, await channel.call("Hello", request, HANDSHAKE_SECONDS))
+        answered = clock.monotonic()
         limits = answer.batch_bytes_max, answer.publish_window
         greeting = Greeting(seed, answer.software, answer.protocol, answer.cluster, answer.incarnation, *limits)
+        if not self._fits(greeting):
+            self._channel, self._address = None, ""
+            await channel.close()
+            raise errors.Unavailable("it serves other data than the broker that this client was connected to.")
+        self.broker_time.measured(answer.broker_time, asked, answered)
         self._greeted(greeting)
         return greeting
 
@@ -181,10 +197,12 @@ class Connection:
             await channel.close()
 
 
-@cache
-def software() -> str:
-    """How this kit calls itself."""
+def _greeting(seed: str, answer: bytes) -> pb.HelloAnswer:
+    """What came back, if it is the greeting of a broker."""
     try:
-        return f"bowstring-python/{metadata.version('bowstring')}"
-    except metadata.PackageNotFoundError:
-        return "bowstring-python"
+        greeting = pb.HelloAnswer.FromString(answer)
+    except DecodeError:
+        greeting = pb.HelloAnswer()
+    if not greeting.protocol or not greeting.broker_time:
+        raise errors.NotSupported(f"what answers at {seed} is not a Bowstring broker.", hint="Is the address right?")
+    return greeting

@@ -35,6 +35,7 @@ FULL: Final = 7
 """… and attributes, due, expires, id."""
 
 Offsets = npt.NDArray[np.int64]
+Repeated = npt.NDArray[np.bool_]
 
 
 class Placed(NamedTuple):
@@ -55,6 +56,13 @@ class Placed(NamedTuple):
             skipped += rows
         return self.first_offset + row - skipped, False
 
+    def repeated(self, rows: int) -> Repeated:
+        """Which rows were there already."""
+        repeated = np.zeros(rows, np.bool_)
+        for first, count, _ in self.repeats:
+            repeated[first : first + count] = True
+        return repeated
+
     def offsets(self, rows: int) -> Offsets:
         """The offsets of all rows."""
         if not self.repeats:
@@ -62,7 +70,7 @@ class Placed(NamedTuple):
         offsets = np.zeros(rows, np.int64)
         for first, count, offset in self.repeats:
             offsets[first : first + count] = np.arange(offset, offset + count)
-        fresh = np.flatnonzero(offsets == 0)
+        fresh = np.flatnonzero(~self.repeated(rows))
         offsets[fresh] = np.arange(self.first_offset, self.first_offset + len(fresh))
         return offsets
 

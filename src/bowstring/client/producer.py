@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 from bowstring import errors, times
 from bowstring.client import arguments, receipts
+from bowstring.client.arguments import Span, SpanOrMoment
 from bowstring.client.connection import Connection
 from bowstring.client.publishing import Publisher
 from bowstring.client.receipts import BatchReceipt, Receipt, Stored
-from bowstring.client.sending import Sending, Span, SpanOrMoment
+from bowstring.client.sending import Sending
 from bowstring.client.statistics import ProducerStatistics
 from bowstring.wire.generated import bowstring_pb2 as pb
 
@@ -154,8 +155,11 @@ class Producer:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         if error is None:
             await self.close()
-        else:
-            await self._end(flush=isinstance(error, Exception))
+            return
+        await self._end(flush=isinstance(error, Exception))
+        failure = receipts.unseen(self.topic, self._publisher.failures())
+        if failure is not None:
+            error.add_note(f"Closing the producer also raised {type(failure).__name__}: {failure}")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.topic!r}, group {self.group!r}>"

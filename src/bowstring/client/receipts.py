@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Iterable, Sequence
-from datetime import timedelta
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,10 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bowstring import errors
+from bowstring.client.arguments import Span
 from bowstring.client.outgoing import Outgoing, Placed
 from bowstring.messages import ids
-
-Span = timedelta | float
 
 
 class Stored(NamedTuple):
@@ -40,10 +38,16 @@ class Stored(NamedTuple):
 class Answers:
     """One answer per row of a batch, in the order of the rows."""
 
-    __slots__ = ("offsets", "ok", "partitions", "refused", "topic")
+    __slots__ = ("duplicates", "offsets", "ok", "partitions", "refused", "topic")
 
     def __init__(
-        self, topic: str, ok: pa.BooleanArray, partitions: pa.Int32Array, offsets: pa.Int64Array, refused: dict[int, errors.Error]
+        self,
+        topic: str,
+        ok: pa.BooleanArray,
+        partitions: pa.Int32Array,
+        offsets: pa.Int64Array,
+        duplicates: pa.BooleanArray,
+        refused: dict[int, errors.Error],
     ) -> None:
         self.topic = topic
         self.ok = ok
@@ -51,6 +55,8 @@ class Answers:
         self.partitions = partitions
         self.offsets = offsets
         """Null where the row is refused."""
+        self.duplicates = duplicates
+        """Whether the row's id had been published before: its offset is where the first one is, and nothing was stored again."""
         self.refused = refused
         """The errors by row."""
 
@@ -58,7 +64,8 @@ class Answers:
         return len(self.ok)
 
     def __repr__(self) -> str:
-        return f"Answers(topic={self.topic!r}, rows={len(self)}, refused={len(self.refused)})"
+        repeated = self.duplicates.true_count
+        return f"Answers(topic={self.topic!r}, rows={len(self)}, duplicates={repeated}, refused={len(self.refused)})"
 
     def raise_for_refused(self) -> None:
         """Raises `PartlyRefused` if any row was refused."""
@@ -227,6 +234,7 @@ def answers(topic: str, rows: int, parts: Iterable[Part]) -> Answers:
     ok = np.zeros(rows, np.bool_)
     partitions = np.zeros(rows, np.int32)
     offsets = np.zeros(rows, np.int64)
+    duplicates = np.zeros(rows, np.bool_)
     refused: dict[int, errors.Error] = {}
     for batch, numbers in parts:
         where: Any = slice(numbers.start, numbers.stop) if isinstance(numbers, range) else numbers
@@ -234,9 +242,11 @@ def answers(topic: str, rows: int, parts: Iterable[Part]) -> Answers:
         if isinstance(batch.outcome, Placed):
             ok[where] = True
             offsets[where] = batch.outcome.offsets(batch.rows)
+            duplicates[where] = batch.outcome.repeated(batch.rows)
         else:
             refused.update(dict.fromkeys(map(int, numbers), raisable(batch.outcome)))
-    return Answers(topic, pa.array(ok), pa.array(partitions), pa.array(offsets, mask=~ok), dict(sorted(refused.items())))
+    places = pa.array(partitions), pa.array(offsets, mask=~ok), pa.array(duplicates)
+    return Answers(topic, pa.array(ok), *places, dict(sorted(refused.items())))
 
 
 def unseen(topic: str, failed: Sequence[Outgoing]) -> errors.Error | None:
@@ -249,7 +259,8 @@ def unseen(topic: str, failed: Sequence[Outgoing]) -> errors.Error | None:
         return left[0][1] if left else None
     partitions = pa.array(np.repeat([batch.partition for batch, _, _ in left], [rows for _, _, rows in left]), pa.int32())
     refused = dict(enumerate(error for _, error, rows in left for _ in range(rows)))
-    return partly_refused(Answers(topic, pa.array(np.zeros(total, np.bool_)), partitions, pa.nulls(total, pa.int64()), refused))
+    none = pa.array(np.zeros(total, np.bool_))
+    return partly_refused(Answers(topic, none, partitions, pa.nulls(total, pa.int64()), none, refused))
 
 
 def raisable(outcome: Placed | errors.Error | None) -> errors.Error:

@@ -21,11 +21,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from bowstring import errors, times
 from bowstring.client import arguments
+from bowstring.client.arguments import Span, SpanOrMoment
 from bowstring.client.frames import Frame
 from bowstring.client.gathering import Gathering
 from bowstring.client.outgoing import FULL, Outgoing
@@ -36,9 +37,6 @@ from bowstring.messages.hashing import hash_key
 
 BATCH_BYTES: Final = 2 * 1024 * 1024
 """What the rows of a `send_batch` are divided into."""
-
-Span = timedelta | float
-SpanOrMoment = timedelta | datetime | float
 
 
 class Sending(Gathering):

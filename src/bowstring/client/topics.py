@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import EllipsisType
@@ -11,6 +12,10 @@ from bowstring.client import arguments
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 PARTITIONS_MAX = 2**31 - 1
+_FIXED = {
+    "partitions": "the number of partitions is for ever, because keys would move to other partitions",
+    "payload": "what a topic's payload is, is for ever",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +81,23 @@ def creation(
 
 def alteration(
     name: str,
+    fixed: Mapping[str, object],
     *,
-    retention: timedelta | float | None,
+    retention: timedelta | float | EllipsisType,
     retention_bytes: int | EllipsisType | None,
-    deduplication: timedelta | float | None,
+    deduplication: timedelta | float | EllipsisType,
 ) -> pb.AlterTopicRequest:
-    """The request that changes a topic: what is given, and only that."""
+    """The request that changes a topic: what is given, and only that. What is `fixed` may not be given."""
+    for what, given in fixed.items():
+        if given is not ...:
+            hint = "Make another topic, and publish there." if what == "partitions" else f"Leave {what}= away."
+            raise errors.NotSupported(f"{what}={given!r}: {_FIXED.get(what, f'{what} is not in this version')}.", hint=hint)
     request = pb.AlterTopicRequest(name=arguments.topic_name(name))
-    if retention is not None:
+    if not isinstance(retention, EllipsisType):
         request.retention = max(1, times.microseconds(times.span(retention, "retention")))
     if not isinstance(retention_bytes, EllipsisType):
         request.retention_bytes = 0 if retention_bytes is None else _whole("retention_bytes", retention_bytes, 2**62)
-    if deduplication is not None:
+    if not isinstance(deduplication, EllipsisType):
         request.deduplication = times.microseconds(times.span(deduplication, "deduplication"))
     return request
 

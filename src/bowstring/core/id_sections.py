@@ -6,9 +6,11 @@ the batch). An entry is a hash and an offset; a match is a candidate only, and i
     hash:   | bucket: `bits` | key: 32 bits | the rest is not kept |
 
 Entries are sorted by hash. The bucket's bits are not stored with the entry but follow from its place: `starts` says where each bucket
-begins. With `bits` chosen so that a bucket has 32 to 64 entries, 4 bytes in memory tell a stranger from a known one but for one in
-70 million or so, and a search is six steps of NumPy over the whole batch. The offsets are in blocks of their own, which are read
-only for a match: 8 bytes an entry on the disk, 4 and a bit in memory.
+begins. With `bits` chosen so that a bucket has 8 to 16 entries, all those of a row's bucket can be looked at at once, with no search.
+
+In memory (`Filter`) there are the first 24 bits of every key, and `starts`: 3.3 bytes an entry. A stranger passes in one of a million
+sections or so. Who is asked for at all is decided before, by one sieve for many sections (`known_ids`). The offsets are in blocks of
+their own, which are read only for a match: 8 bytes an entry on the disk.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bowstring.core.natural_ids import Offsets
-from bowstring.core.sieve import Hashes, Sieve
+from bowstring.core.sieve import Hashes
 
 BLOCK_ENTRIES = 1 << 15
 BITS_MAX = 24
@@ -42,65 +44,51 @@ def batch_hashes(producers: bytes, numbers: NDArray[np.int64]) -> Hashes:
     return hashes ^ (hashes >> np.uint64(32))
 
 
-class Entries(NamedTuple):
-    """Sorted hashes without offsets, as a section keeps them."""
-
-    bits: int
-    starts: NDArray[np.uint32]
-    keys: NDArray[np.uint32]
-
-    def part(self, part: int, bits: int) -> tuple[Hashes, slice]:
-        """What is known of the hashes that begin with these bits, of which a bucket may not have more; and the places of their entries."""
-        first, last = part << self.bits - bits, (part + 1) << self.bits - bits
-        inside = slice(int(self.starts[first]), int(self.starts[last]))
-        counts = np.diff(self.starts[first : last + 1].astype(np.int64))
-        buckets = np.repeat(np.arange(first, last, dtype=np.uint64), counts)
-        keys = self.keys[inside].astype(np.uint64) << np.uint64(32 - self.bits)
-        return (buckets << np.uint64(64 - self.bits) if self.bits else buckets) | keys, inside
-
-
 class Filter:
-    """A section as it is kept in memory: everything but the offsets."""
+    """A section as it is kept in memory: everything but the offsets and the last bits of the keys. It is filled block by block."""
 
-    def __init__(self, entries: Entries, sieve: Sieve) -> None:
-        """The sieve holds the hashes of all the entries."""
-        self.entries = entries
-        self._sieve = sieve
-        self._known = np.uint64((1 << 64) - (1 << 32 - entries.bits))
-        """The bits of a hash that are kept: the bucket and the key."""
+    def __init__(self, bits: int, starts: NDArray[np.uint32]) -> None:
+        self.bits = bits
+        self.starts = starts
+        self._high = np.empty(int(starts[-1]), np.uint16)
+        self._low = np.empty(int(starts[-1]), np.uint8)
+
+    @property
+    def count(self) -> int:
+        return len(self._high)
 
     @property
     def bytes(self) -> int:
-        return self.entries.starts.nbytes + self.entries.keys.nbytes + self._sieve.nbytes
+        return self.starts.nbytes + self._high.nbytes + self._low.nbytes
+
+    def fill(self, first: int, keys: NDArray[np.uint32]) -> None:
+        """The keys of the entries from that place on."""
+        self._high[first : first + len(keys)] = keys >> np.uint32(16)
+        self._low[first : first + len(keys)] = keys >> np.uint32(8) & np.uint32(0xFF)
 
     def find(self, hashes: Hashes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows of the hashes that are in here, and the place of each entry. A row comes as often as there are entries."""
-        passing = self._sieve.passing(hashes & self._known)
-        if not len(passing):
-            return passing, passing
-        found, places = self._search(hashes[passing])
-        return passing[found], places
+        """Rows of the hashes that are in here, and the place of each entry. A row comes as often as there are entries. All entries of the
+        rows' buckets are looked at, so there should not be many rows: those that a sieve lets pass."""
+        bucket, keys = _split(hashes, self.bits)
+        firsts = self.starts[bucket].astype(np.int64)
+        counts = self.starts[bucket + 1].astype(np.int64) - firsts
+        ends = np.cumsum(counts)
+        rows = np.repeat(np.arange(len(hashes)), counts)
+        places = np.arange(len(rows)) + np.repeat(firsts - ends + counts, counts)
+        keys >>= np.uint32(8)
+        same = np.flatnonzero(self._high[places] == keys[rows] >> np.uint32(8))
+        rows, places = rows[same], places[same]
+        same = np.flatnonzero(self._low[places] == keys[rows] & np.uint32(0xFF))
+        return rows[same], places[same]
 
-    def _search(self, hashes: Hashes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        bits, starts, keys = self.entries
-        bucket, key = _split(hashes, bits)
-        low = starts[bucket].astype(np.int64)
-        high = end = starts[bucket + 1].astype(np.int64)
-        for _ in range(int((high - low).max(initial=0)).bit_length()):
-            middle = (low + high) >> 1
-            inside = middle < high
-            less = inside & (keys[np.minimum(middle, len(keys) - 1)] < key)
-            low = np.where(less, middle + 1, low)
-            high = np.where(less | ~inside, high, middle)
-        wanted = np.arange(len(hashes))
-        rows, places = [wanted[:0]], [low[:0]]
-        while len(wanted):
-            wanted = wanted[low[wanted] < end[wanted]]
-            wanted = wanted[keys[low[wanted]] == key[wanted]]
-            rows.append(wanted)
-            places.append(low[wanted])
-            low[wanted] += 1
-        return np.concatenate(rows), np.concatenate(places)
+
+def known_hashes(bits: int, starts: NDArray[np.uint32], keys: NDArray[np.uint32], first: int) -> Hashes:
+    """What is known of the hashes of entries that follow each other, from the one at `first` on: all but the last bits."""
+    end = first + len(keys)
+    low, high = int(np.searchsorted(starts, first, side="right")) - 1, int(np.searchsorted(starts, end))
+    counts = np.diff(np.clip(starts[low : high + 1].astype(np.int64), first, end))
+    hashes = keys.astype(np.uint64) << np.uint64(32 - bits)
+    return hashes | np.repeat(np.arange(low, high, dtype=np.uint64) << np.uint64(64 - bits), counts) if bits else hashes
 
 
 class Built(NamedTuple):
@@ -128,7 +116,7 @@ class Builder:
     def __init__(self, count: int, first_offset: int, bits_max: int = BITS_MAX) -> None:
         """`count` is about how many entries there will be."""
         self._first_offset = first_offset
-        self._bits = min(max(count.bit_length() - 6, 0), bits_max)
+        self._bits = min(max(count.bit_length() - 4, 0), bits_max)
         self._counts = np.zeros((1 << self._bits) + 1, np.int64)
         self._taken: list[tuple[Hashes, Offsets]] = []
         self._keys: list[NDArray[np.uint32]] = []
@@ -147,7 +135,7 @@ class Builder:
         if not any(len(hashes) for hashes, _ in taken):
             return
         hashes, offsets = np.concatenate([hashes for hashes, _ in taken]), np.concatenate([offsets for _, offsets in taken])
-        order = np.argsort(hashes)
+        order = np.argsort(hashes, kind="stable")  # what was taken is a few sorted runs, which are merged so
         bucket, keys = _split(hashes[order], self._bits)
         first = int(bucket[0])
         counts = np.bincount(bucket - first)

@@ -5,11 +5,11 @@ in the runs. A hit is only a candidate: two ids may share a hash, so the partiti
 before it calls anything a duplicate.
 
 Each batch adds a run; neighbouring runs are merged while they are small, so that single messages do not make a run each. A generation is a
-sieve and the runs that it stands for. It does not grow: the next one is eight times larger instead, up to a million ids. It is left
+sieve and the runs that it stands for. It does not grow: the next one is eight times larger instead, up to two million ids. It is left
 for the next one, too, when it spans an eighth of the window: old ids must fall out a generation at a time, as time passes. "Time passes"
 means that later messages arrive: the horizon is the last arrival less the window, which replay knows too.
 
-20 bytes an id, nothing per id in Python. Nothing here takes longer than a few milliseconds, however many ids there are; runs that were
+14 bytes an id, nothing per id in Python. Nothing here takes longer than a few milliseconds, however many ids there are; runs that were
 merged up to any size, and searched without a sieve, took 20 to look for 10,000 ids among 2.5 million, and held up the loop when two large
 ones met.
 
@@ -28,10 +28,12 @@ from bowstring.core.sieve import Hashes, Sieve
 Offsets = NDArray[np.int64]
 
 CAPACITY_MIN = 1 << 9
-CAPACITY_MAX = 1 << 20
+CAPACITY_MAX = 1 << 21
 GROWTH = 8
 RUN_MAX = 1 << 17
 """Larger runs are not merged."""
+DISTANCE_MAX = 1 << 32
+"""Nor are those that lie further apart."""
 
 
 class Hits(NamedTuple):
@@ -45,12 +47,16 @@ NO_HITS = Hits(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class _Run(NamedTuple):
-    """Sorted by hash. Its offsets are all in [first, end)."""
+    """Sorted by hash. Its offsets are all in [first, end), and kept as distances from the first one."""
 
     hashes: Hashes
-    offsets: Offsets
+    distances: NDArray[np.uint32]
     first: int
     end: int
+
+    @property
+    def offsets(self) -> Offsets:
+        return self.distances + np.int64(self.first)
 
     def find(self, hashes: Hashes, rows: NDArray[np.int64]) -> Hits | None:
         """These rows among the hashes, which are not sorted."""
@@ -61,14 +67,15 @@ class _Run(NamedTuple):
         rows, low = rows[known], low[known]
         counts = np.searchsorted(self.hashes, hashes[rows], side="right") - low
         starts = np.repeat(low - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
-        return Hits(np.repeat(rows, counts), self.offsets[starts + np.arange(len(starts))])
+        return Hits(np.repeat(rows, counts), self.distances[starts + np.arange(len(starts))] + np.int64(self.first))
 
     def without(self, first: int, end: int) -> _Run | None:
         """What is left without the rows [first, end)."""
         if end <= self.first or self.end <= first:
             return self
-        outside = (self.offsets < first) | (self.offsets >= end)
-        return self._replace(hashes=self.hashes[outside], offsets=self.offsets[outside]) if outside.any() else None
+        offsets = self.offsets
+        outside = (offsets < first) | (offsets >= end)
+        return self._replace(hashes=self.hashes[outside], distances=self.distances[outside]) if outside.any() else None
 
     def part(self, part: int, bits: int, end: int) -> tuple[Hashes, Offsets]:
         """The entries before an offset whose hashes begin with these bits."""
@@ -76,7 +83,7 @@ class _Run(NamedTuple):
         if bits:
             low = int(np.searchsorted(self.hashes, np.uint64(part << 64 - bits)))
             high = int(np.searchsorted(self.hashes, np.uint64((part + 1 << 64 - bits) - 1), side="right"))
-        hashes, offsets = self.hashes[low:high], self.offsets[low:high]
+        hashes, offsets = self.hashes[low:high], self.distances[low:high] + np.int64(self.first)
         if end < self.end:
             inside = offsets < end
             return hashes[inside], offsets[inside]
@@ -91,7 +98,7 @@ class _Generation:
         self.oldest = self.newest = arrived
         self.count = 0
         self.runs: list[_Run] = []
-        self._sieve = Sieve(2 * capacity)
+        self._sieve = Sieve(capacity)
 
     def add(self, run: _Run, arrived: int) -> None:
         self._sieve.add(run.hashes)
@@ -101,6 +108,8 @@ class _Generation:
         while len(self.runs) > 1:
             older, newer = self.runs[-2:]
             if len(older.hashes) > 2 * len(newer.hashes) or len(older.hashes) + len(newer.hashes) > RUN_MAX:
+                break
+            if newer.end - older.first > DISTANCE_MAX:
                 break
             self.runs[-2:] = [_merged(older, newer)]
 
@@ -127,7 +136,8 @@ class NaturalIds:
             last = _Generation(max(min(wanted, CAPACITY_MAX), CAPACITY_MIN, len(hashes)), arrived)
             self._generations.append(last)
         order = np.argsort(hashes)
-        last.add(_Run(hashes[order], offsets[order], int(offsets[0]), int(offsets[-1]) + 1), arrived)
+        first, end = int(offsets[0]), int(offsets[-1]) + 1
+        last.add(_Run(hashes[order], (offsets[order] - first).astype(np.uint32), first, end), arrived)
 
     def find(self, hashes: Hashes) -> Hits:
         """The candidates for a batch."""
@@ -169,7 +179,8 @@ class NaturalIds:
 
 
 def _merged(older: _Run, newer: _Run) -> _Run:
+    """Offsets of the newer one are all behind those of the older one."""
     hashes = np.concatenate((older.hashes, newer.hashes))
     order = np.argsort(hashes, kind="stable")
-    offsets = np.concatenate((older.offsets, newer.offsets))[order]
-    return _Run(hashes[order], offsets, min(older.first, newer.first), max(older.end, newer.end))
+    distances = np.concatenate((older.distances, newer.distances + np.uint32(newer.first - older.first)))
+    return _Run(hashes[order], distances[order], older.first, newer.end)

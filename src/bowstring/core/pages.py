@@ -85,19 +85,9 @@ class PageEntry(NamedTuple):
 
 def entry_of(change: Append, sequence: int) -> PageEntry:
     """The page that a committed change has appended."""
-    return PageEntry(
-        first_offset=change.first_offset,
-        rows=change.rows,
-        arrived=change.arrived,
-        segment=change.segment,
-        position=change.position,
-        length=change.length,
-        sequence=sequence,
-        columns=change.columns,
-        arrived_last=change.arrived,
-        expires=change.expires,
-        due=change.due,
-    )
+    place = change.segment, change.position, change.length
+    first, arrived = change.first_offset, change.arrived  # in order, because names cost as much again as all the rest of a replay
+    return PageEntry(first, change.rows, arrived, *place, sequence, change.columns, arrived, change.expires, change.due)
 
 
 PAGES_AT_ONCE = 256
@@ -106,18 +96,20 @@ LOST = -1
 
 
 class PageIndex:
-    """Pages of one partition, by offset."""
+    """Pages of one partition, by offset. Those that were added last are kept as they came until somebody asks: a page goes into eleven
+    columns, and one by one that is most of what replaying a journal costs."""
 
     def __init__(self) -> None:
-        self._columns = [array("q") for _ in PageEntry._fields]
-        self._first_offsets, self._rows, self._arrived, self._segments, _, self._lengths, self._sequences = self._columns[:7]
+        self._settled = [array("q") for _ in PageEntry._fields]
+        self._added: list[PageEntry] = []
+        """Pages that are not in the columns yet."""
         self.bytes = 0
 
     @staticmethod
     def of(columns: NDArray[np.int64]) -> PageIndex:
         """An index from its columns, one a row of the array."""
         index = PageIndex()
-        for column, values in zip(index._columns, columns, strict=True):
+        for column, values in zip(index._settled, columns, strict=True):
             column.frombytes(values.tobytes())
         index.bytes = sum(index._lengths)
         return index
@@ -128,9 +120,29 @@ class PageIndex:
 
     def add(self, entry: PageEntry) -> None:
         """The next page. Pages are added in the order of their offsets, without a gap."""
-        for column, value in zip(self._columns, entry, strict=True):
-            column.append(value)
+        self._added.append(entry)
         self.bytes += entry.length
+        if len(self._added) >= PAGES_AT_ONCE:
+            self._settle()
+
+    def _settle(self) -> None:
+        added, self._added = self._added, []
+        for column, values in zip(self._settled, zip(*added, strict=True), strict=True):
+            column.extend(values)
+
+    @property
+    def _columns(self) -> list[array[int]]:
+        if self._added:
+            self._settle()
+        return self._settled
+
+    @property
+    def _first_offsets(self) -> array[int]:
+        return self._columns[0]
+
+    @property
+    def _lengths(self) -> array[int]:
+        return self._columns[5]
 
     def drop_below(self, offset: int) -> None:
         """Drops the pages that end at the offset or before."""
@@ -140,7 +152,7 @@ class PageIndex:
             del column[:count]
 
     def __len__(self) -> int:
-        return len(self._first_offsets)
+        return len(self._settled[0]) + len(self._added)
 
     def __getitem__(self, at: int) -> PageEntry:
         return PageEntry(*[column[at] for column in self._columns])
@@ -148,20 +160,22 @@ class PageIndex:
     @property
     def start(self) -> int | None:
         """The offset that it begins with, None if there is no page."""
-        return self._first_offsets[0] if self._first_offsets else None
+        firsts = self._settled[0]
+        return firsts[0] if firsts else self._added[0].first_offset if self._added else None
 
     def at(self, offset: int) -> int:
         """The place of the page that holds the offset, or that of the first one after it."""
-        place = bisect_right(self._first_offsets, offset) - 1
-        if place >= 0 and offset < self._first_offsets[place] + self._rows[place]:
+        firsts, rows = self._columns[:2]
+        place = bisect_right(firsts, offset) - 1
+        if place >= 0 and offset < firsts[place] + rows[place]:
             return place
         return place + 1
 
     def between(self, offset: int, end: int, bytes_max: int, pages_max: int) -> list[PageEntry]:
         """The pages from the one with the offset on that begin before `end`: about so many bytes, but at least one if there is any."""
         found: list[PageEntry] = []
-        at, size = self.at(offset), 0
-        while at < len(self) and len(found) < pages_max and (not found or size < bytes_max) and self._first_offsets[at] < end:
+        at, size, firsts = self.at(offset), 0, self._first_offsets
+        while at < len(firsts) and len(found) < pages_max and (not found or size < bytes_max) and firsts[at] < end:
             found.append(self[at])
             size += found[-1].length
             at += 1
@@ -169,13 +183,14 @@ class PageIndex:
 
     def count_upto(self, sequence: int) -> int:
         """How many pages are of flushes up to that one."""
-        return bisect_right(self._sequences, sequence)
+        return bisect_right(self._columns[6], sequence)
 
     def upto(self, sequence: int) -> Iterator[PageEntry]:
         """The pages of flushes up to that one. There may be very many, so they are made as they are asked for; some may be added or dropped
         meanwhile."""
         count = self.count_upto(sequence)
-        offset, end = (self._first_offsets[0], self._first_offsets[count - 1] + 1) if count else (0, 0)
+        firsts = self._first_offsets
+        offset, end = (firsts[0], firsts[count - 1] + 1) if count else (0, 0)
         while found := self.between(offset, end, 1 << 62, PAGES_AT_ONCE):
             yield from found
             offset = found[-1].end
@@ -186,12 +201,12 @@ class PageIndex:
 
     def since(self, moment: int) -> Iterable[PageEntry]:
         """The pages that arrived at that moment or later."""
-        for at in range(bisect_right(self._arrived, moment - 1), len(self)):
+        for at in range(bisect_right(self._columns[2], moment - 1), len(self)):
             yield self[at]
 
     def segments(self) -> dict[int, int]:
         """The segments that these pages are in, with their bytes there."""
-        places, lengths = np.array(self._segments, np.int64), np.array(self._lengths, np.int64)
+        places, lengths = np.array(self._columns[3], np.int64), np.array(self._lengths, np.int64)
         if not len(places):
             return {}
         starts = np.concatenate(([0], np.flatnonzero(np.diff(places)) + 1))
@@ -201,11 +216,11 @@ class PageIndex:
         """Pages follow each other without a gap up to `end`, and arrival never falls."""
         if not len(self):
             return
-        firsts, rows = np.array(self._first_offsets, np.int64), np.array(self._rows, np.int64)
+        firsts, rows, arrived = (np.array(column, np.int64) for column in self._columns[:3])
         ends = firsts + rows
         assert (ends[:-1] == firsts[1:]).all(), "a gap between pages"
         assert ends[-1] == end, f"the pages end at {ends[-1]}, the log at {end}"
-        assert (np.diff(np.array(self._arrived, np.int64)) >= 0).all(), "arrival never falls"
+        assert (np.diff(arrived) >= 0).all(), "arrival never falls"
 
     def state(self) -> list[PageEntry]:
         return [self[at] for at in range(len(self))]

@@ -165,14 +165,18 @@ class Batches:
     def forget_before(self, horizon: int) -> None:
         while self._marks and self._marks[0][1] < horizon:
             self._known_from = self._marks.pop(0)[0] + 1
-        count = bisect_left(self._arrived, horizon)
-        if count:
+        if self._arrived and self._arrived[0] < horizon:
+            count = bisect_left(self._arrived, horizon)
             for number in self.numbers[:count]:
                 self._repeats.pop(number, None)
             self._known_from = self.numbers[count - 1] + 1
             for column in (self.numbers, self.first_offsets, self._rows, self._arrived):
                 del column[:count]
-        for number in [number for number, odd in self._odd.items() if odd.arrived < max(horizon, self.newest - ODD_SPAN)]:
+        if self._odd:
+            self._forget_odd_before(max(horizon, self.newest - ODD_SPAN))
+
+    def _forget_odd_before(self, horizon: int) -> None:
+        for number in [number for number, odd in self._odd.items() if odd.arrived < horizon]:
             del self._odd[number]
             self._odd_until = max(self._odd_until, number)
 

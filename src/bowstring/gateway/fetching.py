@@ -18,7 +18,8 @@ from google.protobuf.message import DecodeError
 
 from bowstring import errors
 from bowstring.broker.broker import Broker
-from bowstring.broker.fetching import Fetched, Fetcher
+from bowstring.broker.fetching import Fetcher
+from bowstring.broker.joining import Fetched
 from bowstring.broker.selection import Selection
 from bowstring.messages import filters, schema
 from bowstring.ports.transport import Inbound

@@ -38,11 +38,11 @@ _READERS = 4
 class HostDisk:
     """A `Disk`: one directory of the machine's file system."""
 
-    def __init__(self, path: str | os.PathLike[str], *, prewrite_seconds: float = 0.5) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, prewrite_seconds: float = 0.5, embedded: bool = False) -> None:
         self._path = os.path.abspath(path)
         self._prewrite_seconds = prewrite_seconds
         """How long a new file is written with zeros at most; 0 switches that off."""
-        self._lock = DirectoryLock(self._path)
+        self._lock = DirectoryLock(self._path, embedded=embedded)
         self._stopping = threading.Event()
         self._start_threads()
 

@@ -53,6 +53,10 @@ class HostFile:
         """See `File.read`."""
         return await self._reads.run(lambda: self._read(position, length))
 
+    async def read_all(self, places: Sequence[tuple[int, int]]) -> list[Buffer]:
+        """See `File.read_all`."""
+        return await self._reads.run(lambda: [self._read(position, length) for position, length in places])
+
     def close(self) -> None:
         """Closes at once, or when the last thread has left. A second time does nothing."""
         with self._changing:

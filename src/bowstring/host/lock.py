@@ -28,19 +28,23 @@ _CONTENT_BYTES = 1024
 class Holder(NamedTuple):
     pid: int
     address: str
+    embedded: bool = False
+    """Whether it is a broker inside a program, whose place another such may take when it ends."""
 
 
 class DirectoryLock:
     """The lock of one directory, taken or not."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, *, embedded: bool = False) -> None:
         self._directory = directory
+        self._embedded = embedded
         self._descriptor: int | None = None
 
     def take(self, address: str) -> None:
         """Takes the lock, or raises Conflict with the holder's address. Raises OSError if there can be no such file."""
         descriptor = os.open(os.path.join(self._directory, NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._hold(descriptor, fcntl.LOCK_EX, json.dumps({"pid": os.getpid(), "address": address}))
+        holder = Holder(os.getpid(), address, self._embedded)
+        self._hold(descriptor, fcntl.LOCK_EX, json.dumps(holder._asdict()))
 
     def take_to_look(self) -> None:
         """Keeps others from serving the directory while somebody looks at it; several may look. Changes nothing: where there is no lock
@@ -54,14 +58,13 @@ class DirectoryLock:
     def _hold(self, descriptor: int, kind: int, text: str | None) -> None:
         """Locks the open file, and writes into it if there is something to write."""
         try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            holder = _lock(descriptor, kind)
+            if holder is not None:
+                raise self._conflict(holder)
             if text is not None:
                 _write(descriptor, text)
-        except OSError as error:
-            holder = _holder(descriptor) if error.errno == errno.EWOULDBLOCK else None
+        except BaseException:
             os.close(descriptor)
-            if error.errno == errno.EWOULDBLOCK:
-                raise self._conflict(holder) from None
             raise
         self._descriptor = descriptor
         _taken.add(self)
@@ -80,19 +83,37 @@ class DirectoryLock:
         if descriptor is not None:
             os.close(descriptor)
 
-    def _conflict(self, holder: Holder | None) -> errors.Conflict:
+    def _conflict(self, holder: Holder) -> errors.Conflict:
+        known = holder != _NOBODY
         whom = (
             f"{holder.address} (pid {holder.pid})"
-            if holder
+            if known
             else "another process, which does not say who it is, or looked at by bowstring inspect"
         )
+        embedded = {"embedded": "yes"} if holder.embedded else {}
         return errors.Conflict(
             f"the data directory {self._directory} is served by {whom}.",
             hint="Connect to that one, end it first, or use another directory.",
-            details={"address": holder.address, "pid": str(holder.pid)} if holder else None,
+            details={"address": holder.address, "pid": str(holder.pid), **embedded} if known else None,
         )
 
 
+def is_served(directory: str) -> bool:
+    """Whether a process holds the lock of a directory at this moment. A directory that has vanished is nobody's to take."""
+    try:
+        descriptor = os.open(os.path.join(directory, NAME), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+_NOBODY = Holder(0, "")
 _taken: weakref.WeakSet[DirectoryLock] = weakref.WeakSet()
 
 
@@ -109,21 +130,28 @@ def _write(descriptor: int, content: str) -> None:
     os.pwrite(descriptor, content.encode().ljust(_CONTENT_BYTES), 0)
 
 
-def _holder(descriptor: int) -> Holder | None:
-    """Who holds the lock, as far as the file says."""
+def _lock(descriptor: int, kind: int) -> Holder | None:
+    """Locks, or says who has it, as far as the file says. Who only looked for a moment is waited for."""
     for _ in range(_LOOKS):
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno != errno.EWOULDBLOCK:
+                raise
+        else:
+            return None
         holder = _parse(os.pread(descriptor, _CONTENT_BYTES, 0))
         if holder is not None and _is_alive(holder.pid):
             return holder
         time.sleep(_LOOK_SECONDS)
-    return None
+    return _NOBODY
 
 
 def _parse(content: bytes) -> Holder | None:
     try:
         found = json.loads(content)
-        return Holder(int(found["pid"]), str(found["address"]))
-    except (ValueError, KeyError, TypeError):
+        return Holder(int(found["pid"]), str(found["address"]), bool(found.get("embedded")))
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

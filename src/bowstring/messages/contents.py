@@ -21,13 +21,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bowstring import errors
-from bowstring.messages import schema
+from bowstring.messages import limits, schema
 from bowstring.messages.metadata import Bytes, Form
 
-_RESERVED = schema.RESERVED_PREFIX.encode()
+_RESERVED = limits.RESERVED_PREFIX.encode()
 _MOMENT = struct.Struct("<Q")  # unsigned: what is before 1970 is then far beyond 2200
 # The columns about which there is something to ask.
 CHECKED: Final = schema.ATTRIBUTES | schema.TIMES | schema.ID
@@ -50,9 +49,9 @@ def _one_is_fine(form: Form, buffers: Sequence[Bytes], *, reserved_ok: bool) -> 
     """Whether the only row is surely fine; what is not sure is for the questions to all rows, which also have the words for it."""
     for column, at, _ in form.places:
         if column.bit & schema.TIMES:
-            fine = _MOMENT.unpack(buffers[at + 1])[0] < schema.MOMENT_MAX
+            fine = _MOMENT.unpack(buffers[at + 1])[0] < limits.MOMENT_MAX
         elif column.bit == schema.ID:
-            fine = 0 < len(buffers[at + 2]) <= schema.ID_BYTES_MAX
+            fine = 0 < len(buffers[at + 2]) <= limits.ID_BYTES_MAX
         elif column.bit == schema.ATTRIBUTES:
             fine = len(buffers[at + 4]) <= 8 and (reserved_ok or _RESERVED not in bytes(buffers[at + 5]))
         else:
@@ -63,8 +62,8 @@ def _one_is_fine(form: Form, buffers: Sequence[Bytes], *, reserved_ok: bool) -> 
 
 
 def _check_moments(name: str, moments: npt.NDArray[np.uint64]) -> None:
-    if moments.max() >= schema.MOMENT_MAX:
-        row = int(np.argmax(moments >= schema.MOMENT_MAX))
+    if moments.max() >= limits.MOMENT_MAX:
+        row = int(np.argmax(moments >= limits.MOMENT_MAX))
         raise errors.InvalidArgument(
             f"{name} in row {row} is {int(moments[row].astype(np.int64))} µs since 1970, which is out of range.",
             hint="Times are from 1970-01-01 to before 2200-01-01, in microseconds, UTC.",
@@ -76,24 +75,26 @@ def _check_ids(offsets: npt.NDArray[np.int32]) -> None:
     if lengths.min() < 1:
         row = int(np.argmax(lengths < 1))
         raise errors.InvalidArgument(f"The id in row {row} is empty.", hint="Give every row an id, or send no ids at all.")
-    if lengths.max() > schema.ID_BYTES_MAX:
-        row = int(np.argmax(lengths > schema.ID_BYTES_MAX))
+    if lengths.max() > limits.ID_BYTES_MAX:
+        row = int(np.argmax(lengths > limits.ID_BYTES_MAX))
         raise errors.InvalidArgument(
-            f"The id in row {row} has {lengths[row]} bytes.", hint=f"An id has at most {schema.ID_BYTES_MAX} bytes as UTF-8."
+            f"The id in row {row} has {lengths[row]} bytes.", hint=f"An id has at most {limits.ID_BYTES_MAX} bytes as UTF-8."
         )
 
 
 def _check_attributes(row_offsets: Bytes, name_offsets: Bytes, name_bytes: Bytes, *, reserved_ok: bool) -> None:
+    import pyarrow.compute as pc
+
     offsets = np.frombuffer(row_offsets, np.int32)
     text = bytes(name_bytes)
     names = pa.StringArray.from_buffers(len(name_offsets) // 4 - 1, pa.py_buffer(name_offsets), pa.py_buffer(text))
     # A search through the bytes of all names is cheap, and nearly always the end of it.
     if not reserved_ok and _RESERVED in text:
-        ours = pc.starts_with(names, schema.RESERVED_PREFIX).to_numpy(zero_copy_only=False)
+        ours = pc.starts_with(names, limits.RESERVED_PREFIX).to_numpy(zero_copy_only=False)
         if ours.any():
             row = int(np.searchsorted(offsets, int(np.argmax(ours)), side="right")) - 1
             raise errors.InvalidArgument(
-                f"An attribute in row {row} has a name that begins with {schema.RESERVED_PREFIX!r}.",
+                f"An attribute in row {row} has a name that begins with {limits.RESERVED_PREFIX!r}.",
                 hint="Such names are written by the broker; choose another.",
             )
     counts = np.diff(offsets)

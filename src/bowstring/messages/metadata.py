@@ -80,6 +80,14 @@ _TABLES: Final[dict[str | None, _Tables]] = {
 }
 
 
+_PLAIN_AT: Final = 18
+
+
+def is_compressed(data: Bytes | bytearray) -> bool:
+    """Whether a batch that was checked is compressed: the first byte in which the heads differ tells."""
+    return data[_PLAIN_AT] != 0x16
+
+
 class Unjoined:
     """A buffer in the form of the values of its rows, all of them bytes, which are copied only when the message is joined.
 

@@ -32,12 +32,6 @@ ID: Final = 64
 ALL: Final = 127
 TIMES: Final = CREATED | DUE | EXPIRES
 
-# Moments are microseconds since 1970, from 1970-01-01 to before 2200-01-01, both UTC.
-MOMENT_MAX: Final = 7_258_118_400_000_000
-ID_BYTES_MAX: Final = 256
-# What begins like this is written by the broker (dead letters carry their history so), never by publishers.
-RESERVED_PREFIX: Final = "bowstring-"
-
 _MOMENT = pa.timestamp("us", "UTC")
 
 

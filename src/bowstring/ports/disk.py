@@ -30,6 +30,10 @@ class File(Protocol):
         """Up to `length` bytes; fewer only at the end of the file."""
         ...
 
+    async def read_all(self, places: Sequence[tuple[int, int]]) -> list[Buffer]:
+        """What `read` gives for each position and length. One hand-over to a thread and back, which costs more than a small read."""
+        ...
+
     def close(self) -> None: ...
 
 

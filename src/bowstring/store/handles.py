@@ -8,6 +8,7 @@ that is given back to be reused must have no readers: `retire` waits for those u
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from bowstring.ports.disk import Buffer, Disk, File
 from bowstring.ports.failures import Damaged, StorageFailed
@@ -49,8 +50,8 @@ class Handles:
         self._handles[segment].written = False
         self._close_surplus()
 
-    async def read(self, segment: int, position: int, length: int) -> Buffer:
-        """Bytes of the segment, fewer than asked for only at its end. Raises OSError, or Damaged if it is being given back."""
+    async def read(self, segment: int, places: Sequence[tuple[int, int]]) -> list[Buffer]:
+        """Bytes of the segment for each position and length, fewer only at its end. Raises OSError, or Damaged if it is given back."""
         if not self._is_open:
             raise StorageFailed("the store is closed, so nothing in it can be read")
         handle = self._handles.pop(segment, None) or _Handle(None, written=False)
@@ -60,7 +61,7 @@ class Handles:
         handle.readers += 1
         try:
             file = handle.file or await self._open(segment, handle)
-            return await file.read(position, length)
+            return await file.read_all(places)
         finally:
             handle.readers -= 1
             if not handle.readers:

@@ -20,7 +20,7 @@ a failed sync is never tried again, because the kernel has dropped what it could
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from bowstring.ports.clock import Clock
 from bowstring.ports.disk import Buffer, Disk
@@ -30,12 +30,12 @@ from bowstring.store.frames import frame, framed_length, padded, verify
 from bowstring.store.handles import Handles
 from bowstring.store.orphans import Quarantine
 from bowstring.store.segments import BLOCK_BYTES, MIB, Growth, in_blocks
-from bowstring.store.spans import Span, spans
+from bowstring.store.spans import Span, reads, spans
 from bowstring.store.supply import Segment, Supply, is_full
 
 # The next segment is prepared when this part of a first segment is written: an idle broker has one segment, a busy one always two.
 _PREPARE_AT = 1 / 8
-_SPANS_AT_ONCE = 8
+_READS_AT_ONCE = 8
 _ZEROS = memoryview(bytes(BLOCK_BYTES))
 
 
@@ -149,10 +149,10 @@ class LocalStore:
 
     async def read(self, references: Sequence[Reference]) -> list[Page]:
         """See `Store.read`. A page's body is a view into what was read."""
-        todo = spans(references)
+        todo = reads(spans(references))
         pages: list[Page] = []
-        for at in range(0, len(todo), _SPANS_AT_ONCE):
-            together = todo[at : at + _SPANS_AT_ONCE]
+        for at in range(0, len(todo), _READS_AT_ONCE):
+            together = todo[at : at + _READS_AT_ONCE]
             found = [await self._read(together[0])] if len(together) == 1 else await self._read_together(together)
             pages.extend(page for part in found for page in part)
         return pages
@@ -262,7 +262,7 @@ class LocalStore:
 
     # Reading
 
-    async def _read_together(self, together: list[Span]) -> list[list[Page]]:
+    async def _read_together(self, together: list[list[Span]]) -> list[list[Page]]:
         """Several reads at once. Of several failures the first in order is told, whichever came first in time."""
         found = await asyncio.gather(*map(self._read, together), return_exceptions=True)
         pages: list[list[Page]] = []
@@ -272,15 +272,21 @@ class LocalStore:
             pages.append(part)
         return pages
 
-    async def _read(self, span: Span) -> list[Page]:
+    async def _read(self, parts: list[Span]) -> list[Page]:
+        """Spans of one segment. If they cannot be read together they are read one by one, to know which of them is to blame."""
+        segment = parts[0].segment
         try:
-            data = memoryview(await self._handles.read(span.segment, span.position, span.length))
+            found = await self._handles.read(segment, [(span.position, span.length) for span in parts])
         except OSError as error:
-            first = span.references[0]
-            raise Damaged(f"segment {span.segment:#x} cannot be read at {first.position} (flush {first.sequence}): {error}") from error
-        pages: list[Page] = []
-        for reference in span.references:
-            start = reference.position - span.position
-            page = verify(data[start : start + reference.length], reference)
-            pages.append(Page(page.header, bytes(page.body)) if span.outlives(reference) else page)
-        return pages
+            if len(parts) > 1:
+                return [page for span in parts for page in await self._read([span])]
+            first = parts[0].references[0]
+            raise Damaged(f"segment {segment:#x} cannot be read at {first.position} (flush {first.sequence}): {error}") from error
+        return [page for span, data in zip(parts, found, strict=True) for page in _pages(span, memoryview(data))]
+
+
+def _pages(span: Span, data: memoryview) -> Iterator[Page]:
+    for reference in span.references:
+        start = reference.position - span.position
+        page = verify(data[start : start + reference.length], reference)
+        yield Page(page.header, bytes(page.body)) if span.outlives(reference) else page

@@ -1,8 +1,9 @@
 """Which references are read in one go.
 
-The pages of one partition lie scattered over segments that all partitions share, but those of one flush lie close together, and a
-reader asks for many at once. A read costs a hand-over to a thread and back, and perhaps a seek, so what lies close is read together,
-the gap included. References are taken in the order in which they are asked for, which is the order in which they were written.
+The pages of one partition lie scattered over segments that all partitions share, but those of one flush lie close together, and a reader
+asks for many at once. A read costs a hand-over to a thread and back, and perhaps a seek, so what lies close is read together, the gap
+included; and small reads in one segment are handed over together. References are taken in the order in which they are asked for, which is
+the order in which they were written.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from bowstring.ports.store import Reference
 # Reading this much too much takes less time than a second read: 64 KiB are copied in some 15 µs, a hand-over takes 50 to 100 µs.
 GAP_BYTES_MAX = 64 << 10
 SPAN_BYTES_MAX = 4 << 20
+SPANS_A_READ = 16
 _SHARE = 4
 
 
 class Span(NamedTuple):
-    """One read, and the references that it answers."""
+    """Bytes that are read at once, and the references that it answers."""
 
     segment: int
     position: int
@@ -45,4 +47,17 @@ def spans(references: Sequence[Reference], gap_max: int = GAP_BYTES_MAX, bytes_m
                 result[-1] = last._replace(length=length)
                 continue
         result.append(Span(reference.segment, reference.position, reference.length, [reference]))
+    return result
+
+
+def reads(parts: Sequence[Span]) -> list[list[Span]]:
+    """Spans of one segment that follow each other, as many as are worth one hand-over to a thread."""
+    result: list[list[Span]] = []
+    for span in parts:
+        last = result[-1] if result else None
+        small = max(span.length, last[-1].length if last else 0) <= GAP_BYTES_MAX
+        if last and small and last[-1].segment == span.segment and len(last) < SPANS_A_READ:
+            last.append(span)
+        else:
+            result.append([span])
     return result

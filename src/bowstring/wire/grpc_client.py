@@ -20,7 +20,7 @@ import grpc.aio as typed_aio
 from bowstring import errors
 from bowstring.ports.disk import Buffer
 from bowstring.ports.transport import Channel, Stream
-from bowstring.wire import grpc_logging, status
+from bowstring.wire import grpc_library, status
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 aio: Any = typed_aio
@@ -28,7 +28,7 @@ aio: Any = typed_aio
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Broker"].full_name
 
-CHANGING: Final = frozenset({"CreateTopic", "DeleteTopic"})
+CHANGING: Final = frozenset({"CreateTopic", "AlterTopic", "DeleteTopic"})
 """Calls that change something: when their answer is lost, the outcome is unknown. All others can be repeated without harm."""
 
 _SECONDS_MIN: Final = 0.001
@@ -62,12 +62,13 @@ class GrpcChannel:
     """The way to one address. It has to be made on the loop that it is used on."""
 
     def __init__(self, address: str) -> None:
-        grpc_logging.only_errors()
+        grpc_library.prepare()
         self.address = address
         self._channel = aio.insecure_channel(address, options=_OPTIONS)
         self._unary: dict[str, Any] = {}
 
     async def call(self, method: str, request: bytes, seconds: float) -> bytes:
+        grpc_library.check_not_forked()
         call = self._unary.get(method)
         if call is None:
             call = self._unary[method] = self._channel.unary_unary(f"/{SERVICE}/{method}")
@@ -83,6 +84,7 @@ class GrpcChannel:
             raise _closed(self.address) from None
 
     def stream(self, method: str) -> Stream:
+        grpc_library.check_not_forked()
         try:
             return _GrpcStream(self._channel.stream_stream(f"/{SERVICE}/{method}")())
         except aio.UsageError:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
+
+from bowstring.wire import grpc_library
 
 T = TypeVar("T")
 
@@ -32,13 +35,18 @@ class LoopThread:
     """
 
     def __init__(self, name: str) -> None:
+        self._process = os.getpid()
         self.loop = new_event_loop()
         self.loop.set_exception_handler(_tell)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """Runs it on the loop and waits. Whoever is interrupted while waiting cancels it."""
+        """Runs it on the loop and waits. Whoever is interrupted while waiting cancels it. Raises Conflict in a forked child, which has
+        no such thread."""
+        if os.getpid() != self._process:
+            coroutine.close()
+            raise grpc_library.forked()
         future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         try:
             return future.result(timeout)
@@ -48,7 +56,7 @@ class LoopThread:
 
     def stop(self) -> None:
         """Cancels what still runs, ends the loop and waits for the thread. Calling it again does nothing."""
-        if self._thread.is_alive() and not self.loop.is_closed():
+        if os.getpid() == self._process and self._thread.is_alive() and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join()
 

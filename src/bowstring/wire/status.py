@@ -57,6 +57,21 @@ _CLASSES: Final[dict[str, type[errors.Error]]] = {
 }
 _NO_ANSWER: Final = {"DEADLINE_EXCEEDED", "CANCELLED", "UNKNOWN"}
 
+# What gRPC says when there is no connection, and the same for people. The first that fits.
+_REASONS: Final = {
+    "Trying to connect an http1.x server": "what listens there is a web server and no broker",
+    "Failed parsing HTTP/2": "what listens there does not speak gRPC, so it is no broker",
+    "before receiving SETTINGS frame": "somebody listens there, and does not answer",
+    "Socket closed": "somebody listens there, and hangs up",
+    "Connection reset": "somebody listens there, and hangs up",
+    "Connection refused": "nobody listens there",
+    "Domain name not found": "there is no host of that name",
+    "errors resolving": "the name of the host cannot be resolved",
+    "Network is unreachable": "there is no way to that network",
+    "No route to host": "there is no way to that host",
+    "No such file or directory": "there is no such socket",
+}
+
 # gRPC bounds the metadata of a call at 8 KiB, and an error may quote what it was given. All are bytes.
 _MESSAGE_MAX: Final = 1500
 _HINT_MAX: Final = 500
@@ -117,12 +132,15 @@ def _foreign(code: str, text: str, repeatable: bool) -> errors.Error:
         return errors.NotSupported(f"the other side does not know this call ({said}).", hint="Is it a Bowstring broker, of this version?")
     if code in _NO_ANSWER:
         if repeatable:
-            return errors.Unavailable(f"there was no answer ({said}).", hint="Wait and repeat.")
+            reason = "there was no answer in time" if code == "DEADLINE_EXCEEDED" else f"there was no answer ({said})"
+            return errors.Unavailable(f"{reason}.", hint="Wait and repeat.", details={"reason": reason, "grpc": said})
         return errors.OutcomeUnknown(f"there was no answer ({said}), so it may or may not have been done.", hint="Look, then repeat.")
     if code == "INTERNAL" and "RST_STREAM" in text:
         return errors.Unavailable(f"the connection broke ({said}).", hint="Wait and repeat.")
     if code == "UNAVAILABLE":
-        return errors.Unavailable(f"the broker cannot be reached ({said}).", hint="Is it running, and is the address right?")
+        reason = next((words for sign, words in _REASONS.items() if sign in text), said)
+        hint = "Is it running, and is the address right?"
+        return errors.Unavailable(f"the broker cannot be reached: {reason}.", hint=hint, details={"reason": reason, "grpc": said})
     return _CLASSES.get(code, errors.Error)(f"the call failed ({said}).")
 
 

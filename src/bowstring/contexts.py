@@ -5,23 +5,20 @@
     [contexts.shop]
     server = "bowstring://shop.example.com"
 
-The server of a command is the first of: --server, --context, BOWSTRING_SERVER, BOWSTRING_CONTEXT, the context in use. Without any it is
-this machine.
+The server of a command and of `connect()` is the first of: the server or the context that was given, BOWSTRING_SERVER,
+BOWSTRING_CONTEXT, the context in use. Without any it is this machine.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bowstring import errors
-from bowstring.cli.commands import either
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 DEFAULT_SERVER: Final = "bowstring://localhost:27769"
@@ -35,9 +32,9 @@ class Contexts(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The server of a command, and who says so."""
+    """The server to connect to, and who says so."""
 
-    server: str
+    server: str | Sequence[str]
     source: str
 
 
@@ -62,6 +59,8 @@ def load(environment: Mapping[str, str] = os.environ) -> Contexts:
         return Contexts({}, None)
     except (OSError, UnicodeDecodeError) as error:
         raise errors.Rejected(f"{path(environment)} cannot be read: {_reason(error)}.", hint="Mend or remove that file.") from None
+    import tomllib  # takes long to load, and most have no such file
+
     try:
         content: dict[str, Any] = tomllib.loads(text)
         servers = {str(name): entry["server"] for name, entry in content.get("contexts", {}).items()}
@@ -75,6 +74,8 @@ def load(environment: Mapping[str, str] = os.environ) -> Contexts:
 
 def save(contexts: Contexts) -> None:
     """Replaces the file in one step. Nobody else may read it, because logins will be there, too."""
+    import json
+
     file = path()
     lines = [] if contexts.current is None else [f"current = {json.dumps(contexts.current)}", ""]
     for name, server in sorted(contexts.servers.items()):
@@ -90,16 +91,19 @@ def save(contexts: Contexts) -> None:
             new.unlink()
 
 
-def choose(server: str | None, context: str | None, environment: Mapping[str, str] = os.environ) -> Chosen:
-    """The server of a command."""
+def choose(
+    server: str | Sequence[str] | None, context: str | None, environment: Mapping[str, str] = os.environ, *, written: str = "--{}"
+) -> Chosen:
+    """The server of a command, or of a call, which is `written` in another way."""
+    given, named = written.format("server"), written.format("context")
     if server is not None and context is not None:
-        raise errors.InvalidArgument("both --server and --context were given.", hint="Give one of them.")
+        raise errors.InvalidArgument(f"both {given} and {named} were given.", hint="Give one of them.")
     if server is not None:
-        return Chosen(server, "--server")
+        return Chosen(server, given)
     if context is None and environment.get("BOWSTRING_SERVER"):
         return Chosen(environment["BOWSTRING_SERVER"], "BOWSTRING_SERVER")
     contexts = load(environment)
-    said = "--context" if context is not None else "BOWSTRING_CONTEXT" if environment.get("BOWSTRING_CONTEXT") else "the context in use"
+    said = named if context is not None else "BOWSTRING_CONTEXT" if environment.get("BOWSTRING_CONTEXT") else "the context in use"
     name = context or environment.get("BOWSTRING_CONTEXT") or contexts.current
     if name is None:
         return Chosen(DEFAULT_SERVER, "default")
@@ -109,7 +113,8 @@ def choose(server: str | None, context: str | None, environment: Mapping[str, st
 def server_of(contexts: Contexts, name: str) -> str:
     """The server of a name, or a refusal that says which there are."""
     if name not in contexts.servers:
-        known = f"There is {either(sorted(contexts.servers))}." if contexts.servers else "There is none: bowstring context add NAME SERVER."
+        names = ", ".join(f"'{known}'" for known in sorted(contexts.servers))
+        known = f"There is {names}." if names else "There is none: bowstring context add NAME SERVER."
         raise errors.NotFound(f"there is no context '{name}'.", hint=known)
     return contexts.servers[name]
 

@@ -1,0 +1,196 @@
+"""A producer for programs without asyncio: `send` gathers in the program's own thread (`sending`), the rest happens on the loop (`sync`).
+
+**At the end of a program** that has closed nothing, what was sent is given a moment to be stored, and what could not be is told in a
+warning: it does not hang, and it does not lose anything in silence. **In a forked child** there is no loop: producers and receipts of the
+parent refuse there, in the words of `wire.grpc_library`; the parent goes on.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Final
+
+from bowstring import errors, times
+from bowstring.client import producer as asynchronous
+from bowstring.client.arguments import Span, SpanOrMoment
+from bowstring.client.client import Client
+from bowstring.client.outgoing import Outgoing
+from bowstring.client.receipts import Answers, MessageReceipt, RowsReceipt, Stored
+from bowstring.client.sending import Sending
+from bowstring.client.statistics import ProducerStatistics
+from bowstring.wire import grpc_library
+from bowstring.wire.loops import LoopThread
+
+# This module is the other face of these classes, and uses what they keep from programs.
+# pyright: reportPrivateUsage=false
+
+ROOM_SHARE: Final = 0.75
+"""Whoever waited for room goes on when so much of max_bytes is under way, and not for every single batch."""
+EXIT_SECONDS: Final = 5.0
+"""How long what was sent may take to be stored when the program ends without having closed its producers."""
+
+_log = logging.getLogger("bowstring.client")
+
+
+class Receipt(MessageReceipt, eq=False, gc=False):
+    """The receipt of one message. Ask for its `result` to know that the message is durable, or ignore it: `flush` raises what failed."""
+
+    def result(self, timeout: Span | None = None) -> Stored:
+        """Waits until the message is durable, and says where it is; raises what failed. After `timeout` only the waiting ends, with
+        `TimeoutError`: the send goes on."""
+        while self._batch.outcome is None:
+            _wait(self._batch, timeout)
+        return self._result()
+
+
+class BatchReceipt(RowsReceipt):
+    """The receipt of a `send_batch`. Its `result` is `Answers`, one per row."""
+
+    __slots__ = ()
+
+    def result(self, timeout: Span | None = None) -> Answers:
+        """Waits until it is decided what became of every row. After `timeout` only the waiting ends, with `TimeoutError`."""
+        while (batch := self._undecided()) is not None:
+            _wait(batch, timeout)
+        return self._result()
+
+
+def _wait(batch: Outgoing, timeout: Span | None) -> None:
+    grpc_library.check_not_forked()
+    done = threading.Event()
+    batch.when_done(done.set)
+    if not done.wait(None if timeout is None else times.span(timeout, "timeout")):
+        raise TimeoutError(f"it is not decided after {timeout}; the send goes on")
+
+
+class _Sending(Sending):
+    """Gathers from any thread, and waits where asyncio programs get `Full`."""
+
+    _receipts = Receipt
+    _batch_receipt = BatchReceipt
+    _blocks = True
+    wait_for_room: Callable[[], object]
+
+    def _make_room(self) -> None:
+        self.wait_for_room()
+
+
+class Producer:
+    """Sends messages to one topic. Leaving its `with` block waits until all is durable, and raises what failed."""
+
+    def __init__(self, producer: asynchronous.Producer, thread: LoopThread) -> None:
+        self.topic = producer.topic
+        self.group = producer.group
+        self._producer = producer
+        self._thread = thread
+        sending = producer._sending
+        assert isinstance(sending, _Sending)
+        sending.wait_for_room = lambda: thread.run(producer._publisher.ready(ROOM_SHARE))
+        for name in ("send", "send_batch"):
+            setattr(self, name, getattr(sending, name))
+        _open[:] = [other for other in _open if other._producer._open]
+        _open.append(self)
+
+    def send(
+        self,
+        value: bytes | str | None = None,
+        *,
+        json: object = None,
+        key: bytes | str | None = None,
+        attributes: Mapping[str, str] | None = None,
+        id: str | None = None,
+        delay: Span | None = None,
+        at: datetime | None = None,
+        expires: SpanOrMoment | None = None,
+        timeout: SpanOrMoment | None = None,
+        transaction: None = None,
+    ) -> Receipt:
+        """Sends one message, and returns at once; waits only when `max_bytes` are under way. The receipt has its id, and its `result` says
+        where the message is once it is durable."""
+        raise NotImplementedError
+
+    def send_batch(self, data: object, *, transaction: None = None, timeout: SpanOrMoment | None = None) -> BatchReceipt:
+        """Sends many messages: a list of values, or anything with `__arrow_c_stream__` that has a column `value` (binary or text) and any
+        of key, attributes, id, due, expires, created. The receipt's `result` is `Answers`, one per row."""
+        raise NotImplementedError
+
+    def ready(self) -> None:
+        """Waits until there is room for more."""
+        self._thread.run(self._producer.ready())
+
+    def flush(self, timeout: Span | None = None) -> None:
+        """Waits until everything that was sent so far is decided, and raises what failed and was not looked at."""
+        self._thread.run(self._producer.flush(timeout))
+
+    def find(self, id: str) -> Stored | None:
+        """Where the message of this id is stored, if it is."""
+        return self._thread.run(self._producer.find(id))
+
+    def statistics(self) -> ProducerStatistics:
+        """How much was sent."""
+        return self._producer.statistics()
+
+    def close(self) -> None:
+        """Waits until everything that was sent is decided, ends the producer, and raises what failed and was not looked at."""
+        if self._producer._open:
+            self._thread.run(self._producer.close())
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if self._producer._open:
+            self._thread.run(self._producer.__aexit__(kind, error, traceback))
+
+    def __repr__(self) -> str:
+        return repr(self._producer)
+
+    def __reduce__(self) -> Any:
+        return self._producer.__reduce__()
+
+
+def made(
+    client: Client, thread: LoopThread, topic: str, group: str, timeout: SpanOrMoment, compression: str | None, max_bytes: int
+) -> Producer:
+    """A producer of this client that is ready to send."""
+    settings = asynchronous.ProducerSettings.checked(topic, group, timeout, compression, max_bytes, client._broker_time.now())
+
+    async def make() -> asynchronous.Producer:
+        producer = client._make_producer(settings, sending=_Sending, lock=threading.Lock(), wake=thread.loop.call_soon_threadsafe)
+        return await producer.__aenter__()
+
+    return Producer(thread.run(make()), thread)
+
+
+_open: list[Producer] = []
+"""Producers that were made, until they are closed."""
+
+
+def _at_exit() -> None:
+    """The program ends."""
+    for producer in _open:
+        if producer._producer._open and producer._producer._sending.bytes_under_way:
+            try:
+                producer._thread.run(producer._producer.flush(), timeout=EXIT_SECONDS)
+            except (errors.Error, TimeoutError) as error:
+                why = f"{type(error).__name__}: {error}" if isinstance(error, errors.Error) else f"no answer within {EXIT_SECONDS:g} s"
+                _log.warning("a producer of %r was not closed, and not all that it sent is known to be stored (%s)", producer.topic, why)
+
+
+def _in_child() -> None:
+    """This is a forked child: nobody carries what is sent here. The lock may be held by a thread that does not exist."""
+    for producer in _open:
+        sending = producer._producer._sending
+        sending._lock = threading.Lock()
+        sending.attach(lambda: None)
+        sending.close(grpc_library.forked())
+    _open.clear()
+
+
+atexit.register(_at_exit)
+grpc_library.in_forked_child(_in_child)

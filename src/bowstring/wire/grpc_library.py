@@ -1,0 +1,57 @@
+"""What has to be told to gRPC's C library before its first channel or server is made, and what it does not survive.
+
+**Its log** goes to stderr past Python: an application that closes a connection should not find a line of C++ there. Errors stay. Whoever
+wants more sets GRPC_VERBOSITY, which is left alone.
+
+**Forks.** The library has threads, and a forked child has none of them: calls would wait there for ever. Its own support for forks makes
+it worse, children crash in one of four forks, so it is switched off (unless GRPC_ENABLE_FORK_SUPPORT says otherwise): then a child that
+leaves gRPC alone is safe, and one that wants to use it is refused here in a sentence. A child of a process that has not used gRPC is free.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from bowstring import errors
+
+
+class _Library:
+    used = False
+    """A channel or a server was made in this process."""
+    inherited = False
+    """The process that this one was forked from had made one."""
+
+
+def prepare() -> None:
+    """To be called before a channel or a server is made. Raises Conflict in the fork of a process that has made one."""
+    check_not_forked()
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    _Library.used = True
+
+
+def check_not_forked() -> None:
+    """Raises Conflict where gRPC would hang."""
+    if _Library.inherited:
+        raise forked()
+
+
+def forked() -> errors.Conflict:
+    """What somebody is told who uses in a forked child what was made before the fork, or makes another there."""
+    return errors.Conflict(
+        f"this process ({os.getpid()}) is a fork of one that uses Bowstring ({os.getppid()}), and connections do not survive a fork.",
+        hint="Start it with multiprocessing.get_context('spawn'), or fork before the first connect(), and connect in each process.",
+    )
+
+
+def in_forked_child(act: Callable[[], None]) -> None:
+    """Does this in every child that is forked from now on, before anything else runs there."""
+    os.register_at_fork(after_in_child=act)
+
+
+def _note() -> None:
+    _Library.inherited = _Library.inherited or _Library.used
+
+
+in_forked_child(_note)

@@ -1,0 +1,224 @@
+"""The life of a kit in its process: forks, pickling, the end of a program that has closed nothing, failures that nobody looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+import bowstring
+import bowstring.aio
+from bowstring import errors
+from tests.process.serving import environment, start
+
+LIMIT_SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[bowstring.Broker]:
+    with bowstring.Broker.ephemeral(topic_create="on-request") as running:
+        with running.connect() as client:
+            client.create_topic("orders")
+        yield running
+
+
+def program(text: str, address: str) -> subprocess.CompletedProcess[str]:
+    """A program in a process of its own, with `address` and a client that has published."""
+    head = f"import bowstring, os, sys, warnings\nwarnings.simplefilter('ignore')\naddress = {address!r}\n"
+    return subprocess.run(
+        [sys.executable, "-c", head + text], env=environment(), capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
+    )
+
+
+FORKS = """
+client = bowstring.connect(address)
+producer = client.producer("orders")
+reader = client.reader("orders")
+first = producer.send(b"parent")
+first.result()
+receipt = producer.send(b"under way")
+child = os.fork()
+if not child:
+    calls = {
+        "topic": lambda: client.topic("orders"),
+        "send": lambda: producer.send(b"child"),
+        "keyed": lambda: producer.send(b"child", key="k"),
+        "send_batch": lambda: producer.send_batch([b"child"]),
+        "flush": lambda: producer.flush(),
+        "find": lambda: producer.find("x"),
+        "result": lambda: receipt.result(),
+        "poll": lambda: [reader.poll(1) for _ in range(3)],
+        "connect": lambda: bowstring.connect(address),
+    }
+    for name, call in calls.items():
+        try:
+            call()
+            print(name, "did not raise")
+        except bowstring.Conflict as error:
+            print(name, error)
+    sys.exit(7)
+_, status = os.waitpid(child, 0)
+print("exit", os.waitstatus_to_exitcode(status))
+print("parent", receipt.result(20).topic)
+producer.close()
+client.close()
+"""
+
+
+def test_a_forked_child_gets_one_clear_error_and_the_parent_goes_on(broker: bowstring.Broker):
+    ended = program(FORKS, broker.address)
+    lines = ended.stdout.splitlines()
+    assert lines[-2:] == ["exit 7", "parent orders"], ended.stderr
+    names = ["topic", "send", "keyed", "send_batch", "flush", "find", "result", "poll", "connect"]
+    assert [line.split()[0] for line in lines[:-2]] == names
+    for line in lines[:-2]:
+        assert "is a fork of one that uses Bowstring" in line or ("result" in line and "did not raise" in line), line
+        assert "get_context('spawn')" in line or "did not raise" in line
+
+
+def test_a_process_that_forks_before_it_connects_is_free(broker: bowstring.Broker):
+    text = """
+import bowstring.aio, bowstring.client.sync_producer
+child = os.fork()
+with bowstring.connect(address) as client, client.producer("orders") as producer:
+    producer.send(b"each").result()
+if child:
+    _, status = os.waitpid(child, 0)
+    print("exit", os.waitstatus_to_exitcode(status))
+"""
+    ended = program(text, broker.address)
+    assert ended.stdout == "exit 0\n", ended.stderr
+
+
+def test_children_of_multiprocessing_connect_for_themselves(broker: bowstring.Broker, tmp_path):
+    script = tmp_path / "work.py"
+    script.write_text(
+        f"""
+import multiprocessing, bowstring
+def work(number):
+    with bowstring.connect({broker.address!r}) as client, client.producer("orders") as producer:
+        return producer.send(b"%d" % number).result().topic
+if __name__ == "__main__":
+    with bowstring.connect({broker.address!r}) as client:
+        with multiprocessing.get_context("spawn").Pool(2) as pool:
+            print(pool.map(work, range(3)))
+"""
+    )
+    ended = subprocess.run([sys.executable, script], env=environment(), capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
+    assert ended.stdout == "['orders', 'orders', 'orders']\n", ended.stderr
+
+
+def test_nothing_can_be_pickled_and_it_says_what_to_do(broker: bowstring.Broker):
+    with broker.connect() as client, client.producer("orders") as producer:
+        receipt = producer.send(b"a")
+        for thing in (client, producer, client.reader("orders"), receipt):
+            with pytest.raises(TypeError, match="cannot be pickled"):
+                pickle.dumps(thing)
+        receipt.result(20)
+
+
+def test_a_program_that_closes_nothing_loses_nothing(broker: bowstring.Broker):
+    with broker.connect() as client:
+        client.create_topic("unclosed")
+        ended = program(
+            """
+producer = bowstring.connect(address).producer("unclosed")
+for number in range(1000):
+    producer.send(b"%d" % number)
+""",
+            broker.address,
+        )
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+        assert client.topic("unclosed").messages == 1000
+
+
+def test_what_could_not_be_stored_is_told_when_the_program_ends(broker: bowstring.Broker):
+    ended = program(
+        """
+client = bowstring.connect(address)
+client.create_topic("gone")
+producer = client.producer("gone")
+client.delete_topic("gone")
+producer.send(b"a")
+""",
+        broker.address,
+    )
+    assert ended.returncode == 0
+    assert "a producer of 'gone' was not closed" in ended.stderr
+    assert "TopicNotFound" in ended.stderr
+
+
+def test_a_program_ends_while_its_broker_hangs(tmp_path):
+    """The broker is stopped (SIGSTOP), and with it every answer."""
+    served = start("--data", str(tmp_path), "--listen", "127.0.0.1:0", "--topic-create", "on-publish")
+    try:
+        ended = program(
+            f"""
+import signal
+producer = bowstring.connect(address).producer("orders")
+producer.send(b"a").result()
+os.kill({served.process.pid}, signal.SIGSTOP)
+producer.send(b"b")
+""",
+            served.address,
+        )
+    finally:
+        served.process.kill()
+        served.process.communicate(timeout=LIMIT_SECONDS)
+    assert ended.returncode == 0
+    assert "a producer of 'orders' was not closed" in ended.stderr
+    assert "no answer within 5 s" in ended.stderr
+
+
+def test_an_ignored_failure_is_raised_by_flush_close_and_the_end_of_the_block(broker: bowstring.Broker):
+    with broker.connect() as client:
+        for end in ("flush", "close", "block", "client"):
+            client.create_topic(end)
+            producer = client.producer(end)
+            client.delete_topic(end)
+            if end == "block":
+                with pytest.raises(errors.TopicNotFound), producer:
+                    producer.send(b"a")
+                continue
+            producer.send(b"a")
+            if end == "client":
+                break
+            with pytest.raises(errors.TopicNotFound):
+                getattr(producer, end)()
+            producer.close()
+        with pytest.raises(errors.TopicNotFound):
+            client.close()
+
+
+def test_an_exception_in_the_block_is_not_replaced_by_what_failed(broker: bowstring.Broker):
+    with broker.connect() as client:
+        client.create_topic("brief")
+        producer = client.producer("brief")
+        client.delete_topic("brief")
+
+        def work() -> None:
+            with producer:
+                producer.send(b"a")
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError) as caught:
+            work()
+        assert any("TopicNotFound" in note for note in caught.value.__notes__)
+
+
+def test_both_faces_in_one_notebook(broker: bowstring.Broker):
+    """A notebook's cell runs under a loop: sync calls work there, and so does the async face, on that very loop."""
+
+    async def cell() -> None:
+        with bowstring.connect(broker.address) as client, client.producer("orders") as producer:
+            producer.send(b"sync").result(20)
+            async with bowstring.aio.connect(broker.address) as other, other.producer("orders") as async_producer:
+                assert (await async_producer.send(b"async")).topic == "orders"
+            assert client.topic("orders").messages >= 2
+
+    for _ in range(2):
+        asyncio.run(cell())
