@@ -54,7 +54,11 @@ def _upkeep(found: Found) -> list[Row]:
 
 
 def _written(found: Found) -> list[Row]:
-    return [_most(f"bytes written a byte, {name}", times, WRITTEN[name], "×") for name, times in found.items()]
+    made: list[Row] = []
+    for name, times in found.items():
+        made.append(_most(f"bytes written a byte, {name}, by the disk", times["disk"], WRITTEN[name], "×"))
+        made.append(Row("  as the kernel counts for the process", f"{times['process']:.2f} ×"))
+    return made
 
 
 def _behind(found: Found) -> list[Row]:

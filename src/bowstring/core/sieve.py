@@ -2,8 +2,8 @@
 
 Three bits an entry, all derived from the first 32 of the hash: that much every ids section keeps, also the smallest one. The second bit is
 looked at only where the first one is set, and so on, so asking costs little more than one access to memory for each hash. That access is
-what recognising costs: 13 sieves of a million entries take 3.5 ms to ask for 9,000 hashes, one of 13 million takes 0.3. So there should be
-few sieves, each before many runs or sections.
+what recognising costs: 13 sieves of a million entries took 3.5 ms to ask for 9,000 hashes, one of 13 million 0.3 (with two bits an entry).
+So there should be few sieves, each before many runs or sections.
 
 Of a thousand strangers about five pass with 16 bits of room for an entry, 31 with 8; and one more for every four million entries.
 """
