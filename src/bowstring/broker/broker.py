@@ -25,6 +25,7 @@ from bowstring.broker.publishing import Publisher
 from bowstring.broker.selection import EVERYTHING, Selection
 from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name, check_numbers, encode_settings
+from bowstring.core import known_messages
 from bowstring.core.decisions import Found, GivenBack, Ids, Lookup, Rows
 from bowstring.messages import ids
 from bowstring.messages.hashing import id_hashes
@@ -314,7 +315,7 @@ class Broker:
         given = GivenBack(0, generated.producer, generated.number, generated.row)
         found: Found | None = None
         while True:
-            offset = actor.partition.find_generated(given, found)
+            offset = known_messages.find_generated(actor.partition, given, found)
             if isinstance(offset, Lookup):
                 found = await self._look_up(now, actor, offset, None, "")
             elif offset is None:
@@ -325,10 +326,10 @@ class Broker:
     async def _find_natural(self, now: Incarnation, topic: Topic, message_id: str) -> tuple[int, int] | None:
         wanted = Ids(id_hashes(pa.array([message_id], pa.utf8())), None)
         for actor in topic.actors:
-            while (lookup := actor.partition.look_for(wanted)) is None:
+            while (lookup := known_messages.look_for(actor.partition, wanted)) is None:
                 await self._commit_of(actor)
             found = await self._look_up(now, actor, lookup, wanted, message_id)
-            for offset in actor.partition.recognised(found, self.clock.now()).offsets.tolist():
+            for offset in known_messages.recognised(actor.partition, found, self.clock.now()).offsets.tolist():
                 if not actor.partition.is_gone(offset):
                     return actor.partition.number, offset
         if any(actor.partition.is_blind(self.clock.now()) for actor in topic.actors):
