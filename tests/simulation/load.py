@@ -66,6 +66,8 @@ class Load:
     large: float = 0.1
     large_bytes: int = 12 * KIB
     compressed: float = 0.1
+    deletes: float = 0.0
+    """The share of sends after which messages are deleted that were sent before."""
 
     stop_every: float = 0.0
     """The broker is stopped in good order, and started again."""
@@ -163,4 +165,5 @@ def drawn_load(seed: int) -> Load:
         expiring=source.choice((0.0, 0.0, 0.2, 0.9)),
         delayed=source.choice((0.0, 0.0, 0.1, 0.5)),
         attributed=source.choice((0.0, 0.3)),
+        deletes=source.choice((0.0, 0.0, 0.1, 0.5)),
     )

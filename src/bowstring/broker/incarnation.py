@@ -25,7 +25,7 @@ from bowstring.broker.trusted_clock import TrustedClock
 from bowstring.broker.upkeep import Upkeep
 from bowstring.broker.usage import Usage
 from bowstring.broker.visibility import Moments
-from bowstring.core.answers import Answer
+from bowstring.core.answers import Answer, Stored
 from bowstring.core.changes import Change, Floor
 from bowstring.core.credit import Credit
 from bowstring.core.partition import Partition
@@ -248,6 +248,12 @@ class Incarnation:
             answer.set_exception(self.ended)
         else:
             self.flusher.answer(lambda: None if answer.done() else answer.set_exception(error))
+
+    async def durable(self) -> None:
+        """Waits until everything that was decided up to now is committed. Raises Unavailable when the incarnation ends before."""
+        answer = self.outstanding(0)
+        self.flusher.answer(lambda: None if answer.done() else answer.set_result(Stored(0, 0)))
+        await answer
 
     # What the flusher tells
 

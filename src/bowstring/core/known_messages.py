@@ -25,7 +25,7 @@ def look_for(partition: Partition, ids: Ids) -> Lookup | None:
     hits = partition.ids.find(ids.hashes)
     if len(hits.offsets) and int(hits.offsets.max()) >= partition.committed_offset:
         return None
-    names = [_name(given) for given in ids.given_back]
+    names = [name_of(given) for given in ids.given_back]
     sealed = tuple(dict.fromkeys(name for name in names if _batch(partition, name) is Absent.SEALED))
     return Lookup(hits, partition.sealed_end > 1, sealed)
 
@@ -41,9 +41,9 @@ def recognised(partition: Partition, found: Found, now: int) -> Hits:
 
 def offset_of(partition: Partition, given: GivenBack, found: Found | None) -> int:
     """The offset of a message by the id that its kit generated, 0 if it is not known."""
-    known = _batch(partition, _name(given))
+    known = _batch(partition, name_of(given))
     if known is Absent.SEALED:
-        sealed = found.batches.get(_name(given)) if found is not None else None
+        sealed = found.batches.get(name_of(given)) if found is not None else None
         stored = None if sealed is None else Stored(sealed.first_offset, sealed.rows)
     else:
         stored = getattr(known, "stored", None)
@@ -54,7 +54,7 @@ def offset_of(partition: Partition, given: GivenBack, found: Found | None) -> in
 
 def find_generated(partition: Partition, given: GivenBack, found: Found | None) -> int | Lookup | None:
     """The offset of a generated id, 0 if it is not stored, None if that is not decided yet, Lookup if sections have to be asked."""
-    name = _name(given)
+    name = name_of(given)
     if _batch(partition, name) is Absent.SEALED and (found is None or found.moves != partition.moves):
         return Lookup(NO_HITS, sealed=False, batches=(name,))
     offset = offset_of(partition, given, found)
@@ -63,7 +63,8 @@ def find_generated(partition: Partition, given: GivenBack, found: Found | None) 
     return 0 if not offset or partition.is_gone(offset) else offset
 
 
-def _name(given: GivenBack) -> BatchName:
+def name_of(given: GivenBack) -> BatchName:
+    """The batch that a generated id names a row of."""
     return BatchName(given.producer, given.number)
 
 

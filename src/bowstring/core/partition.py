@@ -19,6 +19,8 @@ moved its place `moves` goes up, and whoever has looked for it meanwhile looks a
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import numpy as np
 
 from bowstring import errors
@@ -50,8 +52,8 @@ class Partition:
         """The offset of the next row, 1 more than the last one given."""
         self.committed_offset = 1
         """Rows below this are committed."""
-        self._deleting: list[int] = []
-        """First offsets of deletions that are not committed yet."""
+        self._deleting: list[Delete] = []
+        """Deletions that are not committed yet."""
         self.arrived = 0
         """When the last batch arrived. Never falls."""
         self.blind_until = 0
@@ -181,10 +183,10 @@ class Partition:
         self.apply(change)
         return Accept(change, kept)
 
-    def delete(self, first: int, rows: int, *, freed: bool) -> Delete:
-        """Deletes rows; with `freed` as if they had never been published."""
-        change = Delete(self.topic, self.number, ((first, rows),), freed)
-        self._deleting.append(first)
+    def delete(self, runs: tuple[tuple[int, int], ...], *, freed: bool) -> Delete:
+        """Deletes runs of (offset, rows), ascending; with `freed` as if they had never been published."""
+        change = Delete(self.topic, self.number, runs, freed)
+        self._deleting.append(change)
         self.apply(change)
         return change
 
@@ -234,8 +236,8 @@ class Partition:
         """The flush of a change was committed: appended rows can be read, deleted ones can be passed over."""
         self.changed_sequence = sequence
         if isinstance(change, Delete):
-            if change.runs[0][0] in self._deleting:
-                self._deleting.remove(change.runs[0][0])
+            if change in self._deleting:
+                self._deleting.remove(change)
         elif isinstance(change, Floor):
             self._drop_pages_below_floor()
         elif isinstance(change, Append) and change.rows:
@@ -296,9 +298,18 @@ class Partition:
 
     @property
     def readable_offset(self) -> int:
-        """Readers see no further: neither what is not committed, nor past a deletion that is not. If that got lost with a crash, the
-        rows would be there after all, and a reader that had passed them would never see them."""
-        return min(self._deleting, default=self.committed_offset)
+        """The end, for whoever asks: behind it is what is not committed, or is just being taken back."""
+        return min((change.runs[0][0] for change in self._deleting if change.freed), default=self.committed_offset)
+
+    def readable_upto(self, offset: int) -> int:
+        """How far a reader may go that is at the offset: neither to what is not committed, nor past a deletion that is not. If that got
+        lost with a crash, the rows would be there after all, and a reader that had passed them would never see them."""
+        upto = self.committed_offset
+        for change in self._deleting:
+            at = bisect_right(change.runs, offset, key=sum)  # the first run that ends behind the offset
+            if at < len(change.runs):
+                upto = min(upto, max(offset, change.runs[at][0]))
+        return upto
 
     @property
     def messages(self) -> int:
