@@ -218,7 +218,7 @@ class ProducerClient:
     async def _delete(self, producer: Sender, topic: str) -> None:
         """Deletes some messages of one topic, or tries to."""
         ids = [f"id-{self._random.randrange(self._load.ids)}"] if self._load.natural else []
-        ids += self._stored.get(topic, ()) + [entry[1] for entry in self._again if entry[0] == topic]
+        ids += [*self._stored.get(topic, ()), *(entry[1] for entry in self._again if entry[0] == topic)]
         if not ids:
             return
         rows = [Row("", self._random.choice(ids), group=producer.group) for _ in range(self._random.randint(1, 5))]
