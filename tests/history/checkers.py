@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 
-from tests.history import promises_of_keeping, promises_of_reading, promises_of_the_kit
+from tests.history import promises_of_deleting, promises_of_keeping, promises_of_reading, promises_of_the_kit
 from tests.history.events import Event, Row
 from tests.history.facts import Facts, Session, facts_of, topics_of
 from tests.history.keeping import Clocks, Keeping
@@ -25,18 +25,22 @@ KINDS_OF_A_DELETED_TOPIC = frozenset({"topic-not-found", "conflict"})
 
 
 def nothing_comes_from_nowhere(facts: Facts) -> Cases:
-    """What is read was sent, to this topic, with this value, key and id."""
+    """What is read was sent, to this topic, with this value, key and id, by this group."""
     for session, row in _every_row(facts):
         send = facts.sends.get(row.label)
         where = f"{session.name} read {row.label} at {facts.topic}/{row.partition}@{row.offset}"
         if send is None:
             yield f"{where}, which was {'sent before the topic was made anew' if row.label in facts.forgotten else 'never sent'}"
-        elif (row.value, row.key, row.attributes, row.due) != (send.sent.value, send.sent.key, send.sent.attributes, send.sent.due):
+        elif _content(row) != _content(send.sent):
             yield f"{where} as {row}, and sent was {send.sent}"
         elif row.expires != send.sent.expires and not send.sent.expires <= row.expires + ROUNDED:
             yield f"{where} to expire at {row.expires}, and sent was {send.sent.expires}"
         elif send.id and row.id != send.id:
             yield f"{where} under id {row.id!r}, and its id is {send.id!r}"
+
+
+def _content(row: Row) -> tuple[object, ...]:
+    return row.value, row.key, row.attributes, row.due, row.group
 
 
 def refused_is_never_read(facts: Facts) -> Cases:
@@ -165,7 +169,7 @@ CHECKERS: tuple[Checker, ...] = (
 
 def check(events: list[Event], *, steady_clocks: bool = False, clocks: Clocks | None = None) -> list[Violation]:
     """Every broken promise in a history. What is known of the broker's clock says what may be gone; without it nothing may."""
-    of_keeping = (*promises_of_keeping.CHECKERS, promises_of_the_kit.silence_means_stored)
+    of_keeping = (*promises_of_keeping.CHECKERS, *promises_of_deleting.CHECKERS, promises_of_the_kit.silence_means_stored)
     of_keeping += (promises_of_keeping.stored_is_found,) if steady_clocks else ()
     broken: list[Violation] = []
     for topic in topics_of(events):

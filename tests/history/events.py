@@ -5,7 +5,7 @@ client that dies leaves an invoke alone, which is unknown too. A publish has a r
 row. A reader has a session: `open` when it starts, and a `read` with the rows of every batch that it got.
 
 A message is recognised by its label, a text that is unique to one call of send and that its value begins with. A caller that repeats a
-message under the same id takes a new label: so the history shows which of the two was stored.
+message under the same id takes a new label: so the history shows which of the two was stored. A delete of messages has a row per id.
 
 On disk an event is one line of JSON, an array in the order of the fields; rows are arrays, too. Times are seconds on one clock for all
 clients of a run; `arrived` is the broker's moment in microseconds.
@@ -24,6 +24,8 @@ LABEL = re.compile(rb"<[0-9a-z.-]{3,60}>")
 
 PUBLISH, READ, OPEN, FIND, CREATE, DELETE, NOTE = "publish", "read", "open", "find", "create", "delete", "note"
 ALTER, COMMIT, SET, LOOK, SILENT = "alter", "commit", "set", "look", "silent"
+ERASE = "erase"
+"""An owner deletes messages; the other delete is that of topics."""
 INVOKE, OK, FAIL, UNKNOWN = "invoke", "ok", "fail", "unknown"
 
 
@@ -47,6 +49,8 @@ class Row(NamedTuple):
     expires: int = 0
     """Moments in microseconds, 0 for none."""
     attributes: str = ""
+    group: str = ""
+    """The owner: of the message, or of those that a delete asks for."""
 
 
 class Settings(NamedTuple):

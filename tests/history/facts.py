@@ -16,6 +16,7 @@ from tests.history.events import (
     ALTER,
     CREATE,
     DELETE,
+    ERASE,
     FAIL,
     FINAL,
     FIND,
@@ -108,6 +109,17 @@ class Found(NamedTuple):
     offset: int
 
 
+class Deletion(NamedTuple):
+    """A delete of one message by its id. Where it was is known only if that was acknowledged."""
+
+    invoked: float
+    ended: float
+    id: str
+    group: str
+    partition: int = -1
+    offset: int = 0
+
+
 @dataclass(slots=True)
 class Facts:
     """All about the last topic of one name."""
@@ -122,6 +134,7 @@ class Facts:
     forgotten: dict[str, Send] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
     finds: list[Found] = field(default_factory=list)
+    deletions: list[Deletion] = field(default_factory=list)
     final: dict[tuple[int, int], Row] = field(default_factory=dict)
     """What was there at the end, by partition and offset."""
     rows: dict[tuple[int, int], Row] = field(default_factory=dict)
@@ -155,6 +168,7 @@ def facts_of(events: Iterable[Event], topic: str) -> Facts:
     _settings(facts, mine)
     _sends(facts, mine)
     _readings(facts, mine)
+    _deletions(facts, mine)
     return facts
 
 
@@ -210,6 +224,22 @@ def _sends(facts: Facts, events: list[Event]) -> None:
 def _answers(sends: list[Send], event: Event) -> list[Row]:
     """A call that failed as a whole: every row has its error."""
     return [send.sent._replace(error=event.error) for send in sends]
+
+
+def _deletions(facts: Facts, events: list[Event]) -> None:
+    """What was answered by an earlier topic of the name concerns that; what may have been is not known to be done."""
+    ends = {event.call: event for event in events if event.operation == ERASE and event.kind != INVOKE}
+    for event in events:
+        if event.operation != ERASE or event.kind != INVOKE:
+            continue
+        end = ends.get(event.call)
+        if end is not None and end.time < facts.created:
+            continue
+        known = end is not None and end.kind == OK and event.time >= facts.acknowledged
+        for at, asked in enumerate(event.rows):
+            answer = end.rows[at] if end is not None and known else Row("")
+            place = (answer.partition, answer.offset) if not answer.error else (-1, 0)
+            facts.deletions.append(Deletion(event.time, end.time if end is not None else inf, asked.id, asked.group, *place))
 
 
 def _readings(facts: Facts, events: list[Event]) -> None:

@@ -52,6 +52,11 @@ class Keeping:
             if send.acknowledged and not send.answer.duplicate:
                 self._places.setdefault((send.answer.partition, send.answer.offset), send)
         self._sizes: dict[int, list[tuple[int, int]]] = {}
+        self._asked: dict[tuple[str, str], float] = {}
+        """When somebody first asked to delete the messages of an id that belong to a group."""
+        for deletion in facts.deletions:
+            key = deletion.id, deletion.group
+            self._asked[key] = min(deletion.invoked, self._asked.get(key, deletion.invoked))
 
     def at(self, partition: int, offset: int) -> Send | None:
         """The message of a place, if anybody knows of one."""
@@ -61,7 +66,16 @@ class Keeping:
         return self._places
 
     def may_be_gone(self, place: tuple[int, int], time: float, send: Send | None = None) -> bool:
-        """Whether retention or the sender's own wish may have taken it by then."""
+        """Whether retention, the sender's own wish or a delete may have taken it by then."""
+        known = send or self._places.get(place)
+        return (known is not None and self.may_be_deleted(known, time)) or self.may_have_aged(place, time, send)
+
+    def may_be_deleted(self, send: Send, time: float) -> bool:
+        """Whether its owner may have deleted it by then: whatever the answer was, an attempt before may have done it."""
+        return self._asked.get((send.id, send.sent.group), time + 1) <= time
+
+    def may_have_aged(self, place: tuple[int, int], time: float, send: Send | None = None) -> bool:
+        """Whether retention or the moment that its sender named may have taken it by then."""
         if self.clocks is None:
             return False
         send = send or self._places.get(place)

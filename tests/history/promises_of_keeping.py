@@ -55,8 +55,8 @@ def read_stays_readable(kept: Keeping) -> Cases:
 
 
 def nothing_is_passed_over(kept: Keeping) -> Cases:
-    """A reader gets every message from where it began, or is told that it was overtaken. It passes over holes, and what has expired; one
-    from the beginning also what was gone when it got its first."""
+    """A reader gets every message from where it began, or is told that it was overtaken. It passes over holes, and what has expired or was
+    deleted; one from the beginning also what was gone when it got its first."""
     facts = kept.facts
     for session in facts.sessions.values():
         last = {partition: start - 1 for partition, start in session.starts.items() if start}
@@ -66,7 +66,7 @@ def nothing_is_passed_over(kept: Keeping) -> Cases:
             for offset in range(last.get(row.partition, 0) + 1, row.offset):
                 place = row.partition, offset
                 send = kept.at(*place)
-                if send is None or kept.has_expired(send, time) or not passes(session.where, send.sent):
+                if send is None or kept.has_expired(send, time) or kept.may_be_deleted(send, time) or not passes(session.where, send.sent):
                     continue
                 if session.starts.get(row.partition) or not kept.may_be_gone(place, first):
                     yield f"{session.name} passed over {facts.topic}/{row.partition}@{offset}, {send.label}, and read {row.offset}"
@@ -81,7 +81,7 @@ def passed_over_stays_a_hole(kept: Keeping) -> Cases:
         for time, row in session.seen:
             for offset in range(last.get(row.partition, 0) + 1, row.offset):
                 found = facts.final.get((row.partition, offset))
-                if found is not None and passes(session.where, found) and not kept.may_be_gone((row.partition, offset), time):
+                if found is not None and passes(session.where, found) and not kept.may_have_aged((row.partition, offset), time):
                     where = f"{facts.topic}/{row.partition}@{offset}"
                     yield f"{session.name} passed over {where}, and at the end {found.label} is there"
             last[row.partition] = row.offset
@@ -110,7 +110,7 @@ def _is_hole(kept: Keeping, place: tuple[int, int]) -> bool:
 
 
 def one_offset_per_id(kept: Keeping) -> Cases:
-    """Within the window an id is stored once in a partition, unless the first is gone."""
+    """Within the window an id is stored once in a partition, unless the first is gone with time: a deleted one still counts."""
     facts = kept.facts
     newest: dict[tuple[int, str], Row] = {}
     for row in _by_offset(facts):
@@ -120,7 +120,7 @@ def one_offset_per_id(kept: Keeping) -> Cases:
             continue
         second = facts.sends[row.label]
         window = min(settings.deduplication for settings in facts.settings(facts.sends[before.label].invoked, second.ended))
-        gone = kept.may_be_gone((before.partition, before.offset), min(second.ended, facts.over))
+        gone = kept.may_have_aged((before.partition, before.offset), min(second.ended, facts.over))
         if row.arrived - before.arrived <= window * 1e6 and not gone:
             apart = (row.arrived - before.arrived) / 1e6
             where = f"{facts.topic}/{row.partition}@{before.offset} and @{row.offset}"

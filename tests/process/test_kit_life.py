@@ -50,6 +50,7 @@ if not child:
         "send_batch": lambda: producer.send_batch([b"child"]),
         "flush": lambda: producer.flush(),
         "find": lambda: producer.find("x"),
+        "delete": lambda: producer.delete(["x"]),
         "result": lambda: receipt.result(),
         "poll": lambda: [reader.poll(1) for _ in range(3)],
         "connect": lambda: bowstring.connect(address),
@@ -73,7 +74,7 @@ def test_a_forked_child_gets_one_clear_error_and_the_parent_goes_on(broker: bows
     ended = program(FORKS, broker.address)
     lines = ended.stdout.splitlines()
     assert lines[-2:] == ["exit 7", "parent orders"], ended.stderr
-    names = ["topic", "send", "keyed", "send_batch", "flush", "find", "result", "poll", "connect"]
+    names = ["topic", "send", "keyed", "send_batch", "flush", "find", "delete", "result", "poll", "connect"]
     assert [line.split()[0] for line in lines[:-2]] == names
     for line in lines[:-2]:
         assert "is a fork of one that uses Bowstring" in line or ("result" in line and "did not raise" in line), line

@@ -109,6 +109,12 @@ WRONG: list[tuple[str, Call, type[errors.Error], str]] = [
     ("no-bytes", lambda c, p: c.producer("orders", max_bytes="64MiB"), errors.InvalidArgument,
      "max_bytes='64MiB' is not taken. Use a whole number of bytes, such as 64 * 2**20."),
     ("number-to-find", lambda c, p: p.find(7), errors.InvalidArgument, "id=7 is of type int. An id is text."),
+    ("text-to-delete", lambda c, p: p.delete("order-7"), errors.InvalidArgument,
+     "ids='order-7' is of type str. Use a list of ids: ['order-7']."),
+    ("number-to-delete", lambda c, p: p.delete(7), errors.InvalidArgument, "ids=7 is of type int. Use a list of ids: ['order-7']."),
+    ("numbers-to-delete", lambda c, p: p.delete([7]), errors.InvalidArgument, "id=7 is of type int. An id is text."),
+    ("nothing-to-delete", lambda c, p: p.delete([]), errors.InvalidArgument, "ids is empty. Give at least one id."),
+    ("empty-id-to-delete", lambda c, p: p.delete(["a", ""]), errors.InvalidArgument, "id='' is empty. An id has 1 to 256 bytes as UTF-8."),
     ("text-flush", lambda c, p: p.flush("5s"), errors.InvalidArgument, "timeout='5s' is text, which is taken in commands"),
     # ---- connecting
     ("web-address", lambda c, p: bowstring.connect("http://localhost"), errors.InvalidArgument,

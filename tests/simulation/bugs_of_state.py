@@ -98,8 +98,8 @@ def ids_of_a_late_batch_are_not_freed() -> Generator[None]:
     """A message that was taken back keeps its id: the next one is called a duplicate of nothing."""
     original = Partition.delete
 
-    def delete(self: Partition, first: int, rows: int, *, freed: bool) -> Delete:
-        return original(self, first, rows, freed=False)
+    def delete(self: Partition, runs: tuple[tuple[int, int], ...], *, freed: bool) -> Delete:
+        return original(self, runs, freed=False)
 
     with patch.object(Partition, "delete", delete):
         yield

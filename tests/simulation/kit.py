@@ -33,6 +33,9 @@ class Reading(Protocol):
 class Sender(Protocol):
     """A producer of one topic."""
 
+    @property
+    def group(self) -> str: ...
+
     def send(self, rows: list[Row], values: list[bytes], timeout: float | None) -> Any:
         """One row or many. Raises `Full`; then `ready` says when to try again."""
         ...
@@ -42,6 +45,10 @@ class Sender(Protocol):
         ...
 
     async def find(self, message_id: str) -> Place | None: ...
+
+    async def delete(self, rows: list[Row]) -> list[Row]:
+        """The rows, of which only the ids count, with what became of each."""
+        ...
 
     async def ready(self) -> None: ...
 
@@ -119,6 +126,7 @@ class RealSender:
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
+        self.group = producer.group
         self.find, self.ready = producer.find, producer.ready
 
     def send(self, rows: list[Row], values: list[bytes], timeout: float | None) -> Any:
@@ -170,6 +178,14 @@ class RealSender:
             for at, (row, partition, offset, duplicate) in enumerate(places)
         ]
 
+    async def delete(self, rows: list[Row]) -> list[Row]:
+        answers = await self._producer.delete([row.id for row in rows])
+        places = zip(rows, answers.partitions.to_pylist(), answers.offsets.to_pylist(), strict=True)
+        return [
+            row._replace(error=answers.refused[at].kind) if at in answers.refused else row._replace(partition=partition, offset=offset)
+            for at, (row, partition, offset) in enumerate(places)
+        ]
+
     async def flush(self) -> str:
         return await _raised(self._producer.flush())
 
@@ -203,4 +219,5 @@ def rows_of(batch: Batch) -> list[Row]:
     """The rows of a batch in the words of a history."""
     columns = [batch.column(name).to_pylist() for name in ("value", "key", "id", "partition", "offset", "attributes")]
     moments = [batch.column(name).cast(pa.int64()).to_pylist() for name in ("arrived", "due", "expires")]
-    return [read_row(*fields) for fields in zip(*columns, *moments, strict=True)]
+    groups = batch.column("producer_group").to_pylist()
+    return [read_row(*fields) for fields in zip(*columns, *moments, groups, strict=True)]

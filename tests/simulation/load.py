@@ -71,6 +71,8 @@ class Load:
     large: float = 0.1
     large_bytes: int = 12 * KIB
     compressed: float = 0.1
+    deletes: float = 0.0
+    """The share of sends after which messages are deleted that were sent before."""
 
     stop_every: float = 0.0
     """The broker is stopped in good order, and started again."""
@@ -170,4 +172,5 @@ def drawn_load(seed: int) -> Load:
         attributed=source.choice((0.0, 0.3)),
         named=source.choice((0, 1, 2)),
         ignored=random.Random(f"{seed}/ignored").choice((0.0, 0.0, 0.3)),
+        deletes=source.choice((0.0, 0.0, 0.1, 0.5)),
     )

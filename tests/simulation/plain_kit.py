@@ -96,6 +96,8 @@ class Batch:
 class PlainProducer:
     """One producer: numbers, a stream, and what is not answered yet by partition."""
 
+    group = "plain"
+
     def __init__(self, kit: PlainKit, topic: str, partitions: int, timeout: float, compression: str | None) -> None:
         self._kit = kit
         self._topic = topic
@@ -184,7 +186,7 @@ class PlainProducer:
     async def _stream(self) -> None:
         self._streams += 1
         stream = self._kit.channel.stream("Publish")
-        opened = pb.PublishOpen(topic=self._topic, producer=self._id, stream=self._streams, group="plain")
+        opened = pb.PublishOpen(topic=self._topic, producer=self._id, stream=self._streams, group=self.group)
         await stream.write(pb.PublishRequest(open=opened).SerializeToString())
         again = [batch for lane in self._open.values() for batch in lane]
         self._to_write = sorted(again, key=lambda _: self._kit.life.randomness.unit())
@@ -247,6 +249,14 @@ class PlainProducer:
     async def find(self, message_id: str) -> Place | None:
         answer = await self._kit.call("Find", pb.FindRequest(topic=self._topic, id=message_id), pb.FindAnswer)
         return Place(answer.partition, answer.offset) if answer.found else None
+
+    async def delete(self, rows: list[Row]) -> list[Row]:
+        request = pb.DeleteMessagesRequest(topic=self._topic, group=self.group, ids=[row.id for row in rows])
+        answer = await self._kit.call("DeleteMessages", request, pb.DeleteMessagesAnswer)
+        return [
+            row._replace(partition=each.partition, offset=each.offset, error=each.refused.kind)
+            for row, each in zip(rows, answer.messages, strict=True)
+        ]
 
     async def ready(self) -> None:
         """There is always room."""
@@ -349,17 +359,19 @@ def _rows(answer: pb.FetchAnswer, data: memoryview | None) -> list[Row]:
         return (found.cast("int64") if name in ("due", "expires") else found).to_pylist()
 
     columns = [column("value", nothing), column("key", nothing), column("id", origins), [answer.partition] * len(offsets), offsets]
-    columns += [column("attributes", nothing), arrived, column("due", nothing), column("expires", nothing)]
+    groups = [origin.group for origin in answer.origins for _ in range(origin.rows)]
+    columns += [column("attributes", nothing), arrived, column("due", nothing), column("expires", nothing), groups]
     return [read_row(*fields) for fields in zip(*columns, strict=True)]
 
 
 def read_row(
-    value: Any, key: Any, message_id: str, partition: int, offset: int, attributes: Any, arrived: int, due: Any, expires: Any
+    value: Any, key: Any, message_id: str, partition: int, offset: int, attributes: Any, arrived: int, due: Any, expires: Any, group: str
 ) -> Row:
     """A row in the words of a history."""
     name, text = label_in(value), dict(attributes or ()).get("a", "")
     place = {"partition": partition, "offset": offset, "arrived": arrived}
-    return Row(name, message_id, (key or b"").decode(), fingerprint(value), **place, due=due or 0, expires=expires or 0, attributes=text)
+    more = {"due": due or 0, "expires": expires or 0, "attributes": text, "group": group}
+    return Row(name, message_id, (key or b"").decode(), fingerprint(value), **place, **more)
 
 
 def alteration(name: str, settings: Settings) -> pb.AlterTopicRequest:

@@ -2,7 +2,7 @@
 
 It sends single messages and batches, pipelined, with ids of a small pool (so the same id comes again, from others too, and after an unknown
 outcome) or with generated ones, which it gives back when the outcome was unknown, and sometimes long after it was known. Some messages have
-a due time, some expire.
+a due time, some expire. It deletes messages, too: its own, others', those that may not be there, and such as were deleted before.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bowstring import errors
-from tests.history.events import FAIL, FIND, OK, PUBLISH, UNKNOWN, Row, fingerprint, label, value_of
+from tests.history.events import ERASE, FAIL, FIND, OK, PUBLISH, UNKNOWN, Row, fingerprint, label, value_of
 from tests.history.facts import UNCERTAIN
 from tests.simulation.clock import START
 from tests.simulation.kit import Sender
@@ -45,6 +45,8 @@ class ProducerClient:
         self._sequence = 0
         self._again: list[tuple[str, str, str]] = []
         """Messages whose outcome is not known, and some that are stored, as (topic, id, key): to be repeated, or asked for."""
+        self._stored: dict[str, list[str]] = {}
+        """Ids of messages that were stored, the last ones of each topic."""
         self._was_full: set[str] = set()
         self._careless = workload.world.source(f"{life.name}/careless")
 
@@ -81,6 +83,8 @@ class ProducerClient:
                 self._note(topic, ignored, await producer.flush())
             if self._again and self._random.random() < 0.3:
                 await self._find(producer, topic)
+            if self._load.deletes and self._random.random() < self._load.deletes:
+                self._under_way_now(asyncio.create_task(self._delete(producer, topic)), mine)
             while len(self._under_way) >= self._load.under_way_max:
                 await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
         if mine:
@@ -154,7 +158,7 @@ class ProducerClient:
         tight = self._random.random() < self._load.tight
         timeout = self._load.tight_seconds * (0.2 + 1.6 * self._random.random()) if tight else None
         self._sequence += 1
-        rows = [row for row, _ in messages]
+        rows = [row._replace(group=producer.group) for row, _ in messages]
         call = self._history.invoke(self._life.name, PUBLISH, topic, rows, producer=name, sequence=self._sequence)
         try:
             sent = producer.send(rows, [value for _, value in messages], timeout)
@@ -166,7 +170,9 @@ class ProducerClient:
         return Sent(call, rows, sent)
 
     def _await(self, producer: Sender, sent: Sent, topic: str, mine: set[asyncio.Task[None]]) -> None:
-        task = asyncio.create_task(self._outcome(producer, sent.receipt, sent.call, topic, sent.rows))
+        self._under_way_now(asyncio.create_task(self._outcome(producer, sent.receipt, sent.call, topic, sent.rows)), mine)
+
+    def _under_way_now(self, task: asyncio.Task[None], mine: set[asyncio.Task[None]]) -> None:
         for tasks in (self._under_way, mine):
             tasks.add(task)
             task.add_done_callback(tasks.discard)
@@ -178,6 +184,7 @@ class ProducerClient:
         for row in answers:
             if not row.error:
                 self._workload.saw(topic, row.partition, row.offset)
+                self._stored[topic] = [*self._stored.get(topic, ())[-40:], row.id]
                 if topic in self._was_full:
                     self._was_full.discard(topic)
                     self._world.sometimes("publish refused because full, and accepted later again")
@@ -207,3 +214,21 @@ class ProducerClient:
         rows = [] if found is None else [Row("", message_id, partition=found.partition, offset=found.offset)]
         self._world.sometimes("unknown outcome: it was stored" if rows else "unknown outcome: it was not stored")
         self._history.ended(OK, self._life.name, call, FIND, topic, rows)
+
+    async def _delete(self, producer: Sender, topic: str) -> None:
+        """Deletes some messages of one topic, or tries to."""
+        ids = [f"id-{self._random.randrange(self._load.ids)}"] if self._load.natural else []
+        ids += [*self._stored.get(topic, ()), *(entry[1] for entry in self._again if entry[0] == topic)]
+        if not ids:
+            return
+        rows = [Row("", self._random.choice(ids), group=producer.group) for _ in range(self._random.randint(1, 5))]
+        call = self._history.invoke(self._life.name, ERASE, topic, rows)
+        try:
+            answers = await producer.delete(rows)
+        except errors.Error as error:
+            self._world.sometimes(f"delete answered {error.kind}")
+            self._history.ended(UNKNOWN, self._life.name, call, ERASE, topic, error=error.kind)
+            return
+        for row in answers:
+            self._world.sometimes(f"delete of a message answered {row.error}" if row.error else "message deleted by its owner")
+        self._history.ended(OK, self._life.name, call, ERASE, topic, answers)

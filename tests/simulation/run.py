@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import IO
 
-from tests.history import checkers, promises_of_reading
+from tests.history import checkers, promises_of_deleting, promises_of_reading
 from tests.history.checkers import Violation
 from tests.history.events import NOTE, PUBLISH, READ, Event
 from tests.simulation.broker_time import clocks_of
@@ -235,6 +235,7 @@ class Run:
         report.violations += promises_of_reading.filtered_bytes_never_travel(watch.filtered, events)
         clocks = clocks_of(self.server.node.wall, watch.begins, self.world.options.drift, self.world.loop.time())
         report.violations += checkers.expired_is_not_delivered(watch.fetched, events, clocks)
+        report.violations += promises_of_deleting.deleted_bytes_are_not_taken(watch.fetched, events)
         if self.read_to_the_end:
             steady = not (self.world.options.jump_every or self.load.usurp_every)
             report.violations += checkers.check(events, steady_clocks=steady, clocks=clocks)

@@ -219,7 +219,7 @@ class Workload:
             for number, prefix in enumerate(("probe", "probe", "", "probe")):
                 names = [label(life.name, topic, number, at) for at in range(3)]
                 rows = [
-                    Row(name, prefix and f"{prefix}-{at}", "", fingerprint(name.encode()), natural=bool(prefix))
+                    Row(name, prefix and f"{prefix}-{at}", "", fingerprint(name.encode()), natural=bool(prefix), group=producer.group)
                     for at, name in enumerate(names)
                 ]
                 call = self.history.invoke(life.name, PUBLISH, topic, rows, producer=f"{life.name}-{topic}", sequence=number)

@@ -53,7 +53,7 @@ class Log:
         self.pending.clear()
 
     def delete(self, first: int, rows: int, *, freed: bool) -> None:
-        self.pending.append(self.partition.delete(first, rows, freed=freed))
+        self.pending.append(self.partition.delete(((first, rows),), freed=freed))
 
     def loaded(self) -> Partition:
         partition = Partition(1, 0, self.window)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bowstring import errors
+from bowstring.core import known_messages
 from bowstring.core.answers import Repeat, Stored
 from bowstring.core.changes import Append, Floor, decode, encode
 from bowstring.core.decisions import Accept, Answered, BatchName, Found, GivenBack, Ids, Lookup, Refused, SealedBatch
@@ -121,7 +122,7 @@ def test_a_row_that_was_taken_back_is_not_recognised_by_its_section():
     assert isinstance(decision, Refused)
     assert isinstance(decision.error, errors.DeadlinePassed)
     hits = Found(log.partition.moves, Hits(np.array([0]), np.array([1])), np.array([NOW]), {})
-    assert not len(log.partition.recognised(hits, NOW).rows)
+    assert not len(known_messages.recognised(log.partition, hits, NOW).rows)
 
 
 def test_a_floor_takes_everything_below_it_but_what_is_kept():

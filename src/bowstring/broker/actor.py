@@ -152,7 +152,7 @@ class PartitionActor:
             return
         late = self._clock.now() - request.publish.sent - request.publish.timeout
         if late > 0:
-            self._flusher.add(self.partition.delete(change.first_offset, change.rows, freed=True))
+            self._flusher.add(self.partition.delete(((change.first_offset, change.rows),), freed=True))
             error = errors.DeadlinePassed(f"the batch was committed {late / 1e6:.3f} s after its timeout and taken back; it is not stored.")
             self._answer(request, error)
         else:

@@ -14,10 +14,7 @@ import fnmatch
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar
 
-import pyarrow as pa
-
 from bowstring import errors
-from bowstring.broker.actor import PartitionActor
 from bowstring.broker.backup import Backup
 from bowstring.broker.fetching import Fetcher, make_fetcher
 from bowstring.broker.incarnation import Incarnation
@@ -25,13 +22,10 @@ from bowstring.broker.publishing import Publisher
 from bowstring.broker.selection import EVERYTHING, Selection
 from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name, check_numbers, encode_settings
-from bowstring.core.decisions import Found, GivenBack, Ids, Lookup, Rows
-from bowstring.messages import ids
-from bowstring.messages.hashing import id_hashes
 from bowstring.ports.archive import Archive
 from bowstring.ports.catalog import Catalog, TopicRow
 from bowstring.ports.clock import Clock
-from bowstring.ports.failures import Damaged, DiskFull, Fenced, StorageFailed
+from bowstring.ports.failures import DiskFull, Fenced, StorageFailed
 from bowstring.ports.store import Store
 from bowstring.settings import Settings
 from bowstring.store.reserve import Reserve
@@ -298,61 +292,6 @@ class Broker:
     def fetcher(self, topic: str, froms: list[tuple[int, int, int]], selection: Selection = EVERYTHING, *, until: int = 0) -> Fetcher:
         """A reader of ranges (partition, offset, end); end 0 follows for ever, or until a moment."""
         return make_fetcher(self._now, topic, froms, selection, until)
-
-    async def find(self, topic: str, message_id: str) -> tuple[int, int] | None:
-        """Partition and offset of the message of an id, as far as the deduplication window reaches."""
-        now = self._now
-        found = now.topic(topic)
-        generated = ids.parse(message_id)
-        if generated is not None and generated.partition < len(found.actors):
-            offset = await self._find_generated(now, found.actors[generated.partition], generated)
-            if offset:
-                return generated.partition, offset
-        return await self._find_natural(now, found, message_id)
-
-    async def _find_generated(self, now: Incarnation, actor: PartitionActor, generated: ids.GeneratedId) -> int:
-        given = GivenBack(0, generated.producer, generated.number, generated.row)
-        found: Found | None = None
-        while True:
-            offset = actor.partition.find_generated(given, found)
-            if isinstance(offset, Lookup):
-                found = await self._look_up(now, actor, offset, None, "")
-            elif offset is None:
-                await self._commit_of(actor)
-            else:
-                return offset
-
-    async def _find_natural(self, now: Incarnation, topic: Topic, message_id: str) -> tuple[int, int] | None:
-        wanted = Ids(id_hashes(pa.array([message_id], pa.utf8())), None)
-        for actor in topic.actors:
-            while (lookup := actor.partition.look_for(wanted)) is None:
-                await self._commit_of(actor)
-            found = await self._look_up(now, actor, lookup, wanted, message_id)
-            for offset in actor.partition.recognised(found, self.clock.now()).offsets.tolist():
-                if not actor.partition.is_gone(offset):
-                    return actor.partition.number, offset
-        if any(actor.partition.is_blind(self.clock.now()) for actor in topic.actors):
-            raise errors.Corrupt(f"stored ids of '{topic.row.name}' could not be read, so nobody can tell whether this one is stored.")
-        return None
-
-    async def _look_up(self, now: Incarnation, actor: PartitionActor, lookup: Lookup, wanted: Ids | None, message_id: str) -> Found:
-        def texts(rows: Rows) -> pa.Array:
-            return pa.array([message_id] * len(rows), pa.utf8())
-
-        try:
-            return await now.lookups.look_up(actor.partition, lookup, wanted, texts, self.clock.now())
-        except Damaged as error:
-            raise errors.Corrupt(f"topic {actor.partition.topic}, partition {actor.partition.number}: {error}") from error
-
-    async def _commit_of(self, actor: PartitionActor) -> None:
-        """Waits for the next commit in a partition."""
-        if actor.closed is not None:
-            raise actor.closed.with_traceback(None)
-        event = asyncio.Event()
-        actor.wake_when_committed(event)
-        await event.wait()
-        if actor.closed is not None:
-            raise actor.closed.with_traceback(None)
 
 
 def _why(failure: Exception) -> errors.Error:

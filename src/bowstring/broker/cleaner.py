@@ -3,7 +3,8 @@
 Topics of different retention share segments, so a segment may hold a few pages that live for a year among many that are gone since last
 week. When less than `ALIVE_MIN` of its bytes are in use, the extents that use it are rewritten some at a time, in the order of their
 partitions: their pages in it are copied, their sections written anew, and in one edit the new extents take the old ones' place. Pages of
-which no row is delivered any more are left behind. When no extent uses the segment any more it is free by itself (`upkeep`).
+which no row is delivered any more are left behind, unless an id in them is still taken. When no extent uses the segment any more it is
+free by itself (`upkeep`).
 
 On the way, neighbouring extents that are small are joined: a partition that gets little has one after every seal, and a thousand of them
 take longer to load and to search than one.
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bowstring.broker.placing import Draft, Placed, Placing, write_sections
 from bowstring.core.pages import PageEntry
-from bowstring.core.partition import Partition
+from bowstring.core.partition import MINUTE, Partition
 from bowstring.ports.catalog import Edit, Extent, ExtentKey
 from bowstring.ports.failures import Damaged
 from bowstring.store.frames import reference_of
@@ -157,7 +158,7 @@ class Cleaner:
     async def _copied(self, placing: Placing, actor: PartitionActor, entries: list[PageEntry], segment: int) -> list[Placed]:
         """The pages that live on: those in the segment are copied."""
         partition = actor.partition
-        live = [entry for entry in entries if _has_live(partition, entry)]
+        live = [entry for entry in entries if _is_needed(partition, entry)]
         found: list[Placed] = []
         chunk: list[PageEntry] = []
         for entry in (*live, None):
@@ -173,8 +174,15 @@ class Cleaner:
         return found
 
 
-def _has_live(partition: Partition, entry: PageEntry) -> bool:
-    return partition.is_whole(entry.first_offset, entry.end) or bool(len(partition.live(entry.first_offset, entry.end)))
+def _is_needed(partition: Partition, entry: PageEntry) -> bool:
+    """Whether a row may be delivered, or its owner has deleted it and its id is still taken: that is told by comparing with the page."""
+    first, end = entry.first_offset, entry.end
+    if partition.is_whole(first, end) or len(partition.live(first, end)):
+        return True
+    if entry.arrived_last < partition.arrived - max(partition.window, MINUTE):
+        return False
+    deleted = partition.retained.of(partition.deletions.between(first, end))
+    return len(deleted) > len(partition.deletions.freed(first, end))
 
 
 def _crowds(extents: list[Extent]) -> list[list[Extent]]:

@@ -22,6 +22,7 @@ from bowstring.broker.places import offset_at
 from bowstring.broker.reading import arrivals
 from bowstring.broker.selection import Selection
 from bowstring.broker.visibility import Moments, is_whole, visible
+from bowstring.core.deletions import runs_of
 from bowstring.core.pages import Origin, PageEntry, PageHeader, decode_header
 from bowstring.core.partition import Partition
 from bowstring.messages import encoding
@@ -64,7 +65,7 @@ class _Cursor:
     @property
     def limit(self) -> int:
         """The first offset that cannot be delivered, now or ever."""
-        readable = self.actor.partition.readable_offset
+        readable = self.actor.partition.readable_upto(self.offset)
         return min(readable, self.end or readable)
 
     def check_overtaken(self, topic: str) -> None:
@@ -248,14 +249,6 @@ def _dated(entry: PageEntry, header: PageHeader, offsets: NDArray[np.int64]) -> 
     breaks = np.flatnonzero((np.diff(offsets) != 1) | (np.diff(arrived) != 0)) + 1
     starts = np.concatenate(([0], breaks, [len(offsets)]))
     return [(int(offsets[a]), int(b - a), int(arrived[a])) for a, b in itertools.pairwise(starts)]
-
-
-def runs_of(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Runs of consecutive offsets, as (offset, rows)."""
-    if not len(offsets):
-        return []
-    starts = np.concatenate(([0], np.flatnonzero(np.diff(offsets) != 1) + 1, [len(offsets)]))
-    return [(int(offsets[a]), int(b - a)) for a, b in itertools.pairwise(starts)]
 
 
 def _origins(origins: tuple[Origin, ...], rows: NDArray[np.int64]) -> list[Origin]:

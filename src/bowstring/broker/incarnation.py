@@ -67,6 +67,8 @@ class Incarnation:
         self._topic_ids: dict[int, Topic] = {}
         self._publishers: dict[bytes, Publisher] = {}
         self._outstanding: dict[int, asyncio.Future[Answer]] = {}
+        self._awaited: dict[asyncio.Future[None], None] = {}
+        """Commits that calls wait for."""
         self._calls = 0
         self.ended: errors.Error | None = None
         for row in loaded.topics:
@@ -249,6 +251,17 @@ class Incarnation:
         else:
             self.flusher.answer(lambda: None if answer.done() else answer.set_exception(error))
 
+    async def durable(self) -> None:
+        """Waits until everything that was decided up to now is committed. Raises Unavailable when the incarnation ends before."""
+        if self.ended is not None:
+            raise self.ended.with_traceback(None)
+        commitment = self.flusher.commitment()
+        self._awaited[commitment] = None
+        try:
+            await commitment
+        finally:
+            del self._awaited[commitment]
+
     # What the flusher tells
 
     def written(self, flush: Flush) -> None:
@@ -287,6 +300,6 @@ class Incarnation:
         self.upkeep.stop()
         for actor in self._actors.values():
             actor.close(error)
-        for answer in list(self._outstanding.values()):
-            if not answer.done():
-                answer.set_exception(error)
+        for waiting in (*self._outstanding.values(), *self._awaited):
+            if not waiting.done():
+                waiting.set_exception(error)

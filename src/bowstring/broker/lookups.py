@@ -33,7 +33,8 @@ class Lookups:
 
     def at_once(self, partition: Partition, lookup: Lookup, hashes: Hashes, now: int) -> Found | None:
         """What memory alone can tell: that nothing is known. This is what nearly every batch meets with."""
-        if len(lookup.hits.rows) or lookup.batches or not self._extents.surely_none(partition, hashes, now - partition.window):
+        owned = lookup.owned is not None and len(lookup.owned)
+        if len(lookup.hits.rows) or lookup.batches or owned or not self._extents.surely_none(partition, hashes, now - partition.window):
             return None
         return Found(partition.moves, lookup.hits, np.empty(0, np.int64), {})
 
@@ -55,7 +56,13 @@ class Lookups:
         same, arrived = await self._compared(partition, hits, texts)
         batches = await self._batches(partition, lookup.batches, now)
         complete = not lookup.batches or await self._is_complete(partition)
-        return Found(moves, same, arrived, batches, complete)
+        groups = await self._groups(partition, np.concatenate((same.offsets, lookup.owned))) if lookup.owned is not None else {}
+        return Found(moves, same, arrived, batches, complete, groups)
+
+    async def _groups(self, partition: Partition, offsets: Rows) -> dict[int, str]:
+        """The owners of the messages at these offsets, as far as they are there."""
+        groups = await self._reader.groups(partition, offsets)
+        return {offset: group for offset, group in zip(offsets.tolist(), groups, strict=True) if group is not None}
 
     async def _is_complete(self, partition: Partition) -> bool:
         """Whether no extent has gone with time."""
@@ -85,5 +92,5 @@ class Lookups:
         for row, offset in zip(hits.rows.tolist(), hits.offsets.tolist(), strict=True):
             for first_offset, origin in await self._reader.origins(partition, offset):
                 if (origin.producer, origin.number, first_offset) == (*names[row], offset):
-                    found[names[row]] = SealedBatch(first_offset, origin.rows)
+                    found[names[row]] = SealedBatch(first_offset, origin.rows, origin.group)
         return found

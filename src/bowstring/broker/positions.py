@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from bowstring import errors
 from bowstring.broker.actor import PartitionActor
 from bowstring.broker.topics import Topic
-from bowstring.core.answers import Stored
 
 if TYPE_CHECKING:
     from bowstring.broker.incarnation import Incarnation
@@ -49,7 +48,7 @@ async def delete(now: Incarnation, topic: str, name: str, *, missing_ok: bool) -
     actors = [actor for actor in found.actors if actor.partition.positions.get(name) is not None]
     for actor in actors:
         now.flusher.add(actor.partition.move(name, 0, now.clock.now()))
-    await _durable(now)
+    await now.durable()
     if not actors and not missing_ok:
         raise _not_found(topic, name)
     return bool(actors)
@@ -59,7 +58,7 @@ async def describe(now: Incarnation, topic: str, name: str) -> PositionFacts:
     """Raises NotFound."""
     found = now.topic(topic)
     facts = _facts(found, name, {})
-    await _durable(now)
+    await now.durable()
     if not facts.offsets:
         raise _not_found(topic, name)
     return facts
@@ -71,7 +70,7 @@ async def list_page(now: Incarnation, topic: str, after: tuple[str, str], limit:
     names = sorted((each.row.name, name) for each in topics for name in _names(each.actors))
     behind = [key for key in names if key > after]
     page = [_facts(now.topic(topic_name), name, {}) for topic_name, name in behind[:limit]]
-    await _durable(now)
+    await now.durable()
     return page, len(behind) > limit
 
 
@@ -85,7 +84,7 @@ async def _move(now: Incarnation, topic: Topic, name: str, offsets: Mapping[int,
         for actor, offset in actors.items():
             actor.partition.positions.check(name, offset, actor.partition.committed_offset, forward=forward)
     except errors.Error as error:
-        await _durable(now)
+        await now.durable()
         named = f"{topic.row.name}/{actor.partition.number}: {error.message}"  # pyright: ignore[reportPossiblyUnboundVariable]
         raise type(error)(named, hint=error.hint, details=error.details) from None
     moved = now.clock.now()
@@ -95,15 +94,8 @@ async def _move(now: Incarnation, topic: Topic, name: str, offsets: Mapping[int,
             if held is None or held.offset != offset:
                 now.flusher.add(actor.partition.move(name, offset, moved))
     facts = _facts(topic, name, dict.fromkeys(offsets, moved) if dry_run else {}, offsets if dry_run else {})
-    await _durable(now)
+    await now.durable()
     return facts
-
-
-async def _durable(now: Incarnation) -> None:
-    """Waits until everything that was decided up to now is committed. Raises Unavailable when the incarnation ends before."""
-    answer = now.outstanding(0)
-    now.flusher.answer(lambda: None if answer.done() else answer.set_result(Stored(0, 0)))
-    await answer
 
 
 def _names(actors: Iterable[PartitionActor]) -> set[str]:

@@ -115,6 +115,16 @@ class PageReader:
                     ids[at] = text
         return StoredMessages(ids, arrived)
 
+    async def groups(self, partition: Partition, offsets: NDArray[np.int64]) -> list[str | None]:
+        """The producer groups that the messages at these offsets belong to, in their order; None where nothing is any more."""
+        groups: list[str | None] = [None] * len(offsets)
+        for entry, wanted in await self._holders(partition, offsets):
+            origins = decode_header((await self.pages(partition, [entry]))[0].header).origins
+            ends = entry.first_offset + np.cumsum([origin.rows for origin in origins])
+            for at, origin in zip(wanted, np.searchsorted(ends, offsets[wanted], side="right").tolist(), strict=True):
+                groups[at] = origins[origin].group
+        return groups
+
     async def origins(self, partition: Partition, offset: int) -> list[tuple[int, Origin]]:
         """The origins in the page that holds the offset, each with its first offset; none if it is gone."""
         for entry, _ in await self._holders(partition, np.array([offset], np.int64)):

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bowstring.broker.fetching import runs_of
 from bowstring.broker.visibility import moments_of
+from bowstring.core.deletions import runs_of
 from bowstring.core.pages import LOST, PageEntry, decode_header
 from bowstring.core.partition import Partition
 from bowstring.core.retained import Runs

@@ -7,7 +7,7 @@ for is asked here of the single message, and refused in words that name the argu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -131,6 +131,17 @@ def message_id(given: object) -> str:
         what = f"has {size} bytes" if size else "is empty"
         raise errors.InvalidArgument(f"id={_shown(given)} {what}.", hint=f"An id has 1 to {limits.ID_BYTES_MAX} bytes as UTF-8.")
     return given
+
+
+def message_ids(given: Any) -> list[str]:
+    """Ids, of which there is at least one: a list, or any other column of text."""
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        wanted = f"[{given!r}]" if isinstance(given, str) and given else "['order-7']"
+        raise errors.InvalidArgument(f"ids={_shown(given)} is of type {type(given).__name__}.", hint=f"Use a list of ids: {wanted}.")
+    checked = [message_id(text) for text in (given.to_pylist() if hasattr(given, "to_pylist") else given)]
+    if not checked:
+        raise errors.InvalidArgument("ids is empty.", hint="Give at least one id.")
+    return checked
 
 
 def group(given: object) -> str:

@@ -6,18 +6,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from datetime import datetime
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from bowstring import errors, times
-from bowstring.client import arguments, receipts
+from bowstring.client import arguments, deleting, receipts
 from bowstring.client.arguments import Span, SpanOrMoment
 from bowstring.client.connection import Connection
 from bowstring.client.publishing import Publisher
-from bowstring.client.receipts import BatchReceipt, Receipt, Stored
+from bowstring.client.receipts import Answers, BatchReceipt, Receipt, Stored
 from bowstring.client.sending import Sending
 from bowstring.client.statistics import ProducerStatistics
 from bowstring.wire.generated import bowstring_pb2 as pb
@@ -121,6 +121,15 @@ class Producer:
         request = pb.FindRequest(topic=self.topic, id=arguments.message_id(id)).SerializeToString()
         answer = pb.FindAnswer.FromString(await self._connection.call("Find", request, self._call_seconds))
         return Stored(self.topic, answer.partition, answer.offset, id, False) if answer.found else None
+
+    async def delete(self, ids: Iterable[str]) -> Answers:
+        """Deletes messages of this producer's group by their ids, whoever of it has sent them: they are delivered to nobody any more.
+        Durable when it returns, with one answer per id: `offsets` says where the message was; refused is what is not there
+        (`MessageNotFound`) and what belongs to another group (`NotAuthorised`). What this producer has sent before is stored first. The ids
+        stay taken for the deduplication window. Deleting again does no harm, and is answered alike."""
+        wanted = arguments.message_ids(ids)
+        await self._publisher.flush()
+        return await deleting.delete(self._connection, self.topic, self.group, wanted, self._call_seconds)
 
     def statistics(self) -> ProducerStatistics:
         """How much was sent."""

@@ -51,7 +51,7 @@ class Answers:
     ) -> None:
         self.topic = topic
         self.ok = ok
-        """Whether the row is stored."""
+        """Whether the row is stored; for a delete, whether its message is deleted."""
         self.partitions = partitions
         self.offsets = offsets
         """Null where the row is refused."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Final
@@ -130,6 +130,13 @@ class Producer:
     def find(self, id: str) -> Stored | None:
         """Where the message of this id is stored, if it is."""
         return self._thread.run(self._producer.find(id))
+
+    def delete(self, ids: Iterable[str]) -> Answers:
+        """Deletes messages of this producer's group by their ids, whoever of it has sent them: they are delivered to nobody any more.
+        Durable when it returns, with one answer per id: `offsets` says where the message was; refused is what is not there
+        (`MessageNotFound`) and what belongs to another group (`NotAuthorised`). What this producer has sent before is stored first. The ids
+        stay taken for the deduplication window. Deleting again does no harm, and is answered alike."""
+        return self._thread.run(self._producer.delete(ids))
 
     def statistics(self) -> ProducerStatistics:
         """How much was sent."""

@@ -10,6 +10,7 @@ not stored.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from bowstring import errors
 from bowstring.core.answers import ResendAfter, Stored
-from bowstring.core.changes import Append
+from bowstring.core.changes import Append, Delete
 from bowstring.core.natural_ids import Hits
 from bowstring.core.sieve import Hashes
 
@@ -71,6 +72,8 @@ class SealedBatch(NamedTuple):
 
     first_offset: int
     rows: int
+    group: str = ""
+    """Its owner."""
 
 
 class Found(NamedTuple):
@@ -85,6 +88,8 @@ class Found(NamedTuple):
     batches: Mapping[BatchName, SealedBatch]
     complete: bool = True
     """Whether everything that was ever sealed is still there: then a batch that was not found never was."""
+    groups: Mapping[int, str] = MappingProxyType({})
+    """The owners of messages by their offsets, where the lookup asked for them."""
 
 
 class Accept(NamedTuple):
@@ -107,6 +112,8 @@ class Lookup(NamedTuple):
     hits: Hits
     sealed: bool
     batches: tuple[BatchName, ...] = ()
+    owned: Rows | None = None
+    """Not None if it matters whose messages these are: those that are found, and beside them those at these offsets."""
 
 
 class Wait(NamedTuple):
@@ -114,3 +121,17 @@ class Wait(NamedTuple):
 
 
 Decision = Accept | Answered | Refused | Lookup | Wait
+
+
+class Deleted(NamedTuple):
+    """What a delete by ids comes to in one partition."""
+
+    change: Delete | None
+    """None if there is nothing to delete any more."""
+    offsets: Rows
+    """For each id the offset of its message, deleted now or before; 0 if there is none that may be deleted."""
+    others: Mapping[int, str]
+    """Rows of the request whose messages belong to another group, and to which."""
+
+
+Deletion = Deleted | Lookup | Wait

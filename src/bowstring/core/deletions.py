@@ -6,6 +6,7 @@ published again.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 import msgspec
@@ -142,3 +143,11 @@ class Deletions:
     def state(self) -> object:
         """Everything, in a form that can be compared."""
         return self._gone.state(), self._freed.state()
+
+
+def runs_of(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Runs of consecutive offsets, as (offset, rows)."""
+    if not len(offsets):
+        return []
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(offsets) != 1) + 1, [len(offsets)]))
+    return [(int(offsets[a]), int(b - a)) for a, b in itertools.pairwise(starts)]

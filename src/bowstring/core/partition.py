@@ -19,14 +19,17 @@ moved its place `moves` goes up, and whoever has looked for it meanwhile looks a
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import numpy as np
 
 from bowstring import errors
+from bowstring.core import known_messages
 from bowstring.core.answers import Repeat, ResendAfter, Stored, repeats_of
 from bowstring.core.changes import Append, Change, Delete, Floor, Position
-from bowstring.core.decisions import Accept, Answered, BatchName, Decision, Found, GivenBack, Ids, Lookup, Publish, Refused, Rows, Wait
+from bowstring.core.decisions import Accept, Answered, BatchName, Decision, Found, Ids, Lookup, Publish, Refused, Rows, Wait
 from bowstring.core.deletions import Deletions
-from bowstring.core.natural_ids import NO_HITS, Hits, NaturalIds
+from bowstring.core.natural_ids import NO_HITS, NaturalIds
 from bowstring.core.pages import PageIndex, entry_of
 from bowstring.core.positions import Positions
 from bowstring.core.producers import Absent, Batches, Producers
@@ -49,8 +52,8 @@ class Partition:
         """The offset of the next row, 1 more than the last one given."""
         self.committed_offset = 1
         """Rows below this are committed."""
-        self._deleting: list[int] = []
-        """First offsets of deletions that are not committed yet."""
+        self._deleting: list[Delete] = []
+        """Deletions that are not committed yet."""
         self.arrived = 0
         """When the last batch arrived. Never falls."""
         self.blind_until = 0
@@ -133,55 +136,21 @@ class Partition:
         if self.is_blind(now):
             return Refused(errors.Corrupt("stored ids could not be read, so a repeated id could not be recognised; it is not stored."))
         if found is None:  # what was found rests on committed rows only, and batches come one after the other
-            lookup = self.look_for(ids)
+            lookup = known_messages.look_for(self, ids)
             if lookup is None:
                 return Wait()
             if len(lookup.hits.rows) or lookup.sealed or lookup.batches:
                 return lookup
         offsets = np.zeros(batch.rows, np.int64)
         if found is not None:
-            recent = self.recognised(found, now)
+            recent = known_messages.recognised(self, found, now)
             offsets[recent.rows] = recent.offsets
         for given in ids.given_back:
-            offset = self._given_back(given, found)
+            offset = known_messages.offset_of(self, given, found)
             if offset >= self.committed_offset:
                 return Wait()
             offsets[given.row] = offset or offsets[given.row]
         return self._accept_new(batch, ids, now, offsets)
-
-    def look_for(self, ids: Ids) -> Lookup | None:
-        """What has to be read to tell which of these ids are known; None while that rests on something uncommitted."""
-        hits = self.ids.find(ids.hashes)
-        if len(hits.offsets) and int(hits.offsets.max()) >= self.committed_offset:
-            return None
-        names = [BatchName(given.producer, given.number) for given in ids.given_back]
-        sealed = tuple(dict.fromkeys(name for name in names if self._find(name) is Absent.SEALED))
-        return Lookup(hits, self.sealed_end > 1, sealed)
-
-    def recognised(self, found: Found, now: int) -> Hits:
-        """Of the messages that have been found those that still count: within the window, and not taken back."""
-        counts = found.arrived >= max(now, self.arrived) - self.window
-        if len(counts) and len(self.deletions):
-            freed = self.deletions.freed(int(found.ids.offsets.min()), int(found.ids.offsets.max()) + 1)
-            counts &= ~np.isin(found.ids.offsets, freed)
-        return Hits(found.ids.rows[counts], found.ids.offsets[counts])
-
-    def _find(self, name: BatchName) -> object:
-        batches = self.producers.get(name.producer)
-        return batches.find(name.number) if batches is not None and name.number <= batches.last else None
-
-    def _given_back(self, given: GivenBack, found: Found | None) -> int:
-        """The offset of a message by the id that its kit generated, 0 if it is not known."""
-        name = BatchName(given.producer, given.number)
-        known = self._find(name)
-        if known is Absent.SEALED:
-            sealed = found.batches.get(name) if found is not None else None
-            stored = None if sealed is None else Stored(sealed.first_offset, sealed.rows)
-        else:
-            stored = getattr(known, "stored", None)
-        if stored is None or given.batch_row >= stored.rows or stored.repeats or self.deletions.is_freed(stored.first_offset):
-            return 0
-        return stored.first_offset + given.batch_row
 
     def _accept_new(self, batch: Publish, ids: Ids, now: int, offsets: Rows) -> Accept:
         """`offsets` has the offset of each row that is known, and 0 for the others."""
@@ -214,10 +183,10 @@ class Partition:
         self.apply(change)
         return Accept(change, kept)
 
-    def delete(self, first: int, rows: int, *, freed: bool) -> Delete:
-        """Deletes rows; with `freed` as if they had never been published."""
-        self._deleting.append(first)
-        self.apply(change := Delete(self.topic, self.number, ((first, rows),), freed))
+    def delete(self, runs: tuple[tuple[int, int], ...], *, freed: bool) -> Delete:
+        """Deletes runs of (offset, rows), ascending; with `freed` as if they had never been published."""
+        self.apply(change := Delete(self.topic, self.number, runs, freed))
+        self._deleting.append(change)
         return change
 
     def move(self, name: str, offset: int, now: int) -> Position:
@@ -265,8 +234,8 @@ class Partition:
         """The flush of a change was committed: appended rows can be read, deleted ones can be passed over."""
         self.changed_sequence = sequence
         if isinstance(change, Delete):
-            if change.runs[0][0] in self._deleting:
-                self._deleting.remove(change.runs[0][0])
+            if change in self._deleting:
+                self._deleting.remove(change)
         elif isinstance(change, Floor):
             self._drop_pages_below_floor()
         elif isinstance(change, Append) and change.rows:
@@ -325,9 +294,18 @@ class Partition:
 
     @property
     def readable_offset(self) -> int:
-        """Readers see no further: neither what is not committed, nor past a deletion that is not. If that got lost with a crash, the
-        rows would be there after all, and a reader that had passed them would never see them."""
-        return min(self._deleting, default=self.committed_offset)
+        """The end, for whoever asks: behind it is what is not committed, or is just being taken back."""
+        return min((change.runs[0][0] for change in self._deleting if change.freed), default=self.committed_offset)
+
+    def readable_upto(self, offset: int) -> int:
+        """How far a reader may go that is at the offset: neither to what is not committed, nor past a deletion that is not. If that got
+        lost with a crash, the rows would be there after all, and a reader that had passed them would never see them."""
+        upto = self.committed_offset
+        for change in self._deleting:
+            at = bisect_right(change.runs, offset, key=sum)  # the first run that ends behind the offset
+            if at < len(change.runs):
+                upto = min(upto, max(offset, change.runs[at][0]))
+        return upto
 
     @property
     def messages(self) -> int:
@@ -361,16 +339,6 @@ class Partition:
     def is_blind(self, now: int) -> bool:
         """Are there ids within the window that could not be read at load?"""
         return max(now, self.arrived) < self.blind_until
-
-    def find_generated(self, given: GivenBack, found: Found | None) -> int | Lookup | None:
-        """The offset of a generated id, 0 if it is not stored, None if that is not decided yet, Lookup if sections have to be asked."""
-        name = BatchName(given.producer, given.number)
-        if self._find(name) is Absent.SEALED and (found is None or found.moves != self.moves):
-            return Lookup(NO_HITS, sealed=False, batches=(name,))
-        offset = self._given_back(given, found)
-        if offset >= self.committed_offset:
-            return None
-        return 0 if not offset or self.is_gone(offset) else offset
 
     def check(self) -> None:
         """The machine's own invariants, for tests and for the end of a load."""

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, Message
 
 from bowstring import errors
 from bowstring.broker.broker import Broker
-from bowstring.gateway import handshake, positions, topics
+from bowstring.gateway import handshake, messages, positions, topics
 from bowstring.gateway.backing_up import BackupStream
 from bowstring.gateway.fetching import FetchStream
 from bowstring.gateway.publishing import PublishStream
@@ -35,7 +35,8 @@ METHODS: Final = {
     "ListTopics": _Method(pb.ListTopicsRequest, topics.list_page),
     "AlterTopic": _Method(pb.AlterTopicRequest, topics.alter),
     "DeleteTopic": _Method(pb.DeleteTopicRequest, topics.delete),
-    "Find": _Method(pb.FindRequest, topics.find),
+    "Find": _Method(pb.FindRequest, messages.find),
+    "DeleteMessages": _Method(pb.DeleteMessagesRequest, messages.delete),
     "Offsets": _Method(pb.OffsetsRequest, positions.offsets),
     "CommitPosition": _Method(pb.CommitPositionRequest, positions.commit),
     "SetPosition": _Method(pb.SetPositionRequest, positions.put),

@@ -1,4 +1,4 @@
-"""The calls about topics and single messages: a request message in, an answer message out.
+"""The calls about topics: a request message in, an answer message out.
 
 Spans travel as microseconds and are seconds inside; 0 on the wire means "not given" wherever 0 would make no sense.
 """
@@ -65,12 +65,6 @@ async def alter(broker: Broker, request: pb.AlterTopicRequest) -> pb.Topic:
 async def delete(broker: Broker, request: pb.DeleteTopicRequest) -> pb.DeleteTopicAnswer:
     """Deletes a topic; as with `create`, cancelling the call does not stop what has begun."""
     return pb.DeleteTopicAnswer(deleted=await broker.delete_topic(request.name, request.missing_ok))
-
-
-async def find(broker: Broker, request: pb.FindRequest) -> pb.FindAnswer:
-    """Where the message of an id is."""
-    found = await broker.find(request.topic, request.id)
-    return pb.FindAnswer() if found is None else pb.FindAnswer(found=True, partition=found[0], offset=found[1])
 
 
 def topic_message(facts: TopicFacts) -> pb.Topic:

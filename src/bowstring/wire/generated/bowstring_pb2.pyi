@@ -451,6 +451,32 @@ class FindAnswer(_message.Message):
     offset: int
     def __init__(self, found: _Optional[bool] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
+class DeleteMessagesRequest(_message.Message):
+    __slots__ = ("topic", "group", "ids")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DeleteMessagesAnswer(_message.Message):
+    __slots__ = ("messages",)
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[DeletedMessage]
+    def __init__(self, messages: _Optional[_Iterable[_Union[DeletedMessage, _Mapping]]] = ...) -> None: ...
+
+class DeletedMessage(_message.Message):
+    __slots__ = ("partition", "offset", "refused")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    offset: int
+    refused: Error
+    def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ..., refused: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
 class BackupRequest(_message.Message):
     __slots__ = ("target", "proof")
     TARGET_FIELD_NUMBER: _ClassVar[int]

@@ -1,0 +1,91 @@
+"""Planted bugs of deleting messages by their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+from unittest.mock import patch
+
+from bowstring.broker import cleaner, sealer
+from bowstring.broker.lookups import Lookups
+from bowstring.core import deleting
+from bowstring.core.deletions import Deletions
+from bowstring.core.pages import PageEntry
+from bowstring.core.partition import Partition
+from bowstring.ports.catalog import Chunk
+from tests.simulation.planting import CALM, CRASHES, JOURNAL, SEALING, bug
+
+DELETING = SEALING.only(deletes=0.5, natural=0.5, ids=300, seal_seconds=0.5, readers=2)
+GROUPS = JOURNAL.only(deletes=0.5, natural=1.0, ids=20, plain=0.5, seconds=10.0)
+
+
+@bug(CALM, DELETING.only(natural=0.0))
+def delete_counts_from_the_first_row_of_a_coalesced_page() -> Generator[None]:
+    """Of a sealed batch that does not begin its page other rows are deleted: those that do."""
+    original = Lookups._look_up
+
+    async def look_up(self: Lookups, partition: Partition, lookup: Any, *rest: Any) -> Any:
+        found = await original(self, partition, lookup, *rest)
+        if lookup.owned is None:
+            return found
+        starts = {name: (await self._reader.origins(partition, batch.first_offset))[0][0] for name, batch in found.batches.items()}
+        return found._replace(batches={name: batch._replace(first_offset=starts[name]) for name, batch in found.batches.items()})
+
+    with patch.object(Lookups, "_look_up", look_up):
+        yield
+
+
+@bug(CRASHES, DELETING)
+def delete_is_lost_at_a_seal() -> Generator[None]:
+    """Deletions are not written beside the snapshot that stands for them."""
+
+    def nothing(partition: Partition) -> list[Chunk]:
+        partition.deletions.changed = set()
+        return []
+
+    with patch.object(sealer, "_changed_chunks", nothing):
+        yield
+
+
+@bug(CALM, GROUPS)
+def another_groups_message_is_deleted() -> Generator[None]:
+    """Nobody looks whose message it is."""
+    original = deleting._messages
+
+    def messages(partition: Partition, wanted: Any, now: int, found: Any) -> Any:
+        return [(row, offset, asked[-1]) for row, offset, _ in original(partition, wanted, now, found)]
+
+    asked: list[str] = []
+    decide = deleting.delete
+
+    def delete(partition: Partition, wanted: Any, group: str, *rest: Any) -> Any:
+        asked.append(group)
+        return decide(partition, wanted, group, *rest)
+
+    with patch.object(deleting, "_messages", messages), patch.object(deleting, "delete", delete):
+        yield
+
+
+@bug(CRASHES.only(slow_rate=0.2, slow_seconds=0.3), GROUPS.only(readers=4, pause_seconds=0.02))
+def readers_pass_a_deletion_before_it_is_committed() -> Generator[None]:
+    """A reader goes on past a message that is being deleted; then the broker dies, and the message is there after all."""
+    with patch.object(Partition, "readable_upto", lambda self, offset: self.committed_offset):
+        yield
+
+
+@bug(CALM, DELETING.only(natural=1.0, ids=60, topics=1, partitions_max=1, batches=0.0, inline_bytes=0, seconds=20.0))
+def cleaner_forgets_ids_of_deleted_messages() -> Generator[None]:
+    """Pages of which everything is deleted are left behind when extents are joined: their ids are taken a second time."""
+    with patch.object(cleaner, "_is_needed", _has_live):
+        yield
+
+
+def _has_live(partition: Partition, entry: PageEntry) -> bool:
+    return bool(len(partition.live(entry.first_offset, entry.end)))
+
+
+@bug(CALM, DELETING)
+def deleted_rows_travel_in_whole_pages() -> Generator[None]:
+    """A page is sent as it is if its first row may be delivered."""
+    with patch.object(Deletions, "any", lambda self, first, end: self.is_gone(first)):
+        yield
