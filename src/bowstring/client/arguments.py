@@ -138,7 +138,8 @@ def message_ids(given: Any) -> list[str]:
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         wanted = f"[{given!r}]" if isinstance(given, str) and given else "['order-7']"
         raise errors.InvalidArgument(f"ids={_shown(given)} is of type {type(given).__name__}.", hint=f"Use a list of ids: {wanted}.")
-    checked = [message_id(text) for text in (given.to_pylist() if hasattr(given, "to_pylist") else given)]
+    texts: Any = getattr(given, "to_pylist", lambda: given)()  # Arrow's own items are no text yet
+    checked = [message_id(text) for text in texts]
     if not checked:
         raise errors.InvalidArgument("ids is empty.", hint="Give at least one id.")
     return checked
