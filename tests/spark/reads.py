@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -59,10 +59,16 @@ class Reads:
         )
 
     def run(self, frame: DataFrame, sink: str = "out") -> StreamingQuery:
-        """The same, ended after what is available."""
-        query = self.start(frame, sink)
-        assert query.awaitTermination(LIMIT_SECONDS)
-        return query
+        """The same, ended after what is available. On a very busy machine Spark gives up on Python processes that take ten seconds to
+        start; then it is started again."""
+        while True:
+            query = self.start(frame, sink)
+            try:
+                assert query.awaitTermination(LIMIT_SECONDS)
+                return query
+            except StreamingQueryException as error:
+                if "failed to connect back" not in str(error):
+                    raise
 
     def written(self, sink: str = "out") -> DataFrame:
         """What is in the sink."""
