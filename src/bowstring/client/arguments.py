@@ -136,7 +136,7 @@ def message_id(given: object) -> str:
 def message_ids(given: Any) -> list[str]:
     """Ids, of which there is at least one: a list, or any other column of text."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        wanted = f"[{given!r}]" if isinstance(given, str) and given else "['order-7']"
+        wanted = f"[{_shown(given)}]" if isinstance(given, str) and given else "['order-7']"
         raise errors.InvalidArgument(f"ids={_shown(given)} is of type {type(given).__name__}.", hint=f"Use a list of ids: {wanted}.")
     texts: Any = getattr(given, "to_pylist", lambda: given)()  # Arrow's own items are no text yet
     checked = [message_id(text) for text in texts]

@@ -80,7 +80,8 @@ class _Chunks:
         return sum(len(bitmap) for bitmap in self._bitmaps.values())
 
     def state(self) -> dict[int, bytes]:
-        return {chunk: bitmap.serialize() for chunk, bitmap in sorted(self._bitmaps.items())}
+        """The members, and not how a bitmap holds them: the same set may have been made from runs or one by one."""
+        return {chunk: bitmap.to_array().tobytes() for chunk, bitmap in sorted(self._bitmaps.items())}
 
 
 class Deletions:
