@@ -24,7 +24,9 @@ __all__ = ["register", "session"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'bowstring.spark' has no attribute {name!r}")
-    return getattr(import_module("bowstring.spark.session"), name)
+    module = import_module("bowstring.spark.session")
+    globals().update({each: getattr(module, each) for each in __all__})  # importing it has put the module in the place of its function
+    return globals()[name]
 
 
 def __dir__() -> list[str]:
