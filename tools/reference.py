@@ -89,7 +89,7 @@ def commands_text() -> str:
     try:
         arguments.use_plain()
         root: Any = get_command(app)
-        context = root.context_class(root, info_name="bowstring", terminal_width=int(COLUMNS), max_content_width=int(COLUMNS))
+        context = _context(root, "bowstring", None)
         parts = [COMMANDS, f"## bowstring\n\n```text\n{root.get_help(context)}\n```\n"]
         for name in TABLE:
             parts += _help(root.get_command(context, name), name, context, "##")
@@ -102,11 +102,17 @@ def commands_text() -> str:
 
 def _help(command: Any, name: str, parent: Any, level: str) -> list[str]:
     """A command, and those that it has."""
-    context = command.context_class(command, info_name=name, parent=parent, terminal_width=int(COLUMNS), max_content_width=int(COLUMNS))
+    context = _context(command, name, parent)
     found = [f"{level} {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"]
     for each, below in getattr(command, "commands", {}).items():
         found += _help(below, each, context, "###")
     return found
+
+
+def _context(command: Any, name: str, parent: Any) -> Any:
+    """What a command is called in, at a width that is always the same."""
+    width = {"terminal_width": int(COLUMNS), "max_content_width": int(COLUMNS)}
+    return command.context_class(command, info_name=name, parent=parent, **{**command.context_settings, **width})
 
 
 def errors_text() -> str:
@@ -122,7 +128,7 @@ def errors_text() -> str:
         other = [base.__name__ for base in cls.__bases__ if not issubclass(base, errors.Error) and base is not Exception]
         also = f" Also a `{other[0]}`." if other else ""
         text = " ".join((cls.__doc__ or "").split()) + also
-        name = "&nbsp;" * 4 * depth + f"`{cls.__name__}`"
+        name = "&emsp;" * depth + f"`{cls.__name__}`"
         rows.append(f"| {name} | {text} | `{cls.kind}` | `{code}` | {failures.exit_code(cls(''))} |")
         for below in cls.__subclasses__():
             if below.__module__ == errors.__name__:
