@@ -78,7 +78,7 @@ CORE_NEVER = {"asyncio", "logging", "os", "pathlib"}
 # Modules that are the outside world: clock, randomness, network, processes, threads, files. Only adapters touch them.
 OUTSIDE = set(
     "time random uuid secrets socket ssl select selectors signal threading _thread multiprocessing concurrent subprocess tempfile shutil "
-    "glob fcntl mmap http urllib sqlite3 apsw grpc grpc_health uuid_utils uvloop psutil "
+    "glob fcntl mmap http urllib sqlite3 apsw grpc grpc_health grpc_reflection uuid_utils uvloop psutil "
     "pyarrow.fs pyarrow.dataset pyarrow.parquet pyarrow.feather pyarrow.csv pyarrow.flight numpy.random".split()
 )
 # The adapters, and which of these modules each may touch; "*" is all of them, and files, threads and the clock as well.

@@ -18,6 +18,7 @@ BEHIND_SHARE = 0.3
 IDS_SHARE = 0.6
 IDS_MB = 300
 FLAT = 1.15
+SPARK_SHARES = {"batch": 0.33, "stream": 0.28}
 
 
 def rows(found: dict[str, Found]) -> list[Row]:
@@ -47,7 +48,8 @@ def _upkeep(found: Found) -> list[Row]:
     made = [_least("publish beside seal and cleaner / without", found["share"], UPKEEP_SHARE)]
     for name in ("plain", "ids"):
         made.append(_most(f"  longest delay of a flush, {name}", found[name]["delay_ms"][0], DELAY_MS, "ms"))
-        made.append(Row("  longest step on the loop", f"{found[name]['loop_step_ms_max']:.1f} ms"))
+        step, cpu = found[name]["loop_step_ms_max"], found[name]["loop_step_cpu_ms_max"]
+        made.append(Row("  longest step on the loop, its CPU", f"{step:.1f}, {cpu:.1f} ms"))
     return made
 
 
@@ -75,6 +77,14 @@ def _memory(found: Found) -> list[Row]:
     ]
 
 
+def _spark(found: Found) -> list[Row]:
+    rates, native = found["rates"], found["rates"]["parquet"]
+    titles = {"batch": "Spark reads a topic / the rows as Parquet (P)", "stream": "Spark streams it, AvailableNow, whole query / P"}
+    made = [_least(titles[name], rates[name] / native, bar) for name, bar in SPARK_SHARES.items()]
+    told = ", ".join(f"{name} {rate:.2f}" for name, rate in rates.items())
+    return [*made, Row("  million rows/s", told), Row("  broker CPU s/million", f"{found['broker_cpu']['batch']:.2f}")]
+
+
 def _most(title: str, value: float, bar: float, unit: str) -> Row:
     return Row(title, f"{value:.2f} {unit}", bar=f"≤ {bar:g} {unit}", met=value <= bar)
 
@@ -93,4 +103,5 @@ _ROWS: dict[str, Callable[[Found], list[Row]]] = {
     "behind": _behind,
     "ids": _ids,
     "memory": _memory,
+    "spark": _spark,
 }

@@ -40,6 +40,8 @@ class Watch:
         self.loop: list[Span] = []
         self.catalog: list[Span] = []
         self.syncs: list[Span] = []
+        self.loop_cpu: list[float] = []
+        """What each step on the loop took of the processor: on a busy machine most of its time is spent waiting for one."""
         self.steps: list[tuple[float, str]] = []
         """The longest steps on the loop, and what they were."""
         self.flushes: list[dict[str, float]] = []
@@ -52,6 +54,7 @@ class Watch:
             "flushes": len(self.flushes),
             "delay_ms": [round(delay * 1e3, 2) for delay in delays[:10]],
             "loop_step_ms_max": round(max((end - begin for begin, end in self.loop), default=0.0) * 1e3, 2),
+            "loop_step_cpu_ms_max": round(max(self.loop_cpu, default=0.0) * 1e3, 2),
             "loop_seconds": round(total, 3),
             "catalog_ms_max": round(max((end - begin for begin, end in self.catalog), default=0.0) * 1e3, 2),
             "sync_ms_max": round(max((end - begin for begin, end in self.syncs), default=0.0) * 1e3, 2),
@@ -104,6 +107,7 @@ class _Steps:
     def _note(self, begun: float, burnt: float, where: str) -> None:
         ended = _now()
         watch.loop.append((begun, ended))
+        watch.loop_cpu.append(burnt)
         if ended - begun > LONG_SECONDS:
             watch.steps.append((ended - begun, f"({burnt * 1e3:.1f} of CPU) {self._name} from {where} to {_place(self._coroutine)}"))
 

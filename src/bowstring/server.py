@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from bowstring.backup.archive import HostArchive
 
 CATALOG: Final = "catalog.sqlite"
-GRACE_SECONDS: Final = 2.0
-"""How long streams may take to hand over what is under way when the server stops."""
+GRACE_SECONDS: Final = 5.0
+"""How long calls and streams may take to finish what is under way when the server stops."""
 
 _log = logging.getLogger("bowstring.server")
 
@@ -82,6 +82,7 @@ class Server:
             listen=self.settings.listen,
             batch_bytes_max=self.settings.batch_bytes_max,
             streams_max=self.settings.connections_max,
+            connection_streams_max=self.settings.connection_streams_max,
         )
         self._socket: DirectorySocket | None = None
         self._locked = False

@@ -171,6 +171,9 @@ class Settings:
 
     publish_window: int = _size(16 * MIB, "Bytes that one publish stream may have under way.", KIB, 4 * GIB)
     connections_max: int = _count(1000, "Publish and fetch streams served at the same time.", 1, 1_000_000)
+    connection_streams_max: int = _count(
+        100, "Publish and fetch streams of one connection. Each may hold one batch that is not admitted yet, and two MiB unread.", 1, 10_000
+    )
 
 
 TABLE: Final[dict[str, Field[Any]]] = {entry.name: entry for entry in fields(Settings)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 
-from tests.history import promises_of_keeping
+from tests.history import promises_of_keeping, promises_of_reading, promises_of_the_kit
 from tests.history.events import Event, Row
 from tests.history.facts import Facts, Session, facts_of, topics_of
 from tests.history.keeping import Clocks, Keeping
@@ -159,12 +159,14 @@ CHECKERS: tuple[Checker, ...] = (
     arrival_never_falls,
     rows_never_change,
     refusals_make_sense,
+    promises_of_the_kit.only_given_ids_are_duplicates,
 )
 
 
 def check(events: list[Event], *, steady_clocks: bool = False, clocks: Clocks | None = None) -> list[Violation]:
     """Every broken promise in a history. What is known of the broker's clock says what may be gone; without it nothing may."""
-    of_keeping = (*promises_of_keeping.CHECKERS, promises_of_keeping.stored_is_found) if steady_clocks else promises_of_keeping.CHECKERS
+    of_keeping = (*promises_of_keeping.CHECKERS, promises_of_the_kit.silence_means_stored)
+    of_keeping += (promises_of_keeping.stored_is_found,) if steady_clocks else ()
     broken: list[Violation] = []
     for topic in topics_of(events):
         facts = facts_of(events, topic)
@@ -176,6 +178,7 @@ def check(events: list[Event], *, steady_clocks: bool = False, clocks: Clocks | 
         broken += [Violation(checker.__name__, case) for checker in CHECKERS for case in checker(facts)]
         kept = Keeping(facts, clocks)
         broken += [Violation(checker.__name__, case) for checker in of_keeping for case in checker(kept)]
+        broken += promises_of_reading.check(events, kept)
     return broken
 
 

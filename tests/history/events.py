@@ -23,7 +23,7 @@ LABEL = re.compile(rb"<[0-9a-z.-]{3,60}>")
 """What a label looks like inside a value, so that labels can be found in raw bytes."""
 
 PUBLISH, READ, OPEN, FIND, CREATE, DELETE, NOTE = "publish", "read", "open", "find", "create", "delete", "note"
-ALTER = "alter"
+ALTER, COMMIT, SET, LOOK, SILENT = "alter", "commit", "set", "look", "silent"
 INVOKE, OK, FAIL, UNKNOWN = "invoke", "ok", "fail", "unknown"
 
 
@@ -76,6 +76,10 @@ class Event(NamedTuple):
     error: str = ""
     settings: Settings = Settings()
     """For create and alter: what holds from then on."""
+    where: str = ""
+    """For open: the filter of the reader."""
+    since: int = 0
+    """For open: the moment from which on it reads, where it began by time."""
 
 
 FINAL = "final"
@@ -122,12 +126,13 @@ class History:
         *,
         producer: str = "",
         sequence: int = 0,
+        session: str = "",
         settings: Settings = Settings(),  # noqa: B008
     ) -> int:
-        """Before the call. The number goes into its `ended`."""
+        """Before the call. The number goes into its `ended`. Of a position the name is the `producer`."""
         self._calls += 1
         now = self._now()
-        self._add(Event(INVOKE, client, self._calls, now, operation, topic, tuple(rows), producer, sequence, settings=settings))
+        self._add(Event(INVOKE, client, self._calls, now, operation, topic, tuple(rows), producer, sequence, session, settings=settings))
         return self._calls
 
     def ended(
@@ -136,10 +141,16 @@ class History:
         """After the call: what came of it, row by row, or for all rows by one error."""
         self._add(Event(kind, client, call, self._now(), operation, topic, tuple(rows), error=error))
 
-    def opened(self, client: str, session: str, topic: str, starts: Mapping[int, int]) -> None:
-        """A reader begins here, at these offsets by partition: what it reads it reads from now on."""
-        rows = tuple(Row("", partition=partition, offset=offset) for partition, offset in starts.items())
-        self._add(Event(OK, client, 0, self._now(), OPEN, topic, rows, session=session))
+    def opened(
+        self, client: str, session: str, topic: str, starts: Mapping[int, int], *, name: str = "", where: str = "", since: int = 0
+    ) -> None:
+        """A reader begins here, at these offsets by partition: what it reads it reads from now on. With a name it goes on there."""
+        rows = places(starts)
+        self._add(Event(OK, client, 0, self._now(), OPEN, topic, rows, name, session=session, where=where, since=since))
+
+    def looked(self, client: str, topic: str, name: str, offsets: Mapping[int, int]) -> None:
+        """A position was asked for, and is there."""
+        self._add(Event(OK, client, 0, self._now(), LOOK, topic, places(offsets), name))
 
     def overtaken(self, client: str, session: str, topic: str, error: str) -> None:
         """A reader was told that it cannot go on where it is."""
@@ -147,6 +158,10 @@ class History:
 
     def read(self, client: str, session: str, topic: str, rows: Iterable[Row]) -> None:
         self._add(Event(OK, client, 0, self._now(), READ, topic, tuple(rows), session=session))
+
+    def silent(self, client: str, topic: str, rows: Iterable[Row]) -> None:
+        """These were sent without looking at their receipts, and then a flush, or a close, has raised nothing."""
+        self._add(Event(OK, client, 0, self._now(), SILENT, topic, tuple(rows)))
 
     def note(self, client: str, text: str) -> None:
         """Something that explains a history to a person: a crash, a fault."""
@@ -156,6 +171,11 @@ class History:
         self.events.append(event)
         if self._sink is not None:
             self._sink(event)
+
+
+def places(offsets: Mapping[int, int]) -> tuple[Row, ...]:
+    """Offsets by partition, as rows."""
+    return tuple(Row("", partition=partition, offset=offset) for partition, offset in offsets.items())
 
 
 def line(event: Event) -> str:

@@ -24,6 +24,7 @@ from tests.history.events import (
     OPEN,
     PUBLISH,
     READ,
+    SILENT,
     UNKNOWN,
     Event,
     Row,
@@ -85,6 +86,8 @@ class Session:
     seen: list[Seen] = field(default_factory=list)
     overtaken: float = inf
     """When it was told that it cannot go on."""
+    where: str = ""
+    since: int = 0
 
 
 class Held(NamedTuple):
@@ -124,6 +127,8 @@ class Facts:
     rows: dict[tuple[int, int], Row] = field(default_factory=dict)
     """What anybody has read, at any time."""
     held: list[Held] = field(default_factory=list)
+    silent: set[str] = field(default_factory=set)
+    """Labels of messages whose receipts nobody looked at, and of which neither flush nor close has complained."""
     read_to_the_end: bool = False
     over: float = 0.0
     """The time of the last event."""
@@ -214,7 +219,8 @@ def _readings(facts: Facts, events: list[Event]) -> None:
             if event.session in facts.sessions:
                 facts.sessions[event.session].overtaken = event.time
         elif event.operation == OPEN and event.time >= facts.acknowledged:
-            facts.sessions[event.session] = Session(event.session, event.time, {row.partition: row.offset for row in event.rows})
+            starts = {row.partition: row.offset for row in event.rows}
+            facts.sessions[event.session] = Session(event.session, event.time, starts, where=event.where, since=event.since)
             facts.read_to_the_end |= event.session.startswith(FINAL)
         elif event.operation == READ and event.session in facts.sessions:
             facts.sessions[event.session].seen += [Seen(event.time, row) for row in event.rows]
@@ -222,6 +228,8 @@ def _readings(facts: Facts, events: list[Event]) -> None:
                 facts.rows.setdefault((row.partition, row.offset), row)
             if event.session.startswith(FINAL):
                 facts.final.update({(row.partition, row.offset): row for row in event.rows})
+        elif event.operation == SILENT:
+            facts.silent.update(row.label for row in event.rows)
         elif event.operation == FIND and event.kind == INVOKE and event.time >= facts.acknowledged:
             finds[event.call] = event
         elif event.operation == FIND and event.kind == OK and event.call in finds:

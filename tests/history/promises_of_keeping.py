@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from tests.history.events import Row
 from tests.history.facts import Facts
+from tests.history.filtering import passes
 from tests.history.keeping import Keeping
 from tests.history.violations import Cases
 
@@ -65,7 +66,7 @@ def nothing_is_passed_over(kept: Keeping) -> Cases:
             for offset in range(last.get(row.partition, 0) + 1, row.offset):
                 place = row.partition, offset
                 send = kept.at(*place)
-                if send is None or kept.has_expired(send, time):
+                if send is None or kept.has_expired(send, time) or not passes(session.where, send.sent):
                     continue
                 if session.starts.get(row.partition) or not kept.may_be_gone(place, first):
                     yield f"{session.name} passed over {facts.topic}/{row.partition}@{offset}, {send.label}, and read {row.offset}"
@@ -79,9 +80,10 @@ def passed_over_stays_a_hole(kept: Keeping) -> Cases:
         last = {partition: start - 1 for partition, start in session.starts.items() if start}
         for time, row in session.seen:
             for offset in range(last.get(row.partition, 0) + 1, row.offset):
-                if (row.partition, offset) in facts.final and not kept.may_be_gone((row.partition, offset), time):
+                found = facts.final.get((row.partition, offset))
+                if found is not None and passes(session.where, found) and not kept.may_be_gone((row.partition, offset), time):
                     where = f"{facts.topic}/{row.partition}@{offset}"
-                    yield f"{session.name} passed over {where}, and at the end {facts.final[row.partition, offset].label} is there"
+                    yield f"{session.name} passed over {where}, and at the end {found.label} is there"
             last[row.partition] = row.offset
 
 
@@ -96,7 +98,7 @@ def overtaken_only_by_retention(kept: Keeping) -> Cases:
         for _, row in session.seen:
             where[row.partition] = row.offset + 1
         missed = [place for place in kept.places() if place[1] >= where.get(place[0], 1 << 62)]
-        if not any(session.starts.values()) and not session.seen:
+        if not any(session.starts.values()) and not session.seen and not session.where:
             yield f"{session.name} from the beginning of {facts.topic} was told that it is out of range"
         elif not any(_is_hole(kept, place) for place in where.items()) and not any(kept.may_be_gone(p, session.overtaken) for p in missed):
             yield f"{session.name} was told that {facts.topic} does not go on from {where} at {session.overtaken:.3f} s"

@@ -246,6 +246,29 @@ def test_a_refusal_without_a_reason_is_found(story: Story):
     assert story.broken() == {"refusals_make_sense"}
 
 
+def test_silence_about_a_message_that_is_not_there_is_found(story: Story):
+    a = story.publish("a", 1)
+    story.send("b")
+    story.history.silent("p", "t", [story.sent["<b>"]])
+    story.read(FINAL, a)
+    assert story.broken() == {"silence_means_stored"}
+
+
+def test_silence_about_a_message_that_is_there_or_was_a_duplicate_is_fine(story: Story):
+    a = story.publish("a", 1, id="x")
+    story.send("b"), story.send("a2", id="x")
+    story.history.silent("p", "t", [story.sent["<b>"], story.sent["<a2>"]])
+    story.read(FINAL, a, story.stored("b", 2))
+    assert story.broken() == set()
+
+
+def test_a_duplicate_whose_id_was_made_up_by_the_kit_is_found(story: Story):
+    a = story.stored("a", 1)
+    story.acked(story.send("a"), a._replace(duplicate=True))
+    story.read(FINAL, story.stored("a", 1, id=a.id))
+    assert story.broken() == {"only_given_ids_are_duplicates"}
+
+
 def test_a_topic_that_nobody_read_at_the_end_is_found(story: Story):
     story.publish("a", 1)
     assert story.broken() == {"the final read"}

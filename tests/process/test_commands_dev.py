@@ -135,5 +135,5 @@ def test_a_benchmark_measures_three_things_and_leaves_no_topic(commander: Comman
 def test_a_benchmark_for_people(commander: Commander):
     ended = commander("bench", "--seconds", "100ms", "-o", "table")
     assert ended.code == 0
-    assert [line.split()[0] for line in ended.text.splitlines()] == ["messages", "publish", "read", "delivery"]
+    assert [line.split()[0] for line in ended.text.splitlines()] == ["work", "publish", "read", "delivery"]
     assert ended.said.startswith("1 producer, batches of 1,000, 100 bytes each.")

@@ -12,6 +12,8 @@ import pyarrow.parquet
 import pytest
 
 import bowstring
+from bowstring.cli import output
+from bowstring.cli.commands import TABLE
 from tests.process.commanding import Commander
 
 
@@ -72,24 +74,32 @@ def test_a_quiet_command_gives_no_hints(command: Commander):
 
 def test_every_command_knows_how_to_talk(command: Commander):
     for words in (
-        ["topic", "list"],
-        ["read"],
-        ["produce"],
-        ["serve"],
-        ["dev"],
-        ["bench"],
-        ["config", "show"],
-        ["context", "add"],
-        ["version"],
+        *("serve", "dev", "topic create", "topic list", "topic describe", "topic alter", "topic delete", "produce", "read", "bench"),
+        *("position list", "position show", "position set", "position delete", "inspect", "backup", "restore", "config show"),
+        *("config check", "context add", "context list", "completion", "version"),
     ):
-        text = command.done(*words, "--help").text
+        text = command.done(*words.split(), "--help", variables={"COLUMNS": "80"}).text
         assert all(flag in text for flag in ("--quiet", "--verbose", "--no-color")), words
-        assert max(map(len, text.splitlines())) <= 150
+        assert max(map(len, text.splitlines())) <= 80, words
 
 
 def test_every_command_has_help_with_examples(command: Commander):
-    from bowstring.cli.commands import TABLE
-
     for name in TABLE:
-        if name not in ("version",):
-            assert "Examples:" in command.done(name, "--help").text, name
+        text = command.done(name, "--help", variables={"COLUMNS": "80"}).text
+        assert "Examples:" in text or name == "version", name
+        assert max(map(len, text.splitlines())) <= 80, name
+
+
+def test_a_table_cuts_names_before_figures(broker: bowstring.Broker, command: Commander, monkeypatch: pytest.MonkeyPatch):
+    name = "a-long-name." * 12
+    monkeypatch.setattr(output, "_PLAIN_COLUMNS", 80)
+    with broker.connect() as client:
+        client.create_topic(name, exists_ok=True)
+        try:
+            lines = command.done("topic", "list", "-o", "table").text.splitlines()
+        finally:
+            client.delete_topic(name)
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[0].split() == ["topic", "partitions", "messages", "size", "keeps", "created"]
+    assert "…" in lines[1]
+    assert "7d" in lines[1].split()

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import grpc
 import pytest
+from google.protobuf import descriptor_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from bowstring import errors
+from bowstring.gateway.fetching import FetchStream
 from bowstring.messages import encoding
 from bowstring.ports.transport import Channel, Stream
 from bowstring.server import Server, open_broker
@@ -53,6 +56,21 @@ async def test_health(server: Server):
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
+async def test_reflection_gives_the_schema(server: Server):
+    """What a tool such as grpcurl asks for: which services there are, and the file that describes one of them."""
+    async with grpc.aio.insecure_channel(server.address) as plain:
+        asked = [
+            reflection_pb2.ServerReflectionRequest(list_services=""),
+            reflection_pb2.ServerReflectionRequest(file_containing_symbol="bowstring.v1.Broker"),
+        ]
+        answers = [answer async for answer in reflection_pb2_grpc.ServerReflectionStub(plain).ServerReflectionInfo(iter(asked))]
+    names = {service.name for service in answers[0].list_services_response.service}
+    assert {"bowstring.v1.Broker", "grpc.health.v1.Health"} <= names
+    (file,) = (descriptor_pb2.FileDescriptorProto.FromString(each) for each in answers[1].file_descriptor_response.file_descriptor_proto)
+    assert file.name == pb.DESCRIPTOR.name
+    assert {method.name for method in file.service[0].method} >= {"Hello", "Publish", "Fetch"}
+
+
 async def test_no_more_streams_than_the_limit(tmp_path: Path):
     server = await open_broker(Settings(data=str(tmp_path), listen="127.0.0.1:0", connections_max=2))
     channel = GrpcDialer().dial(server.address)
@@ -66,6 +84,45 @@ async def test_no_more_streams_than_the_limit(tmp_path: Path):
     assert await first.read() is None
     assert len(await wire.read_all(channel, "orders", 3)) == 2
     await channel.close()
+    await server.stop()
+
+
+async def test_no_more_streams_of_one_connection_than_the_limit(tmp_path: Path):
+    server = await open_broker(Settings(data=str(tmp_path), listen="127.0.0.1:0", connection_streams_max=1))
+    channel, other = GrpcDialer().dial(server.address), GrpcDialer().dial(server.address)
+    await wire.create(channel, "orders")
+    first = await wire.open_publish(channel, "orders")
+    await wire.publish(first, 1, [b"a"])
+    await refused(channel.stream("Fetch").read(), errors.Unavailable, "this connection has 1 streams already")
+    assert await wire.read_all(other, "orders", 2) == [b"a"]
+    await first.end()
+    assert await first.read() is None
+    assert await wire.read_all(channel, "orders", 2) == [b"a"]
+    for each in (channel, other):
+        await each.close()
+    await server.stop()
+
+
+async def test_a_reader_that_reads_nothing_holds_nothing_up(tmp_path: Path):
+    """Invariant 10: with endless credit and nobody who reads, the broker takes a bounded part of the log into its memory."""
+    server = await open_broker(Settings(data=str(tmp_path), listen="127.0.0.1:0", memory_tail_bytes=0, memory_pages_bytes=0))
+    channel, slow = GrpcDialer().dial(server.address), GrpcDialer().dial(server.address)
+    await wire.create(channel, "orders")
+    stream = await wire.open_publish(channel, "orders")
+    reading = await wire.open_fetch(slow, "orders", (0, 1, 0), credit=1 << 50)
+    value = bytes(512 * 1024)
+    for number in range(1, 101):
+        await wire.publish(stream, number, [value])
+    (fetching,) = [each for each in server._gateway._streams if isinstance(each, FetchStream)]
+    taken = (1 << 50) - fetching._credit
+    assert taken < 50 * len(value), "half of the log lies somewhere unread"
+    read = 0
+    while read < 100:
+        answered = await wire.fetched(reading)
+        assert answered is not None
+        read += len(answered[1])
+    for each in (channel, slow):
+        await each.close()
     await server.stop()
 
 

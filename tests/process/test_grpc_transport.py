@@ -26,6 +26,8 @@ class Echo:
 
     def __init__(self) -> None:
         self.cancelled = asyncio.Event()
+        self.held = asyncio.Event()
+        self.release = asyncio.Event()
 
     async def call(self, method: str, request: bytes) -> bytes:
         await self._obey(request)
@@ -50,6 +52,9 @@ class Echo:
             raise ZeroDivisionError("secret insides")
         if word == b"wait":
             await asyncio.Event().wait()
+        if word == b"hold":
+            self.held.set()
+            await self.release.wait()
 
 
 @pytest.fixture
@@ -58,7 +63,7 @@ def handler() -> Echo:
 
 
 async def serve(handler: Echo, listen: str = "127.0.0.1:0") -> GrpcServer:
-    server = GrpcServer(handler, listen=listen, batch_bytes_max=1 << 20, streams_max=10)
+    server = GrpcServer(handler, listen=listen, batch_bytes_max=1 << 20, streams_max=10, connection_streams_max=10)
     server.bind()
     await server.start()
     return server
@@ -156,6 +161,19 @@ async def test_cancelling_a_task_is_not_mistaken_for_an_error(channel: Channel, 
     await handler.cancelled.wait()  # the whole call is cancelled, as the module says
 
 
+async def test_a_stopping_server_lets_calls_finish_and_takes_no_new_ones(server: GrpcServer, channel: Channel, handler: Echo):
+    under_way = asyncio.create_task(channel.call("Find", b"hold", 30.0))
+    await handler.held.wait()
+    stopping = asyncio.create_task(server.stop(grace=30.0))
+    other = GrpcDialer().dial(server.address)
+    await refused(other.call("Find", b"late", 5.0), errors.Unavailable)
+    assert not under_way.done()
+    handler.release.set()
+    assert await under_way == b"Find hold"
+    await stopping
+    await other.close()
+
+
 async def test_a_closed_channel(server: GrpcServer):
     channel = GrpcDialer().dial(server.address)
     stream = channel.stream("Publish")
@@ -203,7 +221,7 @@ async def take_all(stream: Stream) -> None:
 
 
 async def test_a_server_that_could_not_bind_leaves_no_noise(server: GrpcServer, handler: Echo, capfd: pytest.CaptureFixture[str]):
-    second = GrpcServer(handler, listen=server.address, batch_bytes_max=1 << 20, streams_max=10)
+    second = GrpcServer(handler, listen=server.address, batch_bytes_max=1 << 20, streams_max=10, connection_streams_max=10)
     with pytest.raises(errors.Unavailable, match="is in use by another program"):
         second.bind()
     await second.stop(0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -45,7 +45,11 @@ class Sender(Protocol):
 
     async def ready(self) -> None: ...
 
-    async def close(self) -> None: ...
+    async def flush(self) -> str:
+        """The kind of what it raises: of messages that failed and that nobody looked at."""
+        ...
+
+    async def close(self) -> str: ...
 
 
 class Kit(Protocol):
@@ -166,9 +170,19 @@ class RealSender:
             for at, (row, partition, offset, duplicate) in enumerate(places)
         ]
 
-    async def close(self) -> None:
-        with suppress(errors.Error):  # what failed was written down row by row
-            await self._producer.close()
+    async def flush(self) -> str:
+        return await _raised(self._producer.flush())
+
+    async def close(self) -> str:
+        return await _raised(self._producer.close())
+
+
+async def _raised(ending: Coroutine[Any, Any, None]) -> str:
+    try:
+        await ending
+    except errors.Error as error:
+        return error.kind
+    return ""
 
 
 class RealReading:
@@ -179,13 +193,14 @@ class RealReading:
 
     async def batches(self) -> AsyncIterator[list[Row]]:
         async for batch in self._reader.batches(max_wait=0.001):
-            yield _rows(batch)
+            yield rows_of(batch)
 
     async def close(self) -> None:
         await self._reader.close()
 
 
-def _rows(batch: Batch) -> list[Row]:
+def rows_of(batch: Batch) -> list[Row]:
+    """The rows of a batch in the words of a history."""
     columns = [batch.column(name).to_pylist() for name in ("value", "key", "id", "partition", "offset", "attributes")]
     moments = [batch.column(name).cast(pa.int64()).to_pylist() for name in ("arrived", "due", "expires")]
     return [read_row(*fields) for fields in zip(*columns, *moments, strict=True)]

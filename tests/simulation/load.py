@@ -43,6 +43,9 @@ class Load:
     producers: int = 4
     """Client processes that send; each has several producers of the kit, one after the other."""
     readers: int = 2
+    named: int = 0
+    """Client processes that read under a name, and commit; `filtered` is the share of their sessions that have a filter."""
+    filtered: float = 0.4
     plain: float = 0.2
     """The share of clients with the plain kit instead of the real one."""
     pause_seconds: float = 0.05
@@ -62,6 +65,8 @@ class Load:
     """The share of sends that have little time."""
     tight_seconds: float = 0.3
     timeout_seconds: float = 10.0
+    ignored: float = 0.0
+    """The share of sends whose receipt nobody looks at: `flush` and `close` have to tell what failed."""
     value_bytes: int = 200
     large: float = 0.1
     large_bytes: int = 12 * KIB
@@ -163,4 +168,6 @@ def drawn_load(seed: int) -> Load:
         expiring=source.choice((0.0, 0.0, 0.2, 0.9)),
         delayed=source.choice((0.0, 0.0, 0.1, 0.5)),
         attributed=source.choice((0.0, 0.3)),
+        named=source.choice((0, 1, 2)),
+        ignored=random.Random(f"{seed}/ignored").choice((0.0, 0.0, 0.3)),
     )

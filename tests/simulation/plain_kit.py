@@ -110,6 +110,8 @@ class PlainProducer:
         self._taken: dict[int, list[int]] = {}
         """The batches of a partition that are stored, or may be."""
         self._to_write: list[Batch] = []
+        self._sent: list[Batch] = []
+        """Since the last flush."""
         self._wake = asyncio.Event()
         self._task = asyncio.create_task(self._run())
 
@@ -137,6 +139,7 @@ class PlainProducer:
             batch = Batch(self._number, partition, mine, data, self._kit.broker_now(), timeout or self._timeout)
             self._open.setdefault(partition, []).append(batch)
             self._to_write.append(batch)
+            self._sent.append(batch)
             asyncio.get_running_loop().call_later(batch.timeout + GRACE_SECONDS, self._give_up, batch)
             parts.append((places, batch))
         self._wake.set()
@@ -248,9 +251,17 @@ class PlainProducer:
     async def ready(self) -> None:
         """There is always room."""
 
-    async def close(self) -> None:
+    async def flush(self) -> str:
+        """Waits for all answers, and gives the first error among them."""
+        sent, self._sent = self._sent, []
+        errors_told = [row.error for batch in sent for row in await batch.answer if row.error]
+        return errors_told[0] if errors_told else ""
+
+    async def close(self) -> str:
+        raised = await self.flush()
         self._task.cancel()
         await asyncio.wait([self._task])
+        return raised
 
 
 def _placed(batch: Batch, stored: pb.Stored) -> list[Row]:

@@ -24,6 +24,9 @@ HURRY = Load(seconds=15.0, mortal_topics=0, tight=0.9, tight_seconds=0.2, natura
 SEALING = Load(
     seconds=10.0, topics=2, mortal_topics=0, tight=0.0, readers=3, producers=3, pause_seconds=0.1, batches=0.2, tail_bytes=0
 ).only(seal_seconds=1.0, upkeep_seconds=0.4)
+READING = JOURNAL.only(
+    seconds=6.0, topics=1, producers=2, readers=0, named=3, pause_seconds=0.1, attributed=0.4, delayed=0.2, plain=0.0
+).only(seal_seconds=1.0, upkeep_seconds=0.4)
 KEEPING = SEALING.only(topics=1, brief_topics=2, retention_seconds=2.0)
 
 THEMES = (
@@ -37,6 +40,7 @@ THEMES = (
     (POWER.only(inside_operations=300), KEEPING.only(delayed=0.3, expiring=0.3, inline_bytes=0)),
     (CRASHES, SEALING.only(natural=0.7, ids=20, plain=0.5, expiring=0.3, seal_seconds=0.5)),
     (CUTS.only(disk_bytes=2400 * KIB), KEEPING.only(topics=0, sized_topics=1, retention_bytes=400 * KIB, seconds=20.0, large=0.6)),
+    (POWER.only(slow_rate=0.05, slow_seconds=0.3, client_crash_every=4.0), READING.only(seconds=12.0, brief_topics=1)),
     (CUTS, HURRY.only(plain=0.5, under_way_max=60, pause_seconds=0.01, partitions_max=1)),
 )
 """Faults and work that belong together."""

@@ -8,7 +8,7 @@ a due time, some expire.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bowstring import errors
 from tests.history.events import FAIL, FIND, OK, PUBLISH, UNKNOWN, Row, fingerprint, label, value_of
@@ -19,6 +19,14 @@ from tests.simulation.kit import Sender
 if TYPE_CHECKING:
     from tests.simulation.node import Incarnation
     from tests.simulation.workload import Workload
+
+
+class Sent(NamedTuple):
+    """A send on its way."""
+
+    call: int
+    rows: list[Row]
+    receipt: Any
 
 
 class ProducerClient:
@@ -38,6 +46,7 @@ class ProducerClient:
         self._again: list[tuple[str, str, str]] = []
         """Messages whose outcome is not known, and some that are stored, as (topic, id, key): to be repeated, or asked for."""
         self._was_full: set[str] = set()
+        self._careless = workload.world.source(f"{life.name}/careless")
 
     async def run(self) -> None:
         workload = self._workload
@@ -57,18 +66,34 @@ class ProducerClient:
         compression = "lz4" if self._random.random() < self._load.compressed else None
         producer = self._kit.producer(topic, self._workload.topics.all[topic], timeout=self._load.timeout_seconds, compression=compression)
         mine: set[asyncio.Task[None]] = set()
+        ignored: list[Row] = []
+        """What was sent without looking at receipts, since the last flush."""
         for _ in range(self._random.randint(1, 60)):
             if self._workload.over:
                 break
             await self._workload.pause(self._life, self._load.pause_seconds)
-            await self._send(producer, topic, name, mine)
+            sent = await self._send(producer, topic, name)
+            if sent is not None and self._careless.random() < self._load.ignored:
+                ignored += sent.rows
+            elif sent is not None:
+                self._await(producer, sent, topic, mine)
+            if ignored and self._careless.random() < 0.1:
+                self._note(topic, ignored, await producer.flush())
             if self._again and self._random.random() < 0.3:
                 await self._find(producer, topic)
             while len(self._under_way) >= self._load.under_way_max:
                 await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
         if mine:
             await asyncio.wait(mine)
-        await producer.close()
+        self._note(topic, ignored, await producer.close())
+
+    def _note(self, topic: str, ignored: list[Row], raised: str) -> None:
+        """A flush or a close has ended: what was ignored is stored, or there was an error."""
+        if ignored and not raised:
+            self._history.silent(self._life.name, topic, ignored)
+        if ignored:
+            self._world.sometimes("ignored messages were stored" if not raised else "an ignored failure was raised")
+        ignored.clear()
 
     # ---- sending ---------------------------------------------------------------------------------------------------
 
@@ -118,7 +143,8 @@ class ProducerClient:
             self._world.sometimes("generated id given back")
         return row._replace(id=entry[1], key=entry[2], natural=True), value
 
-    async def _send(self, producer: Sender, topic: str, name: str, mine: set[asyncio.Task[None]]) -> None:
+    async def _send(self, producer: Sender, topic: str, name: str) -> Sent | None:
+        """Sends something; None if there was no room for it."""
         natural = self._random.random() < self._load.natural
         repeated = self._repeated(topic)
         count = self._random.randint(1, self._load.batch_rows_max) if self._random.random() < self._load.batches else 1
@@ -136,8 +162,11 @@ class ProducerClient:
             self._world.sometimes("kit had no room")
             self._history.ended(FAIL, self._life.name, call, PUBLISH, topic, error=f"{error.kind}-at-once")
             await producer.ready()
-            return
-        task = asyncio.create_task(self._outcome(producer, sent, call, topic, rows))
+            return None
+        return Sent(call, rows, sent)
+
+    def _await(self, producer: Sender, sent: Sent, topic: str, mine: set[asyncio.Task[None]]) -> None:
+        task = asyncio.create_task(self._outcome(producer, sent.receipt, sent.call, topic, sent.rows))
         for tasks in (self._under_way, mine):
             tasks.add(task)
             task.add_done_callback(tasks.discard)

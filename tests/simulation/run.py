@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import IO
 
-from tests.history import checkers
+from tests.history import checkers, promises_of_reading
 from tests.history.checkers import Violation
 from tests.history.events import NOTE, PUBLISH, READ, Event
 from tests.simulation.broker_time import clocks_of
@@ -149,11 +149,15 @@ class Run:
         administrator = world.node("admin", disk=False)
         producers = [world.node(f"p{number}", disk=False) for number in range(self.load.producers)]
         readers = [world.node(f"r{number}", disk=False) for number in range(self.load.readers)]
+        named = [world.node(f"n{number}", disk=False) for number in range(self.load.named)]
         administrator.start(workload.administrate)
         for node in producers:
             node.start(workload.produce)
         for node in readers:
             node.start(workload.read)
+        for node in named:
+            node.start(workload.read_by_name)
+        readers += named
         nemesis = Nemesis(world, kept=[self.server.node, *producers, *readers])
         troubles = [asyncio.create_task(self._every(self.load.stop_every, self.server.stop))]
         troubles.append(asyncio.create_task(self._every(self.load.usurp_every, self.server.usurp)))
@@ -218,7 +222,7 @@ class Run:
         report.reached["live state compared with loaded state"] = watch.compared
         report.reached["the disk was inspected"] = watch.inspection.times
         report.reached["notes"] = sum(event.operation == NOTE for event in events)
-        report.violations += watch.violations
+        report.violations += watch.violations + self.workload.violations
         if not self.world.options.jump_every or self.world.options.jump_seconds < JUMP_SECONDS_HARMLESS:
             rotten = "corrupt" if self.world.options.bit_rot_rate else None  # ids that cannot be read do not heal
             cases = [case for case, error in self.workload.failed_probes if error != rotten]
@@ -228,6 +232,7 @@ class Run:
             told = [state for state in ("reader was told of damaged bytes", "message answered corrupt") if report.reached[state]]
             report.violations += [Violation("nothing_is_damaged_on_a_good_disk", state) for state in told]
         report.violations += checkers.refused_bytes_never_travel(watch.sent, events)
+        report.violations += promises_of_reading.filtered_bytes_never_travel(watch.filtered, events)
         clocks = clocks_of(self.server.node.wall, watch.begins, self.world.options.drift, self.world.loop.time())
         report.violations += checkers.expired_is_not_delivered(watch.fetched, events, clocks)
         if self.read_to_the_end:

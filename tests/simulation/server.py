@@ -19,9 +19,11 @@ from bowstring.broker.fetching import Fetcher
 from bowstring.broker.flusher import Flush
 from bowstring.broker.incarnation import Incarnation as Epoch
 from bowstring.broker.joining import Fetched
+from bowstring.broker.selection import EVERYTHING, Selection
 from bowstring.catalog.sqlite import SqliteCatalog
 from bowstring.core.changes import Append, Floor
 from bowstring.gateway.gateway import Gateway
+from bowstring.messages.filters import parse
 from bowstring.ports.disk import Buffer
 from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
 from bowstring.ports.transport import Inbound
@@ -32,6 +34,7 @@ from bowstring.wire.generated import bowstring_pb2 as pb
 from tests.history import checkers
 from tests.history.checkers import Violation
 from tests.history.events import LABEL
+from tests.history.filtering import FILTERS
 from tests.simulation.comparing import compare
 from tests.simulation.inspection import Inspection
 from tests.simulation.load import Load
@@ -62,6 +65,7 @@ class Watch:
         self.sent: list[tuple[float, frozenset[str]]] = []
         """The labels in every answer to a reader."""
         self.fetched: list[tuple[float, str, frozenset[str]]] = []
+        self.filtered: list[tuple[float, str, str, frozenset[str]]] = []
         """When messages were taken for a reader: the topic, and their labels."""
         self.begins: list[float] = []
         """When incarnations began."""
@@ -145,14 +149,17 @@ class WatchedBroker(Broker):
         super().__init__(**ports)
         self._watch = watch
 
-    def fetcher(self, topic: str, froms: list[tuple[int, int, int]]) -> Fetcher:
-        fetcher = super().fetcher(topic, froms)
+    def fetcher(self, topic: str, froms: list[tuple[int, int, int]], selection: Selection = EVERYTHING, *, until: int = 0) -> Fetcher:
+        fetcher = super().fetcher(topic, froms, selection, until=until)
         taken = fetcher.next
+        where = next((text for text in FILTERS if parse(text) == selection.where), "")
 
         async def watched(bytes_max: int) -> list[Fetched]:
             answers = await taken(bytes_max)
             labels = frozenset().union(*(labels_in(answer.data) for answer in answers if answer.data is not None))
             self._watch.fetched.append((self._watch.world.loop.time(), topic, labels))
+            if where:
+                self._watch.filtered.append((self._watch.world.loop.time(), topic, where, labels))
             return answers
 
         fetcher.next = watched  # type: ignore[method-assign]

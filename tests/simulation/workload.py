@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from bowstring import errors
 from tests.history.events import ALTER, CREATE, DELETE, FINAL, OK, PUBLISH, History, Row, Settings, fingerprint, label
+from tests.history.violations import Violation
 from tests.simulation.kit import Kit, Sender, connected
 from tests.simulation.load import Load
 from tests.simulation.producing import ProducerClient
+from tests.simulation.reading import NamedReader
 from tests.simulation.topics import Topics
 
 if TYPE_CHECKING:
@@ -42,11 +44,24 @@ class Workload:
         self.ends: dict[tuple[str, int], int] = {}
         """The largest offset of a partition that any client has seen, for readers to start from."""
 
+        self.names: dict[tuple[str, str], int] = {}
+        """How many names of positions a client has given up, by client and topic."""
+        self.setting: set[tuple[str, str]] = set()
+        """Clients and topics of which nobody knows whether a position was set."""
+        self.arrivals: dict[str, list[int]] = {}
+        """Moments at which messages of a topic have arrived, for readers to start from."""
+        self.violations: list[Violation] = []
+        """Promises that a client saw broken by itself."""
         self.failed_probes: list[tuple[str, str]] = []
         """What was wrong, and the error."""
 
     def saw(self, topic: str, partition: int, offset: int) -> None:
         self.ends[topic, partition] = max(offset, self.ends.get((topic, partition), 0))
+
+    def note_arrivals(self, topic: str, rows: list[Row]) -> None:
+        known = self.arrivals.setdefault(topic, [])
+        known += [row.arrived for row in rows[:1]]
+        del known[:-50]
 
     async def pause(self, life: Incarnation, mean: float) -> None:
         await asyncio.sleep(mean * (0.1 + 1.8 * life.randomness.unit()))
@@ -70,6 +85,7 @@ class Workload:
             await asyncio.sleep(source.random() * self.load.mortal_seconds / 4)
             for key in [key for key in self.ends if key[0] == name]:
                 del self.ends[key]
+            self.arrivals.pop(name, None)
             await self._create(life, kit, name)
             self.world.sometimes("topic made anew")
         await altering
@@ -117,6 +133,9 @@ class Workload:
 
     # ---- readers ---------------------------------------------------------------------------------------------------
 
+    async def read_by_name(self, life: Incarnation) -> None:
+        await NamedReader(self, life).run()
+
     async def read(self, life: Incarnation) -> None:
         """Sessions one after the other, each from somewhere, for some time."""
         kit = await self.connect(life)
@@ -163,6 +182,7 @@ class Workload:
     def _note(self, life: Incarnation, session: str, topic: str, rows: list[Row]) -> None:
         if rows:
             self.history.read(life.name, session, topic, rows)
+            self.note_arrivals(topic, rows)
         for row in rows:
             self.saw(topic, row.partition, row.offset)
 

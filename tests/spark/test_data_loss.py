@@ -11,7 +11,8 @@ from tests.spark.reads import Reads, all_places, eventually, places, publish
 
 def expire(client: bowstring.Client, topic: str) -> None:
     """Everything in the topic expires."""
-    client.alter_topic(topic, retention=timedelta(milliseconds=1))
+    moment = timedelta(milliseconds=1)
+    client.alter_topic(topic, retention=moment, deduplication=moment)
     eventually(lambda: not any(client.topic(topic).ranges), "all messages have expired")
     client.alter_topic(topic, retention=timedelta(days=1))
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring
+from bowstring.spark import payloads
 from tests.spark.reads import Reads
 
 
@@ -63,9 +64,16 @@ def test_json_has_the_columns_that_the_schema_names(client: bowstring.Client, to
 
 
 @pytest.mark.parametrize("wrong", ["3", "", "{}{}", '{"order": "x"}', '{"order": 1', "[]", '{"order": 1} x', '{} {"order": {'])
-def test_json_that_is_none_is_named_by_its_place(client: bowstring.Client, topic: str, reads: Reads, wrong: str) -> None:
-    send(client, topic, '{"order": 1}', wrong, '{"order": 2}')
-    said = reads.refused(lambda: reads.batch("order bigint", subscribe=topic, payload="json").collect())
+def test_json_that_is_none_is_found(wrong: str) -> None:
+    """Beside others, because all are read in one go."""
+    schema = pa.schema([("order", pa.int64())])
+    with pytest.raises(pa.ArrowInvalid):
+        payloads._parsed(pa.array([b'{"order": 1}', wrong.encode(), b'{"order": 2}']), schema)
+
+
+def test_json_that_is_none_is_named_by_its_place(client: bowstring.Client, topic: str, reads: Reads) -> None:
+    send(client, topic, '{"order": 1}', '{"order": "x"}', '{"order": 2}')
+    said = reads.refused(reads.batch("order bigint", subscribe=topic, payload="json").collect)
     assert f"the value of {topic}/0@2 is not JSON of these columns" in said
 
 
@@ -97,6 +105,7 @@ def test_a_typed_payload_needs_a_schema(topic: str, reads: Reads) -> None:
         ("value string", "bytes", "the schema has 'value' as string. It is binary."),
         ("amount double", "bytes", "the schema has a column 'amount'. There are key, value,"),
         ("_offset int, a int", "json", "the schema has '_offset' as int. It is bigint."),
+        ("a map<string, int>", "json", "payload=json cannot read 'a' as map<string,int>. Take it as text"),
     ],
 )
 def test_a_schema_that_cannot_be_is_refused(topic: str, reads: Reads, schema: str, payload: str, sentence: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 import bowstring
 import bowstring.aio
 from bowstring import contexts, errors
-from bowstring.client import addresses, sync
+from bowstring.client import addresses
 from bowstring.client.broker_time import BrokerTime
 from bowstring.client.client import Client
 from tests.unit.fake_broker import FakeBroker, FakeDialer, FakeRandomness
@@ -164,6 +164,29 @@ def test_wrong_addresses_are_refused(server):
         addresses.seeds(server)
 
 
+def test_drift_is_told_when_it_begins_and_measured_again_and_again():
+    async def story():
+        broker, told = FakeBroker(), []
+        clock = FakeClock(ahead=100)
+        dialer = FakeDialer({"a:1": broker})
+        client = Client(["a:1"], dialer=dialer, clock=clock, randomness=FakeRandomness(), drift_limit=5, on_drift=told.append)
+        async with await client.open():
+            await asyncio.sleep(1)
+            assert [round(drift) for drift in told] == [100]
+            assert round(client.info.drift) == round(client.statistics().drift) == 100
+            await asyncio.sleep(200)
+            assert len(told) == 1, "it is known, and has not ended in between"
+            assert broker.calls.count("Hello") > 3
+            broker.clock = FakeClock(ahead=100)
+            await asyncio.sleep(130)
+            assert abs(client.info.drift) < 1
+            broker.clock = FakeClock(ahead=130)
+            await asyncio.sleep(130)
+            assert [round(drift) for drift in told] == [100, -30]
+
+    run(story())
+
+
 def test_what_this_version_cannot_do_is_said():
     for arguments in ({"token": "x"}, {"user": "u"}, {"password": "p"}, {"server": "bowstrings://a"}):
         with pytest.raises(errors.NotSupported):
@@ -186,32 +209,6 @@ def test_the_brokers_time_follows_what_it_tells():
         assert time.now() == int(clock.monotonic() * 1e6) + 3_000_000 - 11_000_000, "and at most so far"
 
     run(story())
-
-
-FACES = [
-    (bowstring.connect, bowstring.aio.connect),
-    (sync.Client, bowstring.aio.Client),
-    (bowstring.Producer, bowstring.aio.Producer),
-    (bowstring.Reader, bowstring.aio.Reader),
-    (bowstring.Receipt, bowstring.aio.Receipt),
-    (bowstring.BatchReceipt, bowstring.aio.BatchReceipt),
-]
-
-
-@pytest.mark.parametrize(("plain", "asynchronous"), FACES)
-def test_both_faces_have_the_same_names_parameters_and_defaults(plain, asynchronous):
-    if inspect.isfunction(plain):
-        assert _parameters(plain) == _parameters(asynchronous)
-        return
-    names = {name for name in dir(plain) if not name.startswith("_")}
-    only = {name for name in dir(asynchronous) if not name.startswith("_")} - names
-    assert only <= {"open"}, "opening is what connect does"
-    assert not names - {name for name in dir(asynchronous)}
-    for name in names:
-        mine, other = getattr(plain, name), getattr(asynchronous, name)
-        if callable(mine):
-            assert _parameters(mine) == _parameters(other), name
-        assert bool(mine.__doc__) == bool(other.__doc__), name
 
 
 def _parameters(call) -> list[tuple[str, object, object]]:

@@ -11,6 +11,7 @@ from bowstring.ports.failures import Damaged, StorageFailed
 from bowstring.ports.store import Reference
 from bowstring.store.local import LocalStore
 from bowstring.store.segments import segment_id, segment_name
+from bowstring.store.supply import RESTS
 from tests.contract.scripted_disk import ScriptedDisk
 from tests.unit.small_segments import FIRST, background, page, store_on
 
@@ -210,14 +211,24 @@ async def test_old_bytes_at_the_very_place_of_a_lost_flush_are_not_served(disk: 
     await again.close()
 
 
-async def test_the_pool_of_free_files_is_bounded(disk: ScriptedDisk):
+async def test_the_pool_of_free_files_is_bounded_by_what_was_needed_lately(disk: ScriptedDisk):
     store = store_on(disk, free_files_max=2, segment_bytes_max=FIRST)
     await store.open(1, ())
     references = [(await store.append(sequence, [page(50_000)]))[0] for sequence in range(1, 10)]
     await store.sync()
+
+    def free() -> int:
+        return len([name for name in disk.names() if name.startswith("free")])
+
     await store.release({reference.segment for reference in references[:-1]})
-    assert len([name for name in disk.names() if name.startswith("free")]) == 2
-    assert len(disk.done("unlink")) == 6
+    assert free() == 8
+    found: list[int] = []
+    for _ in range(2 * RESTS):
+        await store.make_room()
+        found.append(free())
+    assert found[RESTS - 2] == 7  # one of them is the next segment
+    assert found[RESTS:] == sorted(found[RESTS:], reverse=True)
+    assert found[-1] == 0
     await store.close()
 
 

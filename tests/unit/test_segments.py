@@ -162,6 +162,15 @@ def test_files_that_growth_has_outrun_are_removed():
     assert free.take(16) == FreeFile(2, 128)
 
 
+def test_as_many_files_are_kept_as_were_needed_lately_and_the_surplus_goes_by_halves():
+    free = pool(files_max=2)
+    free.needed = 9
+    assert [gone for number in range(1, 11) for gone in free.add(number, 64)] == [FreeFile(1, 64)]
+    free.needed = 0
+    assert [len(free.shrink()) for _ in range(5)] == [4, 2, 1, 0, 0]
+    assert len(free) == 2
+
+
 def test_a_new_number_is_one_that_no_free_file_had():
     free = pool(16, 16)
     assert free.new_number() == 3

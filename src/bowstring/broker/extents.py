@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bowstring.broker.caches import ByteCache
+from bowstring.broker.placing import PAUSE_SECONDS
 from bowstring.core import sections
 from bowstring.core.id_sections import BLOCK_ENTRIES, Builder, Built, Filter, known_hashes, parts_of
 from bowstring.core.known_ids import KnownIds, KnownSection
@@ -152,7 +153,7 @@ class Extents:
         known = self._ids.get((partition.topic, partition.number))
         if extent.ids is None or (known is None and partition.sealed_end > 1):
             return  # nobody has asked for the others
-        await self._learn(partition, known or KnownIds[Reference](), extent.ids, built, blocks)
+        await self._learn(partition, known or KnownIds[Reference](), extent.ids, built, blocks, PAUSE_SECONDS)
 
     async def joined_ids(self, extents: list[Extent], first_offset: int) -> Built:
         """One ids section of the entries of several. Of their hashes only what the filters kept is known, so there are no more buckets than
@@ -169,7 +170,7 @@ class Extents:
                     builder.take(known_hashes(header.detail, starts, keys, first), distances.astype(np.int64) + extent.first_offset)
             builder.sort()
             if bits:
-                await self._clock.sleep(0)
+                await self._clock.sleep(PAUSE_SECONDS)
         return builder.built()
 
     async def _entries(
@@ -187,19 +188,27 @@ class Extents:
     async def _read_ids(self, partition: Partition, known: KnownIds[Reference], extent: Extent, section: Reference) -> None:
         header, starts, places = await self._directory(extent, section)
         blocks = [await self._read_block(extent, _block_reference(place, section)) for place in places]
-        await self._learn(partition, known, section, Built(header.detail, starts, blocks), places)
+        await self._learn(partition, known, section, Built(header.detail, starts, blocks), places, 0.0)
 
     async def _learn(
-        self, partition: Partition, known: KnownIds[Reference], section: Reference, built: Built, places: list[sections.BlockPlace]
+        self,
+        partition: Partition,
+        known: KnownIds[Reference],
+        section: Reference,
+        built: Built,
+        places: list[sections.BlockPlace],
+        pause: float,
     ) -> None:
-        """In steps, because a sieve takes a while to fill."""
+        """In steps with pauses, because a sieve takes a while to make and to fill."""
+        await self._clock.sleep(pause)
         made, at = Filter(built.bits, built.starts), 0
         group = known.room_for(made.count)
+        await self._clock.sleep(pause)
         for keys, _ in built.blocks:
             made.fill(at, keys)
             group.sieve.add(known_hashes(built.bits, built.starts, keys, at))
             at += len(keys)
-            await self._clock.sleep(0)
+            await self._clock.sleep(pause)
         known.add(group, section, KnownSection(made, places))
         self._keep_ids((partition.topic, partition.number), known)
 

@@ -20,6 +20,9 @@ from bowstring.ports.store import Page, Reference, Store
 
 SLICE_BYTES = 512 * 1024
 """So much is written and synced at a time: one or two milliseconds."""
+PAUSE_SECONDS = 0.002
+"""How long the loop is left to others after each step of one or two milliseconds: a flush that is under way meanwhile loses half its time
+at most."""
 
 
 class Place:

@@ -27,7 +27,7 @@ import numpy as np
 
 from bowstring.broker.actor import PartitionActor
 from bowstring.broker.coalescing import Sealable, coalesce, groups
-from bowstring.broker.placing import Draft, Placed, Placing, Written, write_sections
+from bowstring.broker.placing import PAUSE_SECONDS, Draft, Placed, Placing, Written, write_sections
 from bowstring.core.id_sections import Builder, batch_hashes, parts_in, parts_of
 from bowstring.core.pages import LOST, PAGES_AT_ONCE, PageEntry
 from bowstring.core.partition import Partition
@@ -144,14 +144,14 @@ class Sealer:
             if group[0].segment:
                 found += [Placed(entry) for entry in group]
                 if len(found) % PAGES_AT_ONCE == 0:
-                    await self._incarnation.clock.sleep(0)
+                    await self._incarnation.clock.sleep(PAUSE_SECONDS)
                 continue
             for sealable in await self._coalesced(partition, group):
                 found.append(Placed(sealable.entry, None if sealable.page is None else await placing.add(sealable.page)))
         return found
 
     async def _coalesced(self, partition: Partition, entries: list[PageEntry]) -> list[Sealable]:
-        await self._incarnation.clock.sleep(0)
+        await self._incarnation.clock.sleep(PAUSE_SECONDS)
         try:
             pages = await self._incarnation.reader.pages(partition, entries)
         except Damaged:
@@ -185,7 +185,7 @@ class Sealer:
         starts = parts_in(batches, bits)
         for part in range(1 << bits):
             if bits:
-                await self._incarnation.clock.sleep(0)
+                await self._incarnation.clock.sleep(PAUSE_SECONDS)
             inside = slice(int(starts[part]), int(starts[part + 1]))
             builder.take(*partition.ids.part_below(end, part, bits))
             builder.take(batches[inside], firsts[inside])

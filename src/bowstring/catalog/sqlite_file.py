@@ -10,9 +10,8 @@ about a pragma that it did not follow, and a catalog that runs without them woul
 `locking_mode=EXCLUSIVE` comes before the first access. It keeps other processes out, and SQLite then keeps the WAL's index on its heap
 instead of in shared memory, which a VFS written in Python does not have. The WAL is checkpointed by the catalog, not by SQLite.
 
-A page is 2 KiB, not the usual 4: a flush writes at least one page to the WAL, with inlined ones a second that is filled in part, and
-often the file's first page. Measured with 120 B of changes and no, 600 B and 16 KiB of pages that is 2.4, 3.6 and 4.6 KB of WAL beside
-the inlined bytes, instead of 4.4, 5.2 and 8.9; with 10 KB of changes 14.7 instead of 18.6. Commits take as long either way.
+A page is 512 bytes, not the usual 4 KiB: a flush writes whole pages to the WAL, its row and the one above it, those that overflow, and
+often the file's first one (docs/decisions/0012). A file that was made with larger pages keeps them.
 
 The format of the file is its `user_version`, the number of the last migration, and `application_id` says that it is ours. Both are
 looked at before anything is changed: another program's database, or one of a later Bowstring, is left exactly as it was.
@@ -33,7 +32,7 @@ from bowstring.ports.failures import DiskFull, StorageFailed
 
 MEMORY = ":memory:"
 APPLICATION_ID = 0x426F7773  # "Bows"
-PAGE_BYTES = 2048
+PAGE_BYTES = 512
 
 
 def connect(path: str, *, vfs: str | None = None, sync_directory: Callable[[], None] | None = None) -> apsw.Connection:

@@ -38,7 +38,7 @@ Examples:
 \b
   bowstring bench
   bowstring bench --size 1KiB --batch 100 --producers 4
-  bowstring bench --batch 1 --producers 64      single messages of many clients
+  bowstring bench --batch 1 --producers 64     single messages of many
   bowstring bench --seconds 30 -o json | jq
 """
 UNDER_WAY: Final = 4
@@ -234,7 +234,7 @@ async def _deliver(client: Client, topic: str, plan: Plan) -> Measured:
 def _print(printer: Printer, measured: list[Measured], plan: Plan) -> None:
     if printer.is_data:
         return printer.objects([each.row() for each in measured])
-    columns = {"": "left", "messages": "right", "messages/s": "right", "per second": "right"}
+    columns = {"work": "left", "messages": "right", "per second": "right", "bytes/s": "right"}
     columns |= {name: "right" for name in PERCENTILES}
     rows: list[tuple[object, ...]] = []
     for each in measured:
@@ -243,10 +243,10 @@ def _print(printer: Printer, measured: list[Measured], plan: Plan) -> None:
     printer.table(columns, rows)
     many = "1 producer" if plan.producers == 1 else f"{plan.producers:,} producers"
     batches = "single messages" if plan.batch == 1 else f"batches of {plan.batch:,}"
-    return note(f"{many}, {batches}, {plan.size:,} bytes each. Times are until a batch is durable, and from sending to a reader.")
+    return note(f"{many}, {batches}, {plan.size:,} bytes each. Milliseconds until it is durable, and until a reader has it.")
 
 
 def _milliseconds(value: float | None) -> str | None:
     if value is None:
         return None
-    return f"{value:.2f} ms" if value < 10 else f"{value:,.0f} ms"
+    return f"{value:.2f}" if value < 10 else f"{value:,.0f}"

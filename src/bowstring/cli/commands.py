@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import sys
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from bowstring.cli import options
@@ -36,6 +37,7 @@ TABLE: Final[dict[str, Listed]] = {
     "topic": Listed("topic", "Topics: create, list, describe, alter, delete."),
     "produce": Listed("produce", "Publishes lines, or whole files."),
     "read": Listed("read", "Reads a topic as a log; removes nothing."),
+    "position": Listed("position", "Where named readers are: list, show, set, delete."),
     "bench": Listed("bench", "Measures a broker: publishing, reading, delivery."),
     "inspect": Listed("inspect", "Looks into a data directory offline: is it whole?"),
     "backup": Listed("backup", "Makes a backup of a data directory, served or not."),
@@ -59,7 +61,7 @@ class Commands(TyperGroup):
             return None
         loaded = typer.Typer(**NO_RICH)
         import_module(PREFIX + listed.module).add_to(loaded)
-        options.add_to(loaded)
+        options.add_to(loaded, Command)
         return get_group(loaded).commands[cmd_name]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -79,6 +81,14 @@ class Commands(TyperGroup):
                 options.finish()
         except BrokenPipeError:
             raise closed_pipe() from None
+
+
+class Command(TyperCommand):
+    """A command that does things. Its help is for people: `TOPIC <list[str]>` is `TOPIC` there."""
+
+    def get_help(self, ctx: Any) -> str:
+        usage, newline, rest = super().get_help(ctx).partition("\n")
+        return re.sub(r"[{}]", "", usage) + newline + re.sub(r" <(?:list\[)?\w+\]?>|  \[(?:required|x[<>]=\S+|\d+<=x<=\d+)\]", "", rest)
 
 
 class Group(TyperGroup):

@@ -13,7 +13,7 @@ HELP = """Prints a script that completes commands and flags in your shell: bash,
 Examples:
 
 \b
-  eval "$(bowstring completion bash)"                                   in ~/.bashrc
+  eval "$(bowstring completion bash)"           in ~/.bashrc
   bowstring completion zsh > "${fpath[1]}/_bowstring"
   bowstring completion fish > ~/.config/fish/completions/bowstring.fish
 """

@@ -88,7 +88,7 @@ def show(
     if printer.is_data:
         return printer.objects(shown)
     if shown:
-        printer.table({"setting": "left", "value": "left", "source": "wrap"}, [tuple(row.values()) for row in shown])
+        printer.table({"setting": "left", "value": "cut", "source": "wrap"}, [tuple(row.values()) for row in shown])
     return None
 
 

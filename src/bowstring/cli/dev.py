@@ -34,10 +34,10 @@ Examples:
 
 \b
   bowstring dev
-  bowstring dev --sample                     then, elsewhere: bowstring read orders --follow
+  bowstring dev --sample               then: bowstring read orders --follow
   bowstring dev --topic orders:4 --topic clicks
-  bowstring dev --data ./data                keeps the messages
-  bowstring dev --listen 127.0.0.1:0         any free port
+  bowstring dev --data ./data          keeps the messages
+  bowstring dev --listen 127.0.0.1:0   any free port
 """
 LISTEN: Final = "127.0.0.1:27769"
 SAMPLE_TOPIC: Final = "orders"

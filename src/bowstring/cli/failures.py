@@ -12,6 +12,7 @@ from typing import Any, Final
 import typer
 
 from bowstring import errors
+from bowstring.cli import options
 
 EXIT_CODES: Final[tuple[tuple[type[errors.Error], int], ...]] = (
     (errors.InvalidArgument, 2),
@@ -64,6 +65,8 @@ def tell(error: errors.Error) -> None:
 def as_flags(text: str) -> str:
     """A sentence of the Python kit for people at a shell: `exists_ok=True` is `--exists-ok` there."""
     text = re.sub(r"client\.create_topic\('([^']*)'\)", r"`bowstring topic create \1`", text)
+    text = text.replace("client.positions()", "`bowstring position list`")
+    text = re.sub(r"^where is not", "--where is not", text)
     text = re.sub(r"\b(exists_ok|missing_ok|uncommitted)=True\b", lambda match: _flag(match[1]), text)
     return _KEYWORD.sub(lambda match: f"{_flag(match[1])}{' ' if match[2] else ''}{match[2]}", text)
 
@@ -110,4 +113,4 @@ def _help(error: Any) -> str:
 
 
 def _note(text: str) -> None:
-    typer.echo(text, err=True)
+    typer.echo(text if as_json.asked else options.fitted(text), err=True)

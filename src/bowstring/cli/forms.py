@@ -9,9 +9,9 @@ from __future__ import annotations
 import base64
 import csv
 import io
-import os
 import re
 import shutil
+import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import msgspec
 
 from bowstring import errors, times
+from bowstring.cli import options
 from bowstring.cli.commands import either
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class Table(Form):
     def __init__(self, out: BinaryIO, columns: Sequence[str], width: int | None = None) -> None:
         super().__init__(out, columns)
         self._width = width or (shutil.get_terminal_size().columns if out.isatty() else 200)
-        self._bold = out.isatty() and not os.environ.get("NO_COLOR")
+        self._bold = out.isatty() and options.colours()
         self._widths: list[int] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -183,6 +184,7 @@ class Arrow(Form):
     def write(self, batch: pa.RecordBatch) -> None:
         import pyarrow as pa
 
+        batch = batch.select(self.columns)
         if self._writer is None:
             self._writer = pa.ipc.new_stream(self._out, batch.schema)
         self._writer.write_batch(batch)
@@ -204,7 +206,7 @@ class Parquet(Form):
         self._batches: list[pa.RecordBatch] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._batches.append(batch)
+        self._batches.append(batch.select(self.columns))
         if sum(batch.num_rows for batch in self._batches) >= ROW_GROUP_ROWS:
             self._flush()
 
@@ -226,10 +228,10 @@ class Parquet(Form):
         writer.close()
 
 
-def form(name: str, out: BinaryIO, columns: Sequence[str] | None) -> Form:
-    """The form of this name."""
+def form(name: str, out: BinaryIO, columns: Sequence[str] | None, *, several: bool = False) -> Form:
+    """The form of this name. A table of several topics says which."""
     if name == "table":
-        return Table(out, columns or TABLE_COLUMNS)
+        return Table(out, columns or (("topic", *TABLE_COLUMNS) if several else TABLE_COLUMNS))
     forms = {"json": Json, "csv": Csv, "raw": Raw, "arrow": Arrow, "parquet": Parquet}
     return forms[name](out, [column for column in COLUMNS if columns is None or column in columns])
 
@@ -277,7 +279,7 @@ def _shown(name: str, value: Any) -> str:
     if value is None or value == {}:
         return "–" if value is None else ""
     if name in ("created", "arrived", "due", "expires"):
-        return f"{value[:10]} {value[11:23]}"
+        return value[11:23] if value[:10] == _today() else f"{value[:10]} {value[11:19]}"
     if name == "attributes":
         text = " ".join(f"{key}={text}" for key, text in value.items())
     elif isinstance(value, dict):
@@ -285,6 +287,10 @@ def _shown(name: str, value: Any) -> str:
     else:
         text = str(value)
     return "".join([character if character.isprintable() else _visible(character) for character in text[:1000]])
+
+
+def _today() -> str:
+    return times.to_text(time.time_ns() // 1000)[:10]
 
 
 def _visible(character: str) -> str:

@@ -22,11 +22,13 @@ The directory must not be served at the time; read-only ones and copies are fine
 Examples:
 
 \b
-  bowstring inspect ./data                     an overview: topics, segments, journal
-  bowstring inspect ./data --verify            reads everything; exit code 5 if something is damaged
-  bowstring inspect ./data --segment 1000001   the pages and sections of one segment
+  bowstring inspect ./data                     an overview
+  bowstring inspect ./data --verify            reads and checks everything
+  bowstring inspect ./data --segment 1000001   the pages of one segment
   bowstring inspect ./data --verify -o json    one object per damaged page
-  bowstring inspect ./data --repair            puts aside what keeps a broker from starting
+  bowstring inspect ./data --repair            puts aside what is damaged
+
+Exit code 5 if --verify finds something damaged.
 
 --repair moves nothing out of the way that a broker can live with: a damaged page stays where it is, and its offsets answer Corrupt.
 What it does move goes to DIR/quarantine, with a copy of the catalog as it was. Have a backup first.
@@ -101,7 +103,7 @@ def _overview(printer: Printer, directory: DataDirectory, contents: Contents) ->
 
 
 def _topics(printer: Printer, topics: list[dict[str, Any]]) -> None:
-    columns = {"topic": "left", "partition": "right", "messages": "right", "size": "right"}
+    columns = {"topic": "cut", "partition": "right", "messages": "right", "size": "right"}
     columns |= {"first": "right", "floor": "right", "next": "right", "sealed to": "right"}
     rows: list[tuple[object, ...]] = []
     for topic in topics:
@@ -129,7 +131,7 @@ def _segment(printer: Printer, directory: DataDirectory, contents: Contents, nam
     rows = frames(directory, contents, segment_of(directory, named))
     if printer.is_data:
         return printer.objects(rows)
-    columns = {"position": "right", "length": "right", "flush": "right", "kind": "left", "topic": "left", "rows": "right"}
+    columns = {"position": "right", "length": "right", "flush": "right", "kind": "left", "topic": "cut", "rows": "right"}
     columns |= {"offsets": "left", "": "wrap"}
     return printer.table(columns, [_frame(row) for row in rows])
 

@@ -19,8 +19,8 @@ from bowstring.cli.commands import HELP_NAMES, NO_RICH, Commands
 HELP = """Bowstring: a message broker whose messages are Arrow batches.
 
 \b
-  bowstring dev --sample                          a broker to try things on, with orders flowing in
-  bowstring serve --data ./data                   a broker on localhost:27769
+  bowstring dev --sample               a broker to try things on
+  bowstring serve --data ./data        a broker on localhost:27769
   bowstring topic create orders --partitions 4
   echo 'one coffee' | bowstring produce orders
   bowstring read orders --follow

@@ -12,11 +12,15 @@ from __future__ import annotations
 import inspect
 import logging
 import os
+import shutil
+import sys
+import textwrap
 from collections.abc import Callable
 from functools import wraps
 from typing import Annotated, Any, Final, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 TIMEOUT: Final = "10s"
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -65,14 +69,15 @@ _MANNERS: Final[dict[str, Any]] = {
 }
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds how to talk to the commands of an app, and to those of its groups."""
+def add_to(app: typer.Typer, kind: type[TyperCommand]) -> None:
+    """Adds how to talk to the commands of an app, and to those of its groups; each of them is of this kind then."""
     for command in app.registered_commands:
+        command.cls = kind
         if command.callback is not None:
             command.callback = _mannered(command.callback)
     for group in app.registered_groups:
         if group.typer_instance is not None:
-            add_to(group.typer_instance)
+            add_to(group.typer_instance, kind)
 
 
 def _mannered(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -95,6 +100,14 @@ def _mannered(function: Callable[..., Any]) -> Callable[..., Any]:
     run.__annotations__ = kinds
     run.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]
     return run
+
+
+def fitted(text: str) -> str:
+    """A text for stderr: if that is a terminal, broken between words and not within them."""
+    if not sys.stderr.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    return "\n".join(textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False) for line in text.split("\n"))
 
 
 def text(*flags: str, metavar: str, help: str) -> Any:

@@ -23,6 +23,8 @@ from bowstring.cli.commands import no_such
 FORMATS: Final = ("table", "json", "csv", "raw", "arrow", "parquet")
 BINARY: Final = ("arrow", "parquet")
 _PLAIN_COLUMNS: Final = 200
+WRAPPED_LEAST: Final = 16
+CUT_LEAST: Final = 8
 
 Output = Annotated[
     str | None,
@@ -102,15 +104,37 @@ class Printer:
         self._console.print(text, markup=False, soft_wrap=not sys.stdout.isatty())
 
     def table(self, columns: Mapping[str, str], rows: Iterable[Iterable[object]], title: str = "") -> None:
-        """`columns` says for each heading where it goes: `left`, `right`, or `wrap` for text that may take several lines."""
+        """`columns` says for each heading where it goes: `left`, `right`, `cut` for text that may be cut where there is no room, or `wrap`
+        for text that may take several lines."""
         from rich.table import Table
 
+        cells = [["–" if cell is None else str(cell) for cell in row] for row in rows]
+        widths = _widths(columns, cells, self._console.width)
         table = Table(box=None, pad_edge=False, header_style="bold", title=title or None, title_justify="left", title_style="bold")
-        for name, place in columns.items():
-            table.add_column(name, justify="right" if place == "right" else "left", no_wrap=place != "wrap", overflow="ellipsis")
-        for row in rows:
-            table.add_row(*("–" if cell is None else str(cell) for cell in row))
+        for number, (name, place) in enumerate(columns.items()):
+            justify = "right" if place == "right" else "left"
+            table.add_column(name, justify=justify, no_wrap=place != "wrap", overflow="ellipsis", width=widths[number])
+        for row in cells:
+            table.add_row(*row)
         self._console.print(table)
+
+
+def _widths(columns: Mapping[str, str], cells: list[list[str]], room: int) -> list[int | None]:
+    """How wide each column is, if it is to be said: where there is no room for all, those that may be cut are made smaller, widest first.
+    Texts that wrap take what is left."""
+    from rich.cells import cell_len
+
+    places = list(columns.values())
+    widths = [max((cell_len(name), *(cell_len(row[number]) for row in cells))) for number, name in enumerate(columns)]
+    wrapped = [number for number, place in enumerate(places) if place == "wrap"]
+    for number in wrapped:
+        widths[number] = min(widths[number], WRAPPED_LEAST)
+    while sum(widths) + 2 * (len(widths) - 1) > room:
+        cut = [number for number, place in enumerate(places) if place == "cut" and widths[number] > CUT_LEAST]
+        if not cut:
+            return [None] * len(widths)
+        widths[max(cut, key=widths.__getitem__)] -= 1
+    return [None if number in wrapped else width for number, width in enumerate(widths)]
 
 
 def _cell(value: Any) -> Any:
@@ -148,4 +172,4 @@ def progress(doing: str, *, shown: bool = True, of: str = "bytes") -> Generator[
 def note(text: str) -> None:
     """Something for people, on stderr, unless they want it quiet."""
     if not options.given.quiet:
-        typer.echo(text, err=True)
+        typer.echo(options.fitted(text), err=True)

@@ -38,7 +38,7 @@ What is printed is durable. For values it is a row each; for input it is a sum, 
 Examples:
 
 \b
-  bowstring produce orders --value 'one coffee' --key customer-42 --attribute country=CH
+  bowstring produce orders -v 'one coffee' -k customer-42 -a country=CH
   printf 'a\\nb\\n' | bowstring produce orders
   echo 'customer-42:one tea' | bowstring produce orders --separator :
   bowstring produce orders --value 'paid' --id order-7 --delay 15m

@@ -6,9 +6,11 @@ when it ends is whole: files of Arrow and Parquet are finished also after Ctrl-C
 
 from __future__ import annotations
 
+import re
 import select
 import signal
 import sys
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -17,10 +19,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from bowstring import errors, times
-from bowstring.cli import options
 from bowstring.cli.commands import no_such
 from bowstring.cli.connecting import Context, Server, Timeout, connect, moment
-from bowstring.cli.options import TIMEOUT
+from bowstring.cli.options import TIMEOUT, given
 from bowstring.cli.output import FORMATS
 
 if TYPE_CHECKING:
@@ -30,10 +31,14 @@ if TYPE_CHECKING:
     from bowstring.client.sync import Client
     from bowstring.client.sync_reader import Reader
 
-HELP = """Reads a topic as a log. It removes nothing, and ends where the topic ended when it began, unless told to --follow.
+HELP = """Reads topics as a log. It removes nothing, and ends where the topics ended when it began, unless told to --follow.
 
 --start and --end (not included) are `beginning`, `latest`, an offset, offsets by partition (`0:17,1:4`), `-100` for the newest hundred, or
 a moment: `2026-11-15T09:00Z`, `-1h`.
+
+With --name it goes on where a reader of that name was, and keeps how far it has printed; see `bowstring position`.
+
+--where is a filter over key, attributes and times, which the broker applies: "attributes.country = 'CH' and key is not null".
 
 On a terminal it prints a table, elsewhere JSON; -o takes table, json, csv, raw (the values, a line each), arrow and parquet. --format
 prints a line per message: {partition} {offset} {id} {key} {value} {attributes} {attributes.country} {created} {arrived} {due} {expires}
@@ -44,14 +49,18 @@ Examples:
 \b
   bowstring read orders
   bowstring read orders --last 10 --follow
+  bowstring read orders --start -1h --where "attributes.country = 'CH'"
   bowstring read orders --format '{offset} {key}: {value}'
   bowstring read orders --start 5001 --limit 100 -o json | jq .value
-  bowstring read orders --columns key,value,arrived -o parquet > orders.parquet
-  bowstring read orders -o json | bowstring produce orders-copy --input json
+  bowstring read orders --columns key,value -o parquet > orders.parquet
+  bowstring read orders clicks --name report -o csv >> report.csv
+  bowstring read orders -o json | bowstring produce copy --input json
 """
 BATCH_ROWS: Final = 65536
 LOOK_SECONDS: Final = 0.5
 """How often a reader that follows looks whether anybody still reads what it prints."""
+COMMIT_SECONDS: Final = 1.0
+"""How often a reader that follows keeps its position."""
 
 Form_ = Annotated[
     str | None,
@@ -64,9 +73,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def read(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topic.")],
-    start: Annotated[str | None, typer.Option(metavar="PLACE", help="Where to begin.", show_default="beginning")] = None,
-    end: Annotated[str | None, typer.Option(metavar="PLACE", help="Where to end; not included.", show_default="latest")] = None,
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics.")],
+    start: Annotated[str | None, typer.Option(metavar="PLACE", help="Where to begin. [default: beginning]", show_default=False)] = None,
+    end: Annotated[str | None, typer.Option(metavar="PLACE", help="Where to end. [default: latest]", show_default=False)] = None,
     last: Annotated[int | None, typer.Option(metavar="N", min=1, help="Begin with the newest N messages.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is published from now on.")] = False,
     limit: Annotated[int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many messages.")] = None,
@@ -86,32 +95,28 @@ def read(
     if last is not None and start is not None:
         raise errors.InvalidArgument("both --last and --start were given.", hint="Give one of them.")
     places = {"start": place(start, "--start"), "end": place(end, "--end") if end is not None else None if follow else "latest"}
-    if isinstance(places["start"], int) and places["start"] < 0:
+    if last is not None:
+        places["start"] = -last
+    elif isinstance(places["start"], int) and places["start"] < 0:
         last = -places["start"]
-    form = _form(output, format, columns)
-    names = _needed(form)
-    options: dict[str, Any] = {"partitions": partition or None, "columns": names, "name": name, "where": where, "uncommitted": uncommitted}
-    with connect(server, context, timeout) as client:
-        if last is not None:
-            places["start"] = newest(client, topics[0], last, partition)
-        places["end"] = reachable(client, topics[0], places["end"])
-        with _reader(client, topics, {"--start": start, "--end": end}, **places, **options) as reader:
-            _print(form, _limited(_batches(reader, follow=follow), limit), flush=follow)
+    form = _form(output, format, columns, several=len(topics) > 1)
+    options: dict[str, Any] = {"partitions": partition or None, "name": name, "where": where, "uncommitted": uncommitted}
+    options["columns"] = _needed(form, name, last if not follow else None)
+    with connect(server, context, timeout) as client, told_as_given(start=start, end=end):
+        places["end"] = (
+            {topic: reachable(client, topic, places["end"]) for topic in topics}
+            if len(topics) > 1
+            else reachable(client, topics[0], places["end"])
+        )
+        with client.reader(topics if len(topics) > 1 else topics[0], **places, **options) as reader:
+            printing = Printing(reader, form, kept=name is not None, flush=follow)
+            batches = _batches(reader, follow=follow)
+            if last is not None and not follow:
+                batches = newest(batches, last)
+            printing.run(batches, limit)
 
 
-def _reader(client: Client, topics: list[str], given: dict[str, str | None], **arguments: Any) -> Reader:
-    """The reader; what it does not take is shown as it was given."""
-    try:
-        return client.reader(topics, **arguments)
-    except errors.NotSupported as error:
-        for flag, text in given.items():
-            if text is not None and error.message.startswith(f"{flag.removeprefix('--')}="):
-                said = error.message.rpartition(": ")[2]
-                raise errors.NotSupported(f'{flag} = "{text}": {said}', hint=error.hint) from None
-        raise
-
-
-def _form(output: str | None, format: str | None, columns: str | None) -> Form:
+def _form(output: str | None, format: str | None, columns: str | None, *, several: bool) -> Form:
     from bowstring.cli import forms
 
     out = sys.stdout.buffer
@@ -119,12 +124,12 @@ def _form(output: str | None, format: str | None, columns: str | None) -> Form:
         if output is not None or columns is not None:
             raise errors.InvalidArgument("--format was given with --output or --columns.", hint="It says itself what is printed.")
         return forms.Format(out, format)
-    name = output or options.given.output or ("table" if sys.stdout.isatty() else "json")
+    name = output or given.output or ("table" if sys.stdout.isatty() else "json")
     if name not in FORMATS:
         raise no_such("output", name, FORMATS)
     if name in ("arrow", "parquet") and sys.stdout.isatty():
         raise errors.InvalidArgument(f"{name} is nothing for a terminal.", hint=f"Send it to a file: -o {name} > FILE.")
-    return forms.form(name, out, _columns(columns))
+    return forms.form(name, out, _columns(columns), several=several)
 
 
 def _columns(text: str | None) -> list[str] | None:
@@ -139,9 +144,11 @@ def _columns(text: str | None) -> list[str] | None:
     return list(dict.fromkeys(names))
 
 
-def _needed(form: Form) -> list[str]:
-    """The columns that the form prints: no others are made."""
-    return ["value"] if type(form).__name__ == "Raw" else list(form.columns)
+def _needed(form: Form, name: str | None, last: int | None) -> list[str]:
+    """The columns that the form prints, and those that say how far it has come: no others are sent."""
+    printed = ["value"] if type(form).__name__ == "Raw" else list(form.columns)
+    more = ("topic", "partition", "offset") if name is not None or last is not None else ()
+    return list(dict.fromkeys([*printed, *more, *(("arrived",) if last is not None else ())]))
 
 
 def place(text: str | None, name: str) -> Any:
@@ -169,34 +176,37 @@ def place(text: str | None, name: str) -> Any:
         raise errors.InvalidArgument(f'{name} = "{text}" is not a place in a topic.', hint=hint) from None
 
 
+@contextmanager
+def told_as_given(**given: str | None) -> Generator[None]:
+    """What the kit says of a moment, it says of the text that was given for it: `--start = "+1h" is in the future.`"""
+    try:
+        yield
+    except errors.InvalidArgument as error:
+        match = re.match(r"(\w+)=(?:datetime|timedelta)\(.*?\)(?= )", error.message)
+        if match is None or given.get(match[1]) is None:
+            raise
+        said = error.message[match.end() :]
+        raise errors.InvalidArgument(f'--{match[1]} = "{given[match[1]]}"{said}', hint=error.hint) from None
+
+
 def reachable(client: Client, topic: str, end: Any) -> Any:
     """An end that is an offset, in each partition as far as there is something: nobody waits for what is not published yet."""
     if not isinstance(end, dict) and not (isinstance(end, int) and end > 0):
         return end
-    ranges = client.topic(topic).ranges
-    wanted = end if isinstance(end, dict) else dict.fromkeys(range(len(ranges)), end)
-    return {number: min(wanted.get(number, offsets.stop), offsets.stop) for number, offsets in enumerate(ranges)}
+    ends = client.offsets(topic, "latest")
+    wanted = end if isinstance(end, dict) else dict.fromkeys(ends, end)
+    return {number: min(wanted.get(number, there), there) for number, there in ends.items()}
 
 
-def newest(client: Client, topic: str, count: int, partitions: list[int] | None) -> dict[int, int]:
-    """Where the newest messages of a topic begin, in each partition: by arrival, over all of them."""
+def newest(batches: Iterator[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
+    """The last so many in the order of their arrival. What arrived while they were looked for is among them."""
     import pyarrow as pa
 
-    described = client.topic(topic)
-    chosen = [number for number in partitions or range(described.partitions) if number < described.partitions]
-    ends = {number: described.ranges[number].stop for number in chosen}
-    starts = {number: max(described.ranges[number].start, ends[number] - count) for number in chosen}
-    if len(chosen) <= 1:
-        return starts
-    found: list[pa.RecordBatch] = []
-    with client.reader(topic, start=starts, end=ends, columns=["partition", "offset", "arrived"]) as reader:
-        found.extend(batch.to_arrow() for batch in reader.batches())
-    table = pa.Table.from_batches(found, found[0].schema) if found else None
-    if table is None or table.num_rows <= count:
-        return starts
-    order = table.sort_by([("arrived", "descending"), ("offset", "descending")]).slice(0, count)
-    begun = {row["partition"]: row["offset_min"] for row in order.group_by("partition").aggregate([("offset", "min")]).to_pylist()}
-    return {number: begun.get(number, ends[number]) for number in chosen}
+    found = list(batches)
+    if found:
+        order = [("arrived", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
+        table = pa.Table.from_batches(found).sort_by(order)
+        yield from table.slice(max(0, table.num_rows - count)).to_batches()
 
 
 def _batches(reader: Reader, *, follow: bool) -> Iterator[pa.RecordBatch]:
@@ -218,36 +228,66 @@ def nobody_reads() -> bool:
     return any(event & (select.POLLERR | select.POLLHUP | select.POLLNVAL) for _, event in poll.poll(0))
 
 
-def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
-    left = limit
-    for batch in batches:
-        if left is None or batch.num_rows < left:
-            left = None if left is None else left - batch.num_rows
-            yield batch
-        else:
-            yield batch.slice(0, left)
-            return
+class Printing:
+    """Prints batches, and keeps how far it has come if the reader has a name."""
+
+    def __init__(self, reader: Reader, form: Form, *, kept: bool, flush: bool) -> None:
+        self._reader = reader
+        self._form = form
+        self._kept = kept
+        self._flush = flush
+        self._committed_at = time.monotonic()
+        self._position: Any = None
+        """Behind what was printed, and not committed yet."""
+
+    def run(self, batches: Iterator[pa.RecordBatch], limit: int | None) -> None:
+        """Prints so many rows at most. What was printed is whole, and is kept, however it ends."""
+        with Interrupts() as interrupts:
+            try:
+                left = limit
+                for batch in batches:
+                    printed = batch if left is None else batch.slice(0, left)
+                    with interrupts.held():
+                        self._print(printed, whole=printed.num_rows == batch.num_rows)
+                    left = None if left is None else left - printed.num_rows
+                    if left == 0:
+                        break
+            except BrokenPipeError:
+                raise
+            except BaseException:
+                self._finish()
+                raise
+            self._finish()
+
+    def _print(self, batch: pa.RecordBatch, *, whole: bool) -> None:
+        self._form.write(batch)
+        if self._flush:
+            sys.stdout.buffer.flush()
+        if self._kept:
+            self._position = self._reader.position if whole else behind(batch, self._reader.position)
+            if time.monotonic() - self._committed_at >= COMMIT_SECONDS and self._flush:
+                self._commit()
+
+    def _commit(self) -> None:
+        if self._position:
+            self._reader.commit(self._position)
+        self._position, self._committed_at = None, time.monotonic()
+
+    def _finish(self) -> None:
+        self._form.close()
+        sys.stdout.buffer.flush()
+        self._commit()
 
 
-def _print(form: Form, batches: Iterator[pa.RecordBatch], *, flush: bool) -> None:
-    with Interrupts() as interrupts:
-        try:
-            for batch in batches:
-                with interrupts.held():
-                    form.write(batch)
-                    if flush:
-                        sys.stdout.buffer.flush()
-        except BrokenPipeError:
-            raise
-        except BaseException:
-            _finish(form)
-            raise
-        _finish(form)
-
-
-def _finish(form: Form) -> None:
-    form.close()
-    sys.stdout.buffer.flush()
+def behind(batch: pa.RecordBatch, position: dict[Any, Any]) -> dict[Any, Any]:
+    """The position behind these rows, which are the first of a batch that the reader has handed out whole. Only partitions of which there
+    are rows are in it."""
+    found: dict[str, dict[int, int]] = {}
+    columns = (batch.column(name).to_pylist() for name in ("topic", "partition", "offset"))
+    for topic, partition, offset in zip(*columns, strict=True):
+        found.setdefault(topic, {})[partition] = offset + 1
+    several = any(isinstance(offsets, dict) for offsets in position.values())
+    return found if several else next(iter(found.values()), {})
 
 
 class Interrupts:

@@ -62,7 +62,7 @@ class Shop:
     def _place(self, second: float) -> Event:
         self._placed += 1
         # A few customers order much more than the others, as everywhere.
-        customer = min(int(self._random.paretovariate(0.6)), CUSTOMERS) - 1
+        customer = int(CUSTOMERS * self._random.random() ** 3)
         wanted = self._random.sample(list(MENU), k=self._random.choices((1, 2, 3, 4), (5, 4, 2, 1))[0])
         counts = self._random.choices((1, 2, 3), (3, 2, 1), k=len(wanted))
         items = [{"article": article, "count": count, "price": MENU[article]} for article, count in zip(wanted, counts, strict=True)]

@@ -33,7 +33,7 @@ Examples:
 
 \b
   bowstring serve --data ./data
-  bowstring serve --data /srv/orders --listen 0.0.0.0:27769 --topic-retention 30d
+  bowstring serve --listen 0.0.0.0:27769 --topic-retention 30d
   BOWSTRING_BATCH_BYTES_MAX=32MiB bowstring serve
   bowstring serve --store memory --listen 127.0.0.1:0
   bowstring serve --data ./data --check

@@ -36,8 +36,8 @@ Examples:
 
 \b
   bowstring topic create orders
-  bowstring topic create clicks --partitions 8 --retention 12h --retention-bytes 50GiB
-  bowstring topic create orders --exists-ok        for scripts: no error if it is there
+  bowstring topic create clicks --partitions 8 --retention-bytes 50GiB
+  bowstring topic create orders --exists-ok     no error if it is there
 """
 LIST_HELP = """Lists topics with their counts, by name. PATTERN is a glob; quote it.
 
@@ -96,7 +96,7 @@ def add_to(app: typer.Typer) -> None:
 
 def create(
     name: Name,
-    partitions: Annotated[int | None, typer.Option(metavar="N", help="How many partitions.", show_default="1")] = None,
+    partitions: Annotated[int | None, typer.Option(metavar="N", help="How many partitions. [default: 1]", show_default=False)] = None,
     retention: Retention = None,
     retention_bytes: RetentionBytes = None,
     deduplication: Deduplication = None,
@@ -255,7 +255,7 @@ def _print_list(printer: Printer, topics: list[Topic]) -> None:
     if printer.is_data:
         return printer.objects(map(row, topics))
     if topics:
-        columns = {"topic": "left", "partitions": "right", "messages": "right", "size": "right", "keeps": "right", "created": "left"}
+        columns = {"topic": "cut", "partitions": "right", "messages": "right", "size": "right", "keeps": "right", "created": "left"}
         printer.table(columns, [_cells(topic) for topic in topics])
     return None
 

@@ -4,7 +4,8 @@ It is written once, for asyncio, against the ports: clock, randomness and transp
 code. `bowstring.aio` is its face; `sync` is the thin face over one loop thread that `bowstring.connect` gives.
 
     addresses    where brokers are                 connection   the way to them; broker_time: what their clock shows
-    client       connect, topics, and the rest's maker
+    client       connect, topics, and the rest's maker   (info, topics, statistics: the values that it gives)
+    sync         the other face                    sync_producer, sync_reader
     arguments    what people may give to send      frames       what they may give to send_batch
     outgoing     a batch on its way, from its first row to its answer
     sending      send(): gathers rows into batches, from any thread, without a lock

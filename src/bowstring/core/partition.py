@@ -216,9 +216,8 @@ class Partition:
 
     def delete(self, first: int, rows: int, *, freed: bool) -> Delete:
         """Deletes rows; with `freed` as if they had never been published."""
-        change = Delete(self.topic, self.number, ((first, rows),), freed)
         self._deleting.append(first)
-        self.apply(change)
+        self.apply(change := Delete(self.topic, self.number, ((first, rows),), freed))
         return change
 
     def move(self, name: str, offset: int, now: int) -> Position:
@@ -228,8 +227,7 @@ class Partition:
 
     def raise_floor(self, offset: int, kept: tuple[tuple[int, int], ...]) -> Floor:
         """Retention has come to the offset; `kept` are runs below it that stay, of all that are below."""
-        change = Floor(self.topic, self.number, offset, kept)
-        self.apply(change)
+        self.apply(change := Floor(self.topic, self.number, offset, kept))
         return change
 
     # Applying: live and at load
@@ -303,11 +301,9 @@ class Partition:
             self.apply(change)
         self.committed_offset = self.next_offset
         self.changed_sequence = sequence
-        if isinstance(change, Append):
-            if change.rows and change.first_offset >= self.sealed_end and change.first_offset + change.rows > self.retained.first:
-                self.pages.add(entry_of(change, sequence))
-        elif isinstance(change, Floor):
-            self._drop_pages_below_floor()
+        if isinstance(change, Append) and change.rows and change.first_offset >= self.sealed_end:
+            self.pages.add(entry_of(change, sequence))
+        self._drop_pages_below_floor()
 
     def restore_ids(self, first_offset: int, hashes: Hashes, arrived: int) -> None:
         """At load: the ids of a page, read from its bytes. Those that are free again are left out."""

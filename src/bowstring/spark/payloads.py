@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from bowstring.client.batch import Batch
 from bowstring.errors import Error, InvalidArgument
 from bowstring.spark.columns import OWN, Columns, needed
 from bowstring.spark.options import Options
+
+if TYPE_CHECKING:
+    from bowstring.client.batch import Batch
 
 LENIENT = "Read it with payload=bytes and decide there, for example with from_json."
 
@@ -75,13 +77,11 @@ class Rows:
         fields = [field for field in self._schema if field.name not in OWN]
         if not fields:
             return {}
-        values = pc.fill_null(batch.column("value"), b"{}")
+        values, kinds = pc.fill_null(batch.column("value"), b"{}"), pa.schema(fields)
         try:
-            table = _parsed(values, pa.schema(fields))
+            return _parsed(values, kinds)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            kinds = pa.schema(fields)
             raise self._wrong(batch, lambda value: _parsed(pa.array([value]), kinds), f"is not JSON of these columns ({error})") from None
-        return {field.name: table.column(field.name).combine_chunks() for field in fields}
 
     # ---- Arrow
 
@@ -121,20 +121,24 @@ class Rows:
         return InvalidArgument(f"the value of {self._place}@{offset} {what}.", hint=LENIENT)
 
 
-def _parsed(values: Any, schema: pa.Schema) -> pa.Table:
-    """One row for each value."""
+def _parsed(values: Any, schema: pa.Schema) -> dict[str, Any]:
+    """Columns with one row for each value. Dates are read as text first, because Arrow's reader takes numbers of days for them."""
     shaped = pc.match_substring_regex(values.cast(pa.large_string()), r"(?s)^\s*\{.*\}\s*$")
     if not pc.all(shaped).as_py():
         raise pa.ArrowInvalid("it is not one object in braces")
     joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values), b"\n")[0].as_buffer()
     table = arrow_json.read_json(
         pa.BufferReader(joined),
-        read_options=arrow_json.ReadOptions(use_threads=False, block_size=max(1024, joined.size + 1)),
-        parse_options=arrow_json.ParseOptions(explicit_schema=schema, newlines_in_values=True, unexpected_field_behavior="ignore"),
+        arrow_json.ReadOptions(use_threads=False, block_size=max(1024, joined.size + 1)),
+        arrow_json.ParseOptions(_readable(schema), newlines_in_values=True, unexpected_field_behavior="ignore"),
     )
     if table.num_rows != len(values):
         raise pa.ArrowInvalid("it is more than one object")
-    return table
+    return {field.name: _one(table.column(field.name).cast(field.type)) for field in schema}
+
+
+def _readable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(field.name, pa.string() if pa.types.is_date(field.type) else field.type) for field in schema])
 
 
 def _opened(value: Any, fields: list[pa.Field]) -> pa.Table:

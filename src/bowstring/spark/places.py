@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bowstring import times
-from bowstring.client.sync import Client
-from bowstring.client.topics import Topic
 from bowstring.errors import InvalidArgument, NotFound, OutOfRange, TopicNotFound
 from bowstring.spark.options import EARLIEST, IDS, LATEST, Options, Place
+
+if TYPE_CHECKING:
+    from bowstring.client.sync import Client
+    from bowstring.client.topics import Topic
 
 Offsets = dict[str, dict[int, int]]
 LOST = "Set failOnDataLoss to false to go on with what is there."

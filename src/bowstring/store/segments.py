@@ -126,12 +126,15 @@ class FreeFile(NamedTuple):
 
 
 class FreePool:
-    """The free files. Every file in it is of a size that a segment may have, and there are at most `files_max` of them."""
+    """The free files. Every file in it is of a size that a segment may have. There are at most `files_max` of them, or as many as were
+    needed lately, which is for others to say."""
 
     def __init__(self, size_min: int, size_max: int, files_max: int) -> None:
         self._size_min = size_min
         self._size_max = size_max
         self._files_max = files_max
+        self.needed = 0
+        """How many segments were needed lately."""
         self._files: dict[int, int] = {}  # number -> size
         self._number_last = 0
 
@@ -152,8 +155,16 @@ class FreePool:
         if not self._size_min <= size <= self._size_max:
             return [FreeFile(number, size)]
         self._files[number] = size
-        surplus = self._by_size()[: max(0, len(self._files) - self._files_max)]
-        return self._remove(surplus)
+        return self._remove(self._by_size()[: self.surplus])
+
+    @property
+    def surplus(self) -> int:
+        """How many files there are beyond what is kept."""
+        return max(0, len(self._files) - max(self._files_max, self.needed))
+
+    def shrink(self) -> list[FreeFile]:
+        """Gives up half of the surplus."""
+        return self._remove(self._by_size()[: -(-self.surplus // 2)])
 
     def take(self, size: int) -> FreeFile | None:
         """The smallest file of at least that size."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
@@ -27,7 +28,8 @@ from bowstring.store.orphans import Quarantine
 from bowstring.store.segments import FreeFile, FreePool, Growth, Inventory, free_name, in_blocks, segment_id, segment_name, take_stock
 
 RESTS = 10
-"""So often nothing has to be needed before free files go."""
+"""So often nothing has to be needed before free files go. What was needed within as many rests may be needed again: so many free files are
+kept. A store from which retention takes as much as is published then writes to the same files over and over, and writes no zeros."""
 
 
 @dataclass(slots=True)
@@ -63,6 +65,8 @@ class Supply:
         self._number_rested = 0
         self._rests = 0
         """How often `rest` has found that no segment was made."""
+        self._needed: deque[int] = deque(maxlen=RESTS)
+        """How many segments were made from rest to rest."""
         self._ready: Segment | None = None
         self._preparing: asyncio.Task[None] | None = None
         self._full: OSError | None = None
@@ -77,6 +81,7 @@ class Supply:
         stock = take_stock(self._disk.names(), epoch, live)
         self._number = max(stock.number, self._number if epoch == self._epoch else 0)
         self._epoch = epoch
+        self._number_rested = self._number
         self._full = None
         self._growth.start_again()
         self._pool.clear()
@@ -115,11 +120,13 @@ class Supply:
 
     def rest(self) -> None:
         """To be called now and then. When no segment was needed for a while a free file goes: a store that has become small is small."""
+        self._needed.append(self._number - self._number_rested)
         if self._number != self._number_rested:
             self._number_rested, self._rests = self._number, 0
         self._rests += 1
-        if self._rests > RESTS and self._full is None:
-            self._unlink(self._pool.give_up_one())
+        self._pool.needed = sum(self._needed)
+        if self._full is None:
+            self._unlink(self._pool.shrink() or (self._pool.give_up_one() if self._rests > RESTS else []))
 
     async def take(self, length: int) -> Segment:
         """An empty segment with room for that many bytes. Raises OSError (if the disk is full, it may be asked again later) or
@@ -139,6 +146,7 @@ class Supply:
     async def give_back(self, segments: Iterable[int]) -> None:
         """Makes the files of these segments free, once nobody reads in them. When it returns this is durable: a segment that a power
         cut brought back under its name would look like one that somebody has lost."""
+        self._pool.needed = sum(self._needed) + self._number - self._number_rested
         if await self._free(segments):
             await self._sync_directory()
 

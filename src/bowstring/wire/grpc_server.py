@@ -8,7 +8,8 @@ and told the caller as `INTERNAL` without its insides.
 The port is ours alone: gRPC's default would let a second broker share it and take every other connection (`so_reuseport`). When it
 cannot be had, grpcio does not say why, so we ask the system first and translate its answer.
 
-The standard health service answers for the server as a whole ("") and for `bowstring.v1.Broker`.
+The standard health service answers for the server as a whole ("") and for `bowstring.v1.Broker`. The standard reflection service gives
+the schema, so that tools such as grpcurl need no file of ours.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import errno
 import logging
 import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -23,6 +25,7 @@ import grpc
 import grpc.aio as typed_aio
 from grpc_health.v1 import health as typed_health
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection as typed_reflection
 
 from bowstring import errors
 from bowstring.ports.disk import Buffer
@@ -38,9 +41,13 @@ REQUEST_BYTES: Final = 1024 * 1024
 _CALLS_BESIDE: Final = 1000
 """Calls that are no streams, served at the same time: topics, finds, health."""
 
+_CALLS_BESIDE_PER_CONNECTION: Final = 100
+"""The same of one connection; gRPC lets further ones wait at their caller."""
+
 aio: Any = typed_aio
 health: Any = typed_health
-"""grpcio-stubs know neither raw bytes nor the health service on asyncio."""
+reflection: Any = typed_reflection
+"""grpcio-stubs know neither raw bytes nor the health and reflection services on asyncio."""
 
 _log = logging.getLogger("bowstring.wire")
 
@@ -51,18 +58,23 @@ Context = Any
 class GrpcServer:
     """Serves a handler at one address. `listen` is host:port, port 0 for any free one, or unix:path."""
 
-    def __init__(self, handler: Handler, *, listen: str, batch_bytes_max: int, streams_max: int) -> None:
+    def __init__(self, handler: Handler, *, listen: str, batch_bytes_max: int, streams_max: int, connection_streams_max: int) -> None:
         grpc_library.prepare()
         self._handler = handler
         self._listen = listen
         self._streams_max = streams_max
+        self._connection_streams_max = connection_streams_max
         self._streams = 0
+        self._streams_of: Counter[str] = Counter()
+        """By connection; all connections through a Unix socket have the same name, and are not told apart."""
         self._health = health.aio.HealthServicer()
         self._server = aio.server(
-            options=_options(max(batch_bytes_max, REQUEST_BYTES) + HEADER_ROOM), maximum_concurrent_rpcs=streams_max + _CALLS_BESIDE
+            options=_options(max(batch_bytes_max, REQUEST_BYTES) + HEADER_ROOM, connection_streams_max + _CALLS_BESIDE_PER_CONNECTION),
+            maximum_concurrent_rpcs=streams_max + _CALLS_BESIDE,
         )
         self._server.add_generic_rpc_handlers((self._methods(),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection((SERVICE.full_name, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
         self.port = 0
 
     @property
@@ -118,19 +130,28 @@ class GrpcServer:
         return await self._guarded(method, context, lambda: self._handler.call(method, request))
 
     async def _stream(self, method: str, context: Context) -> None:
-        await self._guarded(method, context, lambda: self._counted(method, _GrpcInbound(context)))
+        await self._guarded(method, context, lambda: self._counted(method, context.peer(), _GrpcInbound(context)))
 
-    async def _counted(self, method: str, inbound: Inbound) -> None:
+    async def _counted(self, method: str, peer: str, inbound: Inbound) -> None:
+        if self._streams_of[peer] >= self._connection_streams_max and not peer.startswith("unix:"):
+            raise errors.Unavailable(
+                f"this connection has {self._streams_of[peer]} streams already, which is the limit (connection.streams-max).",
+                hint="Open another connection, or raise the limit.",
+            )
         if self._streams >= self._streams_max:
             raise errors.Unavailable(
                 f"this broker serves {self._streams} streams already, which is its limit (connections-max).",
                 hint="Close some producers and readers, or raise the limit.",
             )
         self._streams += 1
+        self._streams_of[peer] += 1
         try:
             await self._handler.stream(method, inbound)
         finally:
             self._streams -= 1
+            self._streams_of[peer] -= 1
+            if not self._streams_of[peer]:
+                del self._streams_of[peer]
 
     async def _guarded(self, method: str, context: Context, call: Callable[[], Awaitable[Any]]) -> Any:
         """Runs the handler; what it raises becomes the call's status."""
@@ -175,8 +196,9 @@ def _streamed(name: str, stream: Callable[[str, Context], Awaitable[None]]) -> A
     return grpc.stream_stream_rpc_method_handler(serve)
 
 
-def _options(message_bytes_max: int) -> list[tuple[str, int]]:
+def _options(message_bytes_max: int, connection_calls_max: int) -> list[tuple[str, int]]:
     return [
+        ("grpc.max_concurrent_streams", connection_calls_max),
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", message_bytes_max),
         ("grpc.max_send_message_length", -1),

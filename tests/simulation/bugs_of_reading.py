@@ -1,0 +1,153 @@
+"""Planted bugs of readers: named positions, filters, moments, and what the kit makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from bowstring.broker import positions, selection
+from bowstring.broker.extents import Extents
+from bowstring.broker.selection import Selection
+from bowstring.client.commit_window import CommitWindow
+from bowstring.client.topic_stream import TopicStream
+from bowstring.core import snapshots
+from bowstring.core.pages import PageEntry
+from bowstring.core.partition import Partition
+from bowstring.core.positions import Positions
+from tests.simulation.planting import CALM, CRASHES, CUTS, POWER, READING, bug
+
+# ---- positions ---------------------------------------------------------------------------------------------------------
+
+
+@bug(POWER.only(slow_rate=0.05, slow_seconds=0.3), READING)
+def a_commit_is_answered_before_it_is_durable() -> Generator[None]:
+    """A power cut takes back what a reader was told is kept."""
+
+    async def at_once(_: Any) -> None:
+        pass
+
+    with patch.object(positions, "_durable", at_once):
+        yield
+
+
+@bug(CRASHES, READING)
+def positions_are_not_in_the_snapshot() -> Generator[None]:
+    """When the journal is trimmed they are gone, and a restart shows it."""
+    original = snapshots.snapshot
+
+    def without(partition: Partition) -> bytes:
+        held, partition.positions = partition.positions, Positions()
+        try:
+            return original(partition)
+        finally:
+            partition.positions = held
+
+    with patch("bowstring.broker.sealer.snapshot", without):
+        yield
+
+
+@bug(CALM, READING)
+def a_commit_goes_backwards() -> Generator[None]:
+    """Whoever commits last has the say."""
+    original = Positions.check
+
+    def check(self: Positions, name: str, offset: int, end: int, *, forward: bool) -> None:
+        original(self, name, offset, end, forward=False)
+
+    with patch.object(Positions, "check", check):
+        yield
+
+
+@bug(CALM, READING.only(partitions_max=3))
+def only_the_first_partition_is_committed() -> Generator[None]:
+    """The others of the same call are forgotten."""
+    original = positions._move
+
+    async def move(now: Any, topic: Any, name: str, offsets: Mapping[int, int], **how: Any) -> Any:
+        return await original(now, topic, name, dict(sorted(offsets.items())[:1]), **how)
+
+    with patch.object(positions, "_move", move):
+        yield
+
+
+# ---- filters and moments -----------------------------------------------------------------------------------------------
+
+
+@bug(CALM, READING.only(batches=1.0, batch_rows_max=10, filtered=1.0))
+def a_page_goes_out_whole_if_one_of_its_rows_passes() -> Generator[None]:
+    """The reader gets its neighbours, too."""
+    original = Selection.passing
+
+    def passing(self: Selection, entry: PageEntry, header: Any, batch: Any, offsets: Any) -> Any:
+        return offsets if len(original(self, entry, header, batch, offsets)) else offsets[:0]
+
+    with patch.object(Selection, "passing", passing):
+        yield
+
+
+@bug(CALM, READING.only(batches=1.0, batch_rows_max=10, filtered=1.0))
+def a_filter_is_applied_to_the_rows_of_the_page_and_not_of_the_range() -> Generator[None]:
+    """A reader that begins within a page gets what its first rows would."""
+
+    def passing(tree: Any, column_of: Any, rows: int) -> Any:
+        return np.roll(original(tree, column_of, rows), 1)
+
+    original = selection.passing
+    with patch.object(selection, "passing", passing):
+        yield
+
+
+@bug(CALM, READING.only(batches=1.0))
+def a_moment_is_looked_for_one_page_too_late() -> Generator[None]:
+    """The page that holds it is passed over."""
+    original = Extents.entry_since
+
+    async def entry_since(self: Extents, partition: Partition, moment: int) -> PageEntry | None:
+        found = await original(self, partition, moment)
+        if found is None:
+            return None
+        following = await self.entries(partition, found.end, partition.sealed_end, 1, 1)
+        return following[0] if following else found
+
+    with patch.object(Extents, "entry_since", entry_since):
+        yield
+
+
+# ---- the kit -----------------------------------------------------------------------------------------------------------
+
+
+@bug(CALM, READING)
+def a_position_counts_what_has_come_and_was_not_handed_out() -> Generator[None]:
+    """What lies in the kit unread is committed."""
+    with patch.object(TopicStream, "position", property(lambda self: dict(self._received))):
+        yield
+
+
+@bug(CUTS, READING)
+def a_reader_that_reconnects_begins_behind_the_next_page() -> Generator[None]:
+    """After a break one message is passed over."""
+    original = TopicStream._opening
+
+    def opening(self: TopicStream) -> bytes:
+        if self.connections > 1:
+            self._received = {number: offset + (number not in self._beginning) for number, offset in self._received.items()}
+        return original(self)
+
+    with patch.object(TopicStream, "_opening", opening):
+        yield
+
+
+@bug(CALM, READING)
+def a_commit_opens_the_window_by_more_than_was_committed() -> Generator[None]:
+    """The window grows with every commit."""
+    original = CommitWindow.committed
+
+    def committed(self: CommitWindow, topic: str, position: Mapping[int, int]) -> None:
+        original(self, topic, position)
+        self._granted += self._step
+
+    with patch.object(CommitWindow, "committed", committed):
+        yield

@@ -1,0 +1,152 @@
+"""Planted bugs of the kit: what a producer tells its application, and what it makes of a break."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+from unittest.mock import patch
+
+from bowstring import errors
+from bowstring.client import receipts
+from bowstring.client.gathering import Gathering
+from bowstring.client.outgoing import Outgoing, Placed
+from bowstring.client.publishing import Publisher
+from tests.simulation.planting import CALM, CRASHES, CUTS, HURRY, IDS, JOURNAL, SLOW, bug
+
+SENDING = JOURNAL.only(plain=0.0, producers=3, readers=1, pause_seconds=0.02, under_way_max=60)
+
+# ---- order and resends -------------------------------------------------------------------------------------------------
+
+
+@bug(CUTS, SENDING.only(natural=0.0))
+def a_resend_has_new_numbers() -> Generator[None]:
+    """After a break batches are written again under other numbers, so the broker does not recognise what it has."""
+    broken = Publisher._broken
+
+    def renumbered(self: Publisher) -> None:
+        for lane in self._lanes.values():
+            batches, lane.unanswered = list(lane.unanswered.values()), {}
+            for batch in batches:
+                self._gathering._number += 1
+                batch.number = self._gathering._number
+                lane.add(batch)
+        broken(self)
+
+    with patch.object(Publisher, "_broken", renumbered):
+        yield
+
+
+@bug(CALM.only(delay_seconds=0.05), SENDING.only(keyed=1.0, pause_seconds=0.005, large=0.0))
+def what_waits_for_partitions_is_sent_backwards() -> Generator[None]:
+    """Messages that waited until the topic was described go out in the wrong order, under numbers that are right."""
+    know = Gathering.know_partitions
+
+    def backwards(self: Gathering, partitions: int) -> list[Outgoing]:
+        self._waiting.reverse()
+        return know(self, partitions)
+
+    with patch.object(Gathering, "know_partitions", backwards):
+        yield
+
+
+# ---- receipts ----------------------------------------------------------------------------------------------------------
+
+
+@bug(CRASHES, SENDING.only(natural=0.0))
+def a_receipt_is_good_when_its_batch_is_written() -> Generator[None]:
+    """The kit counts offsets itself and does not wait for the answer."""
+    ends: dict[tuple[int, int], int] = {}
+    write, answer = Publisher._message, Publisher._answer
+
+    def eager(self: Publisher, batch: Outgoing) -> bytes | None:
+        message = write(self, batch)
+        end = ends.get((id(self), batch.partition))
+        if message is not None and end is not None:
+            ends[id(self), batch.partition] = end + batch.rows
+            self._lane(batch.partition).stored(batch)
+            self._window.answered(batch)
+            self._resolve(batch, Placed(end))
+        return message
+
+    def counting(self: Publisher, answered: Any) -> None:
+        if answered.WhichOneof("outcome") == "stored":
+            ends.setdefault((id(self), answered.partition), answered.stored.first_offset + answered.stored.rows)
+        answer(self, answered)
+
+    with patch.object(Publisher, "_message", eager), patch.object(Publisher, "_answer", counting):
+        yield
+
+
+@bug(SLOW.only(slow_rate=0.1), HURRY.only(plain=0.0))
+def a_late_answer_counts_as_not_stored() -> Generator[None]:
+    """When the timeout is over, what was written and not answered is told to be certainly not stored."""
+
+    def certain(self: Publisher, batch: Outgoing) -> None:
+        self._give_up(batch, errors.DeadlinePassed("the timeout has passed."))
+
+    with patch.object(Publisher, "_late", certain):
+        yield
+
+
+@bug(CALM, IDS.only(plain=0.0, batches=0.8))
+def rows_behind_a_duplicate_are_told_offsets_too_high() -> Generator[None]:
+    """Repeats take no offset, and the kit counts them all the same."""
+
+    def of(self: Placed, row: int) -> tuple[int, bool]:
+        for first, rows, offset in self.repeats:
+            if first <= row < first + rows:
+                return offset + row - first, True
+        return self.first_offset + row, False
+
+    def offsets(self: Placed, rows: int) -> Any:
+        return [self.of(row)[0] for row in range(rows)]
+
+    with patch.object(Placed, "of", of), patch.object(Placed, "offsets", offsets):
+        yield
+
+
+@bug(CALM, IDS.only(plain=0.0, natural=0.5))
+def duplicates_are_told_to_be_new() -> Generator[None]:
+    """The offset is that of the first one, and nobody says so."""
+    of, repeated = Placed.of, Placed.repeated
+
+    def new(self: Placed, row: int) -> tuple[int, bool]:
+        return of(self, row)[0], False
+
+    with patch.object(Placed, "of", new), patch.object(Placed, "repeated", lambda self, rows: repeated(self, rows) & False):
+        yield
+
+
+# ---- what an application does not look at --------------------------------------------------------------------------------
+
+
+@bug(SLOW.only(slow_rate=0.1), HURRY.only(plain=0.0, ignored=0.7, natural=0.0))
+def failures_are_swallowed_by_flush_and_close() -> Generator[None]:
+    """What failed and was not looked at is forgotten."""
+    with patch.object(receipts, "unseen", lambda topic, failed: None):
+        yield
+
+
+@bug(SLOW.only(slow_rate=0.1), HURRY.only(plain=0.0, ignored=0.7, natural=0.0))
+def flush_does_not_wait_for_answers() -> Generator[None]:
+    """It is enough for it that everything is written."""
+
+    async def hasty(self: Publisher) -> None:
+        self._gathering.seal_all()
+        self.work()
+
+    with patch.object(Publisher, "flush", hasty):
+        yield
+
+
+@bug(SLOW, SENDING.only(large=0.8, large_bytes=60_000, batches=0.0))
+def whoever_waits_for_room_is_not_woken() -> Generator[None]:
+    """An answer makes room, and nobody is told."""
+    make = Publisher.__init__
+
+    def deaf(self: Publisher, *arguments: Any) -> None:
+        make(self, *arguments)
+        self._room.set = lambda: None
+
+    with patch.object(Publisher, "__init__", deaf):
+        yield
