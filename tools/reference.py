@@ -36,19 +36,19 @@ Made from `bowstring.errors` by `python tools/reference.py`; do not edit it by h
 ```python
 import bowstring
 
-with bowstring.Broker.ephemeral(topic_create="on-request") as broker, broker.connect() as client:
-    client.create_topic("orders")
+with bowstring.connect() as client:
+    client.create_topic("orders", exists_ok=True)
     try:
         client.topic("order")
     except bowstring.TopicNotFound as error:
-        print(error)            # there is no topic 'order'. Did you mean 'orders'? …
-        print(error.kind)       # topic-not-found
-        print(error.details)    # {'topic': 'order'}
+        print(error)  # there is no topic 'order'. Did you mean 'orders'?
+        print(error.kind)  # topic-not-found
+        print(error.details)  # {'topic': 'order'}
 ```
 
 There is one tree, shaped by what to do. Catch a branch, or one class. Every error has `kind`, the same word in every language and on the
-wire; `message` and `hint`, what is wrong and what would be right; `details` for programs; and `retryable`. `exit code` is that of a command
-that fails with it.
+wire; `message` and `hint`, what is wrong and what would be right; `details` for programs; and `retryable`. The exit code is that of a
+command that fails with it.
 
 """
 SCHEMA: Final = """# Schema
@@ -63,7 +63,6 @@ SCHEMA: Final = """# Schema
 def pages() -> dict[str, str]:
     """The text of each page, by its name."""
     import reference_python
-
     from bowstring.cli import config
 
     schema = (ROOT / "proto" / "bowstring" / "v1" / "bowstring.proto").read_text(encoding="utf-8")
@@ -128,7 +127,7 @@ def errors_text() -> str:
         other = [base.__name__ for base in cls.__bases__ if not issubclass(base, errors.Error) and base is not Exception]
         also = f" Also a `{other[0]}`." if other else ""
         text = " ".join((cls.__doc__ or "").split()) + also
-        name = "&emsp;" * depth + f"`{cls.__name__}`"
+        name = "&nbsp;&nbsp;" * depth + f"`{cls.__name__}`"
         rows.append(f"| {name} | {text} | `{cls.kind}` | `{code}` | {failures.exit_code(cls(''))} |")
         for below in cls.__subclasses__():
             if below.__module__ == errors.__name__:

@@ -98,26 +98,26 @@ def _entry(name: str, found: Any) -> str:
         return _function(f"bowstring.{name}", found, level="##")
     parts = [f"## {name}\n\n{_text(found)}\n"]
     if name == "Broker":
-        parts.append(f"```python\n{_signature('Broker', found)}\n```\n")
+        parts.append(f"```py\n{_signature('Broker', found)}\n```\n")
     members = list(_members(found))
     fields = [member for member in members if not member.shown]
     if fields:
         rows = "".join(f"| `{member.name}` | {member.text} |\n" for member in fields)
         parts.append(f"| | type | |\n|---|---|---|\n{rows}")
-    parts += [f"### {name}.{each.name}\n\n```python\n{each.shown}\n```\n\n{each.text}\n" for each in members if each.shown]
+    parts += [f"### {name}.{each.name}\n\n```py\n{each.shown}\n```\n\n{each.text}\n" for each in members if each.shown]
     return "\n".join(parts)
 
 
 def _function(name: str, found: Any, level: str = "###") -> str:
-    return f"{level} {name}\n\n```python\n{_signature(name, found)}\n```\n\n{_text(found)}\n"
+    return f"{level} {name}\n\n```py\n{_signature(name, found)}\n```\n\n{_text(found)}\n"
 
 
 def _listing(name: str, found: Any) -> str:
     """The signatures of a class alone."""
     if not inspect.isclass(found):
-        return f"### aio.{name}\n\n```python\n{_signature('bowstring.aio.' + name, found)}\n```\n"
+        return f"### aio.{name}\n\n```py\n{_signature('bowstring.aio.' + name, found)}\n```\n"
     shown = "\n".join(member.shown for member in _members(found) if member.shown and not member.shown.startswith("@property"))
-    return f"### aio.{name}\n\n```python\n{shown}\n```\n"
+    return f"### aio.{name}\n\n```py\n{shown}\n```\n"
 
 
 def _members(cls: type[Any]) -> Iterator[Member]:
