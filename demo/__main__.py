@@ -45,17 +45,16 @@ class Demo:
             table.add_column(name, justify="left" if name == "window" else "right")
         for window in sorted({total.window for total in self.totals}):
             lines = {total.country: total for total in self.totals if total.window == window}
-            amounts = [f"{lines[country].amount:,.2f}" if country in lines else "" for country in countries]
+            amounts = [f"{lines[country].amount:,.0f}" if country in lines else "" for country in countries]
             count, amount = sum(line.orders for line in lines.values()), sum(line.amount for line in lines.values())
-            table.add_row(window, *amounts, f"{count}", f"{amount:,.2f}")
+            table.add_row(window, *amounts, f"{count}", f"{amount:,.0f}")
         return table
 
 
 def run(seconds: float, rate: float, out: Path, console: Console) -> None:
     """Everything, from the start of Spark to the picture."""
     console.print("Starting Spark …")
-    spark = bowstring.spark.session(name="demo")
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = bowstring.spark.session(name="demo", config={"spark.log.level": "ERROR"})
     stopped, demo = threading.Event(), Demo(console)
     with tempfile.TemporaryDirectory(prefix="bowstring-demo-") as place, bowstring.Broker(data=f"{place}/data") as broker:
         client = broker.connect()

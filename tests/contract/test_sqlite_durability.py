@@ -36,7 +36,7 @@ from tests.simulation.vfs import SimulatedSqliteFile, SimulatedVFS
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 LIVES = 12
-SEEDS = 60
+SEEDS = 120
 
 
 class Lost(Exception):

@@ -201,3 +201,13 @@ def test_importing_loads_no_broker():
     script = "import sys, bowstring.embedded; print(sorted({'pyarrow', 'grpc', 'numpy', 'apsw'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_broker_starts_without_what_it_needs_later():
+    script = """
+import sys, bowstring
+with bowstring.Broker.ephemeral():
+    print(sorted({"pandas", "pyarrow.compute", "pyarrow.dataset", "importlib.metadata", "typer", "rich"} & sys.modules.keys()))
+"""
+    done = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -15,7 +15,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 import bowstring
 
-LIMIT_SECONDS = 120
+LIMIT_SECONDS = 300
 
 
 def publish(client: bowstring.Client, topic: str, count: int, first: int = 0) -> None:

@@ -40,8 +40,8 @@ class Driver:
 
     def _logged(self, log: str, number: int) -> None:
         file = self._place / "checkpoint" / log / str(number)
-        eventually(lambda: file.exists() or not self._process.is_running(), f"{log}/{number}")
-        assert file.exists()
+        eventually(lambda: file.exists() or self._process.poll() is not None, f"{log}/{number}")
+        assert file.exists(), "the driver has ended"
 
     def kill(self) -> None:
         """SIGKILL for the driver, its JVM and all workers."""
@@ -55,7 +55,7 @@ class Driver:
         killed = 0
         for process in self._children():
             with suppress(psutil.NoSuchProcess):
-                if any(part.startswith("pyspark") for part in process.cmdline()):
+                if any(part.startswith("pyspark.") for part in process.cmdline()):
                     process.send_signal(signal.SIGKILL)
                     killed += 1
         return killed

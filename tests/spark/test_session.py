@@ -45,7 +45,7 @@ def test_registering_again_changes_nothing(client: bowstring.Client, topic: str,
 
 def test_a_server_that_is_none_is_named(spark: SparkSession, topic: str) -> None:
     reads = Reads(spark, "nonsense://x", Path())
-    assert "server='nonsense://x' is not an address" in reads.refused(reads.batch(subscribe=topic).count)
+    assert "nonsense://x" in reads.refused(reads.batch(subscribe=topic).count)
 
 
 def test_what_is_no_address_of_a_spark_is_refused() -> None:

@@ -82,7 +82,7 @@ def test_progress_tells_offsets_as_the_kafka_source_does(client: bowstring.Clien
     query = reads.run(reads.stream(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="40"))
     first, second = (progress["sources"][0] for progress in query.recentProgress[:2])
     latest = {str(number): end for number, end in enumerate(ends(client, topic))}
-    assert first["startOffset"] is None
+    assert first["startOffset"] in (None, "null")
     assert json.loads(first["latestOffset"])[topic] == latest
     assert sum(json.loads(first["endOffset"])[topic].values()) == 42
     assert second["startOffset"] == first["endOffset"]

@@ -9,13 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bowstring.broker.reading import arrivals
 from bowstring.core.pages import PageEntry, PageHeader
 from bowstring.messages import encoding, schema
-from bowstring.messages.filter_kernels import passing
 from bowstring.messages.filters import Filter
 
 _MOMENT = pa.timestamp("us", "UTC")
@@ -40,6 +38,9 @@ class Selection(NamedTuple):
         """Those of the offsets that pass the filter."""
         if self.where is None or not len(offsets):
             return offsets
+        import pyarrow.compute as pc
+
+        from bowstring.messages.filter_kernels import passing  # loaded with the first filter: it takes longer than a broker's start
 
         def column_of(name: str) -> pa.Array | None:
             given = batch.column(name) if name in batch.schema.names else None

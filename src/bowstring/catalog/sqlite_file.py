@@ -11,7 +11,7 @@ about a pragma that it did not follow, and a catalog that runs without them woul
 instead of in shared memory, which a VFS written in Python does not have. The WAL is checkpointed by the catalog, not by SQLite.
 
 A page is 512 bytes, not the usual 4 KiB: a flush writes whole pages to the WAL, its row and the one above it, those that overflow, and
-often the file's first one (docs/decisions/0012). A file that was made with larger pages keeps them.
+often the file's first one (docs/decisions/0015). A file that was made with larger pages keeps them.
 
 The format of the file is its `user_version`, the number of the last migration, and `application_id` says that it is ours. Both are
 looked at before anything is changed: another program's database, or one of a later Bowstring, is left exactly as it was.

@@ -4,7 +4,7 @@
 
 Rows travel as Arrow record batches from the broker to Spark. Read in this order: `options` (what people may say), `places` (which
 offsets that means), `limits` and `tasks` (how much of it now, and by whom), `source` and `stream` (what Spark calls), `reading` (a
-task), `columns` and `payloads` (the rows). `session` and `java` start a Spark where there is none.
+task), `columns` and `payloads` (the rows). `starting` and `java` start a Spark where there is none.
 
 `register(spark)` makes the format known where Spark's Python does not find it, and switches filter push-down on; `session()` gives an
 embedded Spark, or one at an address.
@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bowstring.spark.session import register, session
+    from bowstring.spark.starting import register, session
 
 __all__ = ["register", "session"]
 
@@ -24,9 +24,7 @@ __all__ = ["register", "session"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'bowstring.spark' has no attribute {name!r}")
-    module = import_module("bowstring.spark.session")
-    globals().update({each: getattr(module, each) for each in __all__})  # importing it has put the module in the place of its function
-    return globals()[name]
+    return getattr(import_module("bowstring.spark.starting"), name)
 
 
 def __dir__() -> list[str]:
