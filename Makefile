@@ -17,10 +17,11 @@ FIRST_SEED = $(or $(SEED),1)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.stamp-installed
+READY_DOCS := $(VENV)/.stamp-installed-docs
 PYTHON_FOLDERS = $(wildcard src tests tools benchmarks demo)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test test-long sim bench soak demo lint types tidy format proto lock setup clean
+.PHONY: help run test test-long sim bench soak demo docs lint types tidy format proto lock setup clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +48,15 @@ soak: $(READY) ## a broker under load for MINUTES=30: do memory, files and start
 demo: $(READY) ## a broker, a stream of orders, a Spark that adds them up; ends with a picture, demo.svg
 	@$(BIN)/python -m demo
 
+docs: $(READY_DOCS) ## build the site of docs/ to build/docs; a link that leads nowhere is an error
+	@$(BIN)/python tools/reference.py --check
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
+	@echo "The site is in build/docs. To look at it: $(PYTHON) -m http.server --directory build/docs"
+
+$(READY_DOCS): $(READY) requirements-docs.lock
+	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-docs.lock
+	@touch $@
+
 lint: $(READY) ## ruff: mistakes and layout
 	$(BIN)/ruff check --quiet $(PYTHON_FOLDERS)
 	$(BIN)/ruff format --check --quiet $(PYTHON_FOLDERS)
@@ -69,6 +79,8 @@ proto: $(READY) ## generate the wire code from proto/bowstring/v1
 lock: $(READY) ## pin the dependencies of pyproject.toml in requirements.lock
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
 	    --no-emit-index-url --no-emit-find-links --quiet --output-file requirements.lock $(LOCK_ARGS)
+	$(BIN)/uv pip compile --group docs --constraint requirements.lock --universal --python-version 3.11 --generate-hashes --no-annotate \
+	    --no-header --no-emit-index-url --no-emit-find-links --quiet --output-file requirements-docs.lock $(LOCK_ARGS)
 
 setup: $(READY) ## make the environment in .venv (the other commands do it by themselves)
 

@@ -1,0 +1,104 @@
+"""A data directory read by what docs/formats.md says, and by nothing of ours: numbers and places are those of the page."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import struct
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import msgspec
+import pytest
+
+from tests.process import stored
+
+PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+FRAME = struct.Struct("<4sHHQQQQIQ8xI")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return stored.store(tmp_path_factory.mktemp("formats") / "data").data
+
+
+def rows(data: Path, query: str) -> list[Any]:
+    with closing(sqlite3.connect(data / "catalog.sqlite")) as connection:
+        return connection.execute(query).fetchall()
+
+
+def frame(bytes_there: bytes, segment: int, position: int) -> tuple[int, list[Any], bytes]:
+    """Sequence, header and body of a frame, checked as the page says."""
+    magic, version, _, in_segment, _, sequence, body_bytes, header_bytes, at, crc = FRAME.unpack_from(bytes_there)
+    content = bytes_there[64 : 64 + header_bytes + body_bytes]
+    assert (magic, version, in_segment, at) == (b"BOWF", 2, segment, position)
+    assert google_crc32c.value(bytes_there[:60] + content) == crc
+    return sequence, msgspec.msgpack.decode(content[:header_bytes]), content[header_bytes:]
+
+
+def in_segment(data: Path, segment: int, position: int) -> tuple[int, list[Any], bytes]:
+    assert position % 64 == 0
+    return frame((data / f"segment-{segment:016x}").read_bytes()[position:], segment, position)
+
+
+def changes(data: Path) -> Iterator[tuple[int, bytes, list[Any]]]:
+    for sequence, epoch, crc, changed, pages in rows(data, "select sequence, epoch, crc, changes, pages from journal order by sequence"):
+        head = struct.pack("<qqq", sequence, epoch, len(pages or b""))
+        assert google_crc32c.value(head + changed) == crc
+        version, found = msgspec.msgpack.decode(changed)
+        assert version == 3
+        for change in found:
+            yield sequence, pages, change
+
+
+def test_every_file_of_a_directory_is_on_the_page(data: Path) -> None:
+    shapes = [re.escape(name) for name in re.findall(r"^\| `([^`]+)`(?:, `-wal`)? \|", PAGE, flags=re.MULTILINE)]
+    shapes = [re.sub(r"(?:[0-9a-f]{16})", "[0-9a-f]{16}", shape) for shape in shapes]
+    for path in data.iterdir():
+        name = re.sub(r"-(wal|shm)$", "", path.name)
+        assert any(re.fullmatch(shape.replace(r"free\-3", r"free-\d+"), name) for shape in shapes), name
+
+
+def test_the_versions_are_those_of_the_page(data: Path) -> None:
+    versions = {name: int(number) for name, number in re.findall(r"^\| ([a-z' ]+) \| (\d) \|", PAGE, flags=re.MULTILINE)}
+    assert rows(data, "pragma user_version") == [(versions["catalog"],)]
+    assert {msgspec.msgpack.decode(state)[0] for (state,) in rows(data, "select state from snapshot")} == {versions["snapshot"]}
+
+
+def test_the_journal_leads_to_its_pages(data: Path) -> None:
+    seen = 0
+    for sequence, pages, change in changes(data):
+        if change[0] != 1:
+            continue
+        _, topic, partition, _, count, _, columns, producer, number, _, segment, position, length, *_ = change
+        found = in_segment(data, segment, position) if segment else frame(pages[position : position + length], 0, position)
+        assert found[0] == sequence
+        assert found[1] == [topic, partition, 1, columns, count, [[count, producer, number, 0, "default", 0]]]
+        assert found[2].startswith(b"\xff\xff\xff\xff")
+        seen += count
+    assert seen
+
+
+def test_extents_lead_to_their_pages_and_ids(data: Path) -> None:
+    names = "topic, partition, first_offset, end_offset, pages, index_segment, index_position, ids_segment, ids_position"
+    extents = rows(data, f"select {names} from extent")
+    assert len(extents) >= 4
+    for topic, partition, first, end, pages, segment, position, ids_segment, ids_position in extents:
+        _, header, body = in_segment(data, segment, position)
+        assert header[:7] == ["index", 1, topic, partition, first, end, pages]
+        numbers = struct.unpack(f"<{11 * pages}q", body)
+        for row in range(pages):
+            offset, count, _, in_file, at, _, sequence, *_ = numbers[row::pages]
+            assert first <= offset < end
+            page = in_segment(data, in_file, at)
+            assert (page[0], page[1][:2], page[1][4]) == (sequence, [topic, partition], count)
+        _, ids, body = in_segment(data, ids_segment, ids_position)
+        assert (ids[0], ids[6] >= end - first) == ("ids", True)
+        starts_bytes = 4 * (2 ** ids[7] + 1)
+        for number in range((len(body) - starts_bytes) // 24):
+            block_segment, block_position, _ = struct.unpack_from("<3q", body, starts_bytes + 24 * number)
+            _, block, entries = in_segment(data, block_segment, block_position)
+            assert (block[0], len(entries)) == ("id-block", 8 * block[6])

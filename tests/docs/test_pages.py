@@ -1,0 +1,62 @@
+"""Every example of the README and of docs/ is run as it stands (`page`), with a broker as `bowstring dev` is one at BOWSTRING_SERVER."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bowstring
+from bowstring.errors import NotSupported
+from bowstring.spark import java
+from tests.docs import page
+from tests.process import stored
+from tests.process.serving import environment
+
+ROOT = Path(__file__).parents[2]
+OF_THEIR_OWN = {"embedded.md", "testing.md"}
+"""test_guides runs these: each block is a program of its own, or a file of tests."""
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WITH_EXAMPLES = [each for each in PAGES if each.name not in OF_THEIR_OWN and page.blocks(each)]
+SHOWN_BY = {"README.md": "rows as Arrow", "tutorial.md": "Stored(topic='orders'", "spark.md": "|-- value: binary", "files.md": "Graz"}
+LIMIT_SECONDS = 400
+
+
+def test_there_are_pages_with_examples() -> None:
+    names = {each.name for each in WITH_EXAMPLES}
+    assert {"README.md", "index.md", "tutorial.md", "from-kafka.md", "files.md", "notebooks.md", "reading.md", "operations.md"} <= names
+    assert {"spark.md", "errors.md"} <= names
+
+
+@pytest.mark.parametrize("shown", WITH_EXAMPLES, ids=[str(each.relative_to(ROOT)) for each in WITH_EXAMPLES])
+def test_the_examples_of_a_page_run(shown: Path, tmp_path: Path) -> None:
+    if any("bowstring.spark" in text for _, text in page.blocks(shown)):
+        try:
+            java.home(os.environ)
+        except NotSupported as error:
+            pytest.skip(str(error))
+    here = tmp_path / "here"
+    here.mkdir()
+    if shown.name in ("operations.md", "formats.md"):
+        stored.store(here / "data")
+    path = f"{commands(tmp_path)}{os.pathsep}{os.environ['PATH']}"
+    line = [sys.executable, "-W", "error::ResourceWarning", str(Path(page.__file__)), str(shown)]
+    with bowstring.Broker.ephemeral() as broker:
+        variables = environment({"BOWSTRING_SERVER": broker.address, "PATH": path, "HOME": str(tmp_path)})
+        done = subprocess.run(line, cwd=here, env=variables, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    assert SHOWN_BY.get(shown.name, "") in done.stdout
+
+
+def commands(folder: Path) -> Path:
+    """A folder with a `bowstring` that is this one."""
+    folder = folder / "bin"
+    folder.mkdir()
+    script = folder / "bowstring"
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m bowstring.cli.main "$@"\n', encoding="utf-8")
+    script.chmod(0o755)
+    return folder
