@@ -50,7 +50,7 @@ demo: $(READY) ## a broker, a stream of orders, a Spark that adds them up; ends 
 
 docs: $(READY_DOCS) ## build the site of docs/ to build/docs; a link that leads nowhere is an error
 	@$(BIN)/python tools/reference.py --check
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
 	@echo "The site is in build/docs. To look at it: $(PYTHON) -m http.server --directory build/docs"
 
 $(READY_DOCS): $(READY) requirements-docs.lock
