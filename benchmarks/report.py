@@ -74,6 +74,7 @@ def markdown(date: str, rows: list[Row], results: Results, plan: Plan, machine: 
 
 def _notes(results: Results) -> list[str]:
     absent = [f"{peer} was not measured: {reason}. Bars beside it are not judged." for peer, reason in results.missing.items()]
+    absent += [f"{name} FAILED: {reason.splitlines()[-1]}" for name, reason in results.failed.items()]
     if not results.has_kafka:
         return [*NOTES, *absent]
     best = [f"{results.kafka_best(kind, size)} ({kind}, {size} B)" for size in (100, 1024) for kind in ("publish", "read")]

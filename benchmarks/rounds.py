@@ -10,10 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import statistics
+import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import bowstring
 from benchmarks import catalog_bytes, kafka, limits, server, syncs
 from benchmarks.clients import work
 from benchmarks.peers import node
@@ -95,6 +99,8 @@ class Results:
     """The log as people use it, from Python, from the shell and from Spark."""
     missing: dict[str, str] = field(default_factory=dict)
     """Peers that were not measured, and why."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """What was to be measured and failed, and how."""
     broker_peak_bytes: int = 0
     kafka: str = ""
     """Its version, or why it was not measured."""
@@ -224,12 +230,20 @@ class Rounds:
         for name, measure in product.WORKS.items():
             if plan.wants(name):
                 say(f"the log in use: {name}")
-                self.results.product[name] = measure(setting)
+                self._apart(name, self.results.product, partial(measure, setting))
         for name, measure in (years.QUICK if plan.quick else years.FULL).items():
             if plan.wants(name):
                 say(f"a store for years: {name}")
-                os.sync()
-                self.results.years[name] = measure(self._folder)
+                self._apart(name, self.results.years, partial(measure, self._folder))
+
+    def _apart(self, name: str, found: dict[str, dict[str, Any]], measure: Callable[[], dict[str, Any]]) -> None:
+        """One measurement that fails does not take the others with it: the table tells that it failed, and how."""
+        os.sync()
+        try:
+            found[name] = measure()
+        except (RuntimeError, OSError, subprocess.SubprocessError, bowstring.Error) as error:
+            say(f"  {name} failed: {error}")
+            self.results.failed[name] = f"{type(error).__name__}: {error}"
 
     def _latency(self) -> None:
         os.sync()

@@ -14,7 +14,7 @@ KEYED = {"default": 1.5, "fsync": 2.5}
 RSTREAM = 2.0
 FILES = 5.0
 MEDIAN_MS, AT_SYNC_MS = 3.0, 0.5
-"""The median of deliveries where a sync takes so long; where it takes longer, in proportion."""
+"""The median of deliveries where a sync takes no longer than this; where it does, the bar is not judged."""
 CROWD = {"nats": 1.0, "redis": None}
 SECONDS = {"import": 0.06, "help": 0.3, "list": 0.5, "ephemeral": 0.3}
 SPARK_SHARES = {"batch": 0.33, "stream": 0.28}
@@ -62,13 +62,16 @@ def _delivery(found: Found) -> list[Row]:
     (ours, late), (theirs, later) = (
         [median(found["runs"], who, figure) or 0.0 for figure in ("median_ms", "p99_ms")] for who in ("bowstring", "kafka")
     )
-    bar = MEDIAN_MS * max(1.0, found["sync_ms"] / AT_SYNC_MS)
-    ms = lambda value: f"{value:.2f} ms" if value else ""  # noqa: E731
+    reached = MEDIAN_MS / ours if found["sync_ms"] <= AT_SYNC_MS else None
     return [
-        Row("delivery at 1,000/s, median, Kafka synced", ms(ours), ms(theirs), times(ours, theirs), f"≤ {bar:.3g} ms", bar / ours),
-        Row("  99 %", ms(late), ms(later), times(late, later), "≤ 1 ×", later / late if later else None),
-        Row("  a sync, bare, in these rounds", ms(found["sync_ms"])),
+        Row("delivery at 1,000/s, median, Kafka synced", _ms(ours), _ms(theirs), times(ours, theirs), f"≤ {MEDIAN_MS:g} ms", reached),
+        Row("  99 %", _ms(late), _ms(later), times(late, later), "≤ 1 ×", later / late if later else None),
+        Row(f"  a sync, bare; the bar is for ≤ {AT_SYNC_MS:g} ms", _ms(found["sync_ms"])),
     ]
+
+
+def _ms(value: float) -> str:
+    return f"{value:.2f} ms" if value else ""
 
 
 def _crowd(found: Found) -> list[Row]:
