@@ -38,7 +38,7 @@ test-long: $(READY) ## the tests that take many minutes: fuzzing, long simulatio
 sim: $(READY) ## simulate the whole broker: SEEDS=n runs, from SEED=k; with SEED alone just that one
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --seed $(FIRST_SEED)
 
-bench: $(READY) ## measure, and write table and JSON to benchmarks/results
+bench: $(READY) ## measure, and write table, picture and JSON to benchmarks/results
 	$(BIN)/python -m benchmarks
 
 MINUTES ?= 30

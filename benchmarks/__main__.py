@@ -12,8 +12,10 @@ import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
-from benchmarks import bars, kafka, machine, profiling, report
-from benchmarks.rounds import FULL, NAMES, QUICK, Plan, Rounds, say
+from benchmarks import bars, machine, profiling, report
+from benchmarks.peers import node
+from benchmarks.rounds import FULL, NAMES, QUICK, Plan, Rounds
+from benchmarks.turns import say
 from benchmarks.years import soak
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -78,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of everything, one round: to see that it runs, not for figures")
     parser.add_argument("--only", action="append", choices=NAMES, metavar="NAME", help=f"only this, may be repeated: {', '.join(NAMES)}")
-    parser.add_argument("--no-peers", action="store_true", help=f"without Kafka (its harness: {kafka.peers_folder().name}/)")
+    parser.add_argument("--no-peers", action="store_true", help=f"without Kafka and the others (looked for in {node.installed_folder()})")
     parser.add_argument("--rounds", type=int, help="how many rounds")
     parser.add_argument("--folder", type=Path, default=ROOT / "build", help="where data directories are made; on a real disk")
     parser.add_argument("--output", type=Path, help="where the results are written; for full runs benchmarks/results")

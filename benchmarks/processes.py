@@ -80,6 +80,12 @@ def answers_at(port: int) -> bool:
     return False
 
 
+def percentiles(seconds: list[float]) -> dict[str, float]:
+    """Median and 99th percentile, in milliseconds."""
+    ordered = sorted(seconds)
+    return {"median_ms": round(ordered[len(ordered) // 2] * 1e3, 3), "p99_ms": round(ordered[int(len(ordered) * 0.99)] * 1e3, 3)}
+
+
 class Meter:
     """Clock and CPU from `start` to `stop`, of this process (the client) and of a server."""
 

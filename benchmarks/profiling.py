@@ -25,7 +25,8 @@ from pathlib import Path
 from benchmarks import clients, server
 from benchmarks.rounds import READ, READ_SOURCE, ROWS
 
-WORKS = {"publish": "publish-list", "arrow": "publish-arrow", "send": "publish-send", "read": "read-arrow", "messages": "read-messages"}
+WORKS = {"publish": "publish-list", "arrow": "publish-arrow", "send": "publish-send", "keyed": "publish-keyed"}
+WORKS |= {"read": "read-arrow", "messages": "read-messages"}
 TOOLS = ("pyinstrument", "perf")
 PYINSTRUMENT = (sys.executable, "-m", "pyinstrument", "-r", "text", "-o")
 SAMPLE_SECONDS = 0.001

@@ -1,8 +1,9 @@
-"""What was found, for people and for programs: a table on the terminal, the same as Markdown, and all of it as JSON."""
+"""What was found, for people and for programs: a table on the terminal, the same as Markdown, all of it as JSON, and a picture."""
 
 from __future__ import annotations
 
 import json
+import sys
 import textwrap
 import time
 from dataclasses import asdict
@@ -13,15 +14,18 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import picture
 from benchmarks.rounds import Plan, Results
 from benchmarks.table import Row
 
-HEADINGS = ("work", "Bowstring", "Kafka", "share", "bar", "met")
+HEADINGS = ("work", "Bowstring", "peer", "ratio", "bar", "met")
+WIDTH = 120
+"""Columns of the table where it does not go to a terminal."""
 MARKS = {True: "yes", False: "no", None: ""}
 COLOURS = {True: "green", False: "red", None: ""}
 NOTES = (
     "Medians over the rounds. Latencies are median / 99 %. Catalog: bytes a flush, beside inlined pages. README.md says what is compared.",
-    "Bowstring has synced every message that it acknowledges; Kafka runs with its default, without sync.",
+    "Bowstring has synced every message that it acknowledges; Kafka runs with its default, without sync, where the line does not say so.",
 )
 
 
@@ -31,27 +35,28 @@ def print_table(rows: list[Row], results: Results) -> None:
         table.add_column(heading, justify="left" if number in (0, 5) else "right", no_wrap=not number, overflow="fold")
     for row in rows:
         table.add_row(*row[:5], MARKS[row.met], style=COLOURS[row.met])
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
     console.print(table)
     for note in _notes(results):
         console.print(note, style="dim")
 
 
 def write(folder: Path, rows: list[Row], results: Results, plan: Plan, machine: dict[str, Any]) -> list[Path]:
-    """The JSON of this run and the Markdown of the latest one; says where they are."""
+    """The JSON of this run, the Markdown and the picture of the latest one; says where they are."""
     folder.mkdir(parents=True, exist_ok=True)
     date = time.strftime("%Y-%m-%d-%H%M")
     everything = {
         "date": date,
         "machine": machine,
         "plan": asdict(plan),
-        "table": [row._asdict() for row in rows],
+        "table": [row._asdict() | {"met": row.met} for row in rows],
         **asdict(results),
     }
-    as_json, as_markdown = folder / f"{date}.json", folder / "latest.md"
+    as_json, as_markdown, as_picture = folder / f"{date}.json", folder / "latest.md", folder / "latest.svg"
     as_json.write_text(json.dumps(everything, indent=1, ensure_ascii=False) + "\n")
     as_markdown.write_text(markdown(date, rows, results, plan, machine))
-    return [as_json, as_markdown]
+    as_picture.write_text(picture.draw(rows, f"Bowstring, figures of {date}"))
+    return [as_json, as_markdown, as_picture]
 
 
 def markdown(date: str, rows: list[Row], results: Results, plan: Plan, machine: dict[str, Any]) -> str:
@@ -68,7 +73,13 @@ def markdown(date: str, rows: list[Row], results: Results, plan: Plan, machine: 
 
 
 def _notes(results: Results) -> list[str]:
+    absent = [f"{peer} was not measured: {reason}. Bars beside it are not judged." for peer, reason in results.missing.items()]
+    absent += [f"{name} FAILED: {reason.splitlines()[-1]}" for name, reason in results.failed.items()]
     if not results.has_kafka:
-        return [*NOTES, f"Kafka was not measured: {results.kafka}. Bars beside it are not judged."]
+        return [*NOTES, *absent]
     best = [f"{results.kafka_best(kind, size)} ({kind}, {size} B)" for size in (100, 1024) for kind in ("publish", "read")]
-    return [*NOTES, f"Kafka {results.kafka}, the faster variant each: {', '.join(best)}; plain consume() judges the speed of reading."]
+    return [
+        *NOTES,
+        *absent,
+        f"Kafka {results.kafka}, the faster variant each: {', '.join(best)}; plain consume() judges the speed of reading.",
+    ]

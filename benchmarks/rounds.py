@@ -10,20 +10,25 @@ from __future__ import annotations
 import contextlib
 import os
 import statistics
-import sys
-import time
+import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import bowstring
 from benchmarks import catalog_bytes, kafka, limits, server, syncs
 from benchmarks.clients import work
+from benchmarks.peers import node
+from benchmarks.product import rounds as product
+from benchmarks.turns import Setting, say
 from benchmarks.years import rounds as years
 
 PUBLISH = ("publish-list", "publish-arrow", "publish-send")
 READ = ("read-arrow", "read-messages")
 OTHERS = ("limits", "catalog", "syncs", "latency")
-NAMES = PUBLISH + READ + OTHERS + years.NAMES
+NAMES = PUBLISH + READ + OTHERS + product.NAMES + years.NAMES
 READ_SOURCE = "publish-list"
 """What is read back was published this way."""
 
@@ -90,6 +95,12 @@ class Results:
     small_sync: dict[str, float] = field(default_factory=dict)
     years: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What concerns a store that lives for years."""
+    product: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The log as people use it, from Python, from the shell and from Spark."""
+    missing: dict[str, str] = field(default_factory=dict)
+    """Peers that were not measured, and why."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """What was to be measured and failed, and how."""
     broker_peak_bytes: int = 0
     kafka: str = ""
     """Its version, or why it was not measured."""
@@ -115,10 +126,6 @@ class Results:
         return max(statistics.median(found["disk"][kind] for found in self.limits) for kind in kinds)
 
 
-def say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
-
-
 class Rounds:
     """Carries a plan out in a folder, which is on the disk that is to be measured."""
 
@@ -137,17 +144,18 @@ class Rounds:
         return self.results
 
     def _start_kafka(self, stack: contextlib.ExitStack) -> None:
-        reason = kafka.missing() if self._plan.peers else "--no-peers"
-        if not reason and not self._plan.wants(*PUBLISH, *READ):
-            reason = "not needed for what was asked"
+        reason = node.missing("kafka") if self._plan.peers else "--no-peers"
         self.results.kafka = reason or kafka.version()
+        if not self._plan.wants(*PUBLISH, *READ):
+            return
         if reason:
+            self.results.missing["Kafka"] = reason
             return say(f"without Kafka: {reason}")
         say(f"Kafka {kafka.version()}: starting and warming up")
         self._kafka = kafka.Kafka()
         self.results.has_kafka = True
         stack.callback(self._kafka.stop)
-        self._kafka.start()
+        self._kafka.start("default")
         self._kafka.warm_up(self._plan.counts)
 
     # Rounds
@@ -218,11 +226,24 @@ class Rounds:
         if plan.wants("syncs"):
             say("syncs, by strace")
             self.results.syncs = syncs.prove(self._folder, plan.singles, plan.batches)
+        setting = Setting(self._folder, plan.rounds, plan.peers, plan.quick, self.results.missing)
+        for name, measure in product.WORKS.items():
+            if plan.wants(name):
+                say(f"the log in use: {name}")
+                self._apart(name, self.results.product, partial(measure, setting))
         for name, measure in (years.QUICK if plan.quick else years.FULL).items():
             if plan.wants(name):
                 say(f"a store for years: {name}")
-                os.sync()
-                self.results.years[name] = measure(self._folder)
+                self._apart(name, self.results.years, partial(measure, self._folder))
+
+    def _apart(self, name: str, found: dict[str, dict[str, Any]], measure: Callable[[], dict[str, Any]]) -> None:
+        """One measurement that fails does not take the others with it: the table tells that it failed, and how."""
+        os.sync()
+        try:
+            found[name] = measure()
+        except (RuntimeError, OSError, subprocess.SubprocessError, bowstring.Error) as error:
+            say(f"  {name} failed: {error}")
+            self.results.failed[name] = f"{type(error).__name__}: {error}"
 
     def _latency(self) -> None:
         os.sync()

@@ -21,19 +21,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import uvloop
 
 import bowstring
-from benchmarks.processes import Meter
+from benchmarks.orders import COUNTRIES, KEYS, VALUES, keys, payloads
+from benchmarks.processes import Meter, percentiles
 
-VALUES = 1024
 TOPIC = "bench"
 CLIENTS = 64
-
-
-def payloads(size: int) -> list[bytes]:
-    """The values. They come from a fixed generator, so that the reader's process knows what the publisher has sent."""
-    blob = np.random.Generator(np.random.PCG64(size)).bytes(size * VALUES)
-    return [blob[number * size : (number + 1) * size] for number in range(VALUES)]
 
 
 def xor_words(buffer: Any) -> int:
@@ -112,6 +107,24 @@ def publish_send(options: argparse.Namespace) -> dict[str, Any]:
     return figures
 
 
+def publish_keyed(options: argparse.Namespace) -> dict[str, Any]:
+    """One call per message, with key and two attributes."""
+    values, names, countries = payloads(options.size), keys(), COUNTRIES
+    with bowstring.connect(options.server) as client:
+        client.create_topic(TOPIC)
+        with client.producer(TOPIC, timeout=300) as producer:
+            send = producer.send
+            meter = _meter(options)
+            meter.start()
+            for number in range(options.count):
+                attributes = {"country": countries[number & 7], "kind": "order"}
+                send(values[number % VALUES], key=names[number % KEYS], attributes=attributes)
+            producer.flush()
+            figures = meter.stop(options.count, options.count * options.size)
+        stored(client, options.count)
+    return figures
+
+
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
@@ -182,12 +195,12 @@ def one_by_one(options: argparse.Namespace) -> dict[str, Any]:
                 else:
                     producer.send_batch(values[: options.rows]).result(60)
                 windows.append((begun, time.time()))
-    return {"windows": windows, **_percentiles([answered - begun for begun, answered in windows])}
+    return {"windows": windows, **percentiles([answered - begun for begun, answered in windows])}
 
 
 def many_clients(options: argparse.Namespace) -> dict[str, Any]:
     """64 clients with a connection each, every one with one message under way."""
-    return asyncio.run(_many_clients(options))
+    return uvloop.run(_many_clients(options))
 
 
 async def _many_clients(options: argparse.Namespace) -> dict[str, Any]:
@@ -213,18 +226,14 @@ async def _many_clients(options: argparse.Namespace) -> dict[str, Any]:
         await asyncio.gather(*(producer.close() for producer in producers))
     finally:
         await asyncio.gather(*(client.close() for client in clients))
-    return {**figures, **_percentiles(taken)}
-
-
-def _percentiles(seconds: list[float]) -> dict[str, float]:
-    ordered = sorted(seconds)
-    return {"median_ms": round(ordered[len(ordered) // 2] * 1e3, 3), "p99_ms": round(ordered[int(len(ordered) * 0.99)] * 1e3, 3)}
+    return {**figures, **percentiles(taken)}
 
 
 WORK: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "publish-list": publish_list,
     "publish-arrow": publish_arrow,
     "publish-send": publish_send,
+    "publish-keyed": publish_keyed,
     "read-arrow": read_arrow,
     "read-messages": read_messages,
     "one-by-one": one_by_one,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.table import Row
+from benchmarks.table import Row, least, most
 
 Found = dict[str, Any]
 
@@ -18,7 +18,6 @@ BEHIND_SHARE = 0.3
 IDS_SHARE = 0.6
 IDS_MB = 300
 FLAT = 1.15
-SPARK_SHARES = {"batch": 0.33, "stream": 0.28}
 
 
 def rows(found: dict[str, Found]) -> list[Row]:
@@ -28,11 +27,11 @@ def rows(found: dict[str, Found]) -> list[Row]:
 
 def _start(title: str) -> Callable[[Found], list[Row]]:
     def made(found: Found) -> list[Row]:
-        told = [_most(title, found["seconds"], START_SECONDS, "s")]
+        told = [most(title, found["seconds"], START_SECONDS, "s")]
         told.append(Row("  of it before its own code", f"{found['before_own_code']:.2f} s"))
         told.append(Row("  CPU, over all", f"{found['cpu_seconds']:.2f} s"))
         if "idle_cpu_percent" in found:
-            told.append(_most("  idle, of a core", found["idle_cpu_percent"], IDLE_PERCENT, "%"))
+            told.append(most("  idle, of a core", found["idle_cpu_percent"], IDLE_PERCENT, "%"))
         return told
 
     return made
@@ -40,14 +39,14 @@ def _start(title: str) -> Callable[[Found], list[Row]]:
 
 def _retention(found: Found) -> list[Row]:
     size, allowed = found["directory_bytes"] / 1e6, found["allowed_bytes"] / 1e6
-    row = Row("directory after retention", f"{size:.0f} MB", bar=f"≤ {allowed:.0f} MB", met=found["met"])
+    row = Row("directory after retention", f"{size:.0f} MB", bar=f"≤ {allowed:.0f} MB", reached=allowed / size)
     return [row, Row("  seconds", f"{found['seconds']:.0f} s"), Row("  at its largest", f"{found['largest_bytes'] / 1e6:.0f} MB")]
 
 
 def _upkeep(found: Found) -> list[Row]:
-    made = [_least("publish beside seal and cleaner / without", found["share"], UPKEEP_SHARE)]
+    made = [least("publish beside seal and cleaner / without", found["share"], UPKEEP_SHARE)]
     for name in ("plain", "ids"):
-        made.append(_most(f"  longest delay of a flush, {name}", found[name]["delay_ms"][0], DELAY_MS, "ms"))
+        made.append(most(f"  longest delay of a flush, {name}", found[name]["delay_ms"][0], DELAY_MS, "ms"))
         step, cpu = found[name]["loop_step_ms_max"], found[name]["loop_step_cpu_ms_max"]
         made.append(Row("  longest step on the loop, its CPU", f"{step:.1f}, {cpu:.1f} ms"))
     return made
@@ -56,45 +55,29 @@ def _upkeep(found: Found) -> list[Row]:
 def _written(found: Found) -> list[Row]:
     made: list[Row] = []
     for name, times in found.items():
-        made.append(_most(f"bytes written a byte, {name}, by the disk", times["disk"], WRITTEN[name], "×"))
+        made.append(most(f"bytes written a byte, {name}, by the disk", times["disk"], WRITTEN[name], "×"))
         made.append(Row("  as the kernel counts for the process", f"{times['process']:.2f} ×"))
     return made
 
 
 def _behind(found: Found) -> list[Row]:
-    return [_least("read 1 of 100 partitions / a lone one", found["share"], BEHIND_SHARE)]
+    return [least("read 1 of 100 partitions / a lone one", found["share"], BEHIND_SHARE)]
 
 
 def _ids(found: Found) -> list[Row]:
     peak = found["memory_bytes"] / 1e6
     cpu = f"{found['ids_cpu_per_million']:.2f}, {found['plain_cpu_per_million']:.2f}"
-    made = [_least("publish with ids / without", found["share"], IDS_SHARE), Row("  broker CPU s/million, with, without", cpu)]
-    return [*made, _most("  memory", peak, IDS_MB, "MB")]
+    made = [least("publish with ids / without", found["share"], IDS_SHARE), Row("  broker CPU s/million, with, without", cpu)]
+    return [*made, most("  memory", peak, IDS_MB, "MB")]
 
 
 def _memory(found: Found) -> list[Row]:
     few, many = found["few_bytes"], found["many_bytes"]
     return [
-        Row("memory, many messages / few", f"{many / few:.2f} ×", bar=f"≤ {FLAT:g} ×", met=many <= FLAT * few),
+        Row("memory, many messages / few", f"{many / few:.2f} ×", bar=f"≤ {FLAT:g} ×", reached=FLAT * few / many),
         Row("  few, many", f"{few / 1e6:.0f}, {many / 1e6:.0f} MB"),
         Row("  after a start", f"{found['few_started_bytes'] / 1e6:.0f}, {found['many_started_bytes'] / 1e6:.0f} MB"),
     ]
-
-
-def _spark(found: Found) -> list[Row]:
-    rates, native = found["rates"], found["rates"]["parquet"]
-    titles = {"batch": "Spark reads a topic / the rows as Parquet (P)", "stream": "Spark streams it, AvailableNow, whole query / P"}
-    made = [_least(titles[name], rates[name] / native, bar) for name, bar in SPARK_SHARES.items()]
-    told = ", ".join(f"{name} {rate:.2f}" for name, rate in rates.items())
-    return [*made, Row("  million rows/s", told), Row("  broker CPU s/million", f"{found['broker_cpu']['batch']:.2f}")]
-
-
-def _most(title: str, value: float, bar: float, unit: str) -> Row:
-    return Row(title, f"{value:.2f} {unit}", bar=f"≤ {bar:g} {unit}", met=value <= bar)
-
-
-def _least(title: str, value: float, bar: float) -> Row:
-    return Row(title, f"{value:.2f}", bar=f"≥ {bar:g}", met=value >= bar)
 
 
 _ROWS: dict[str, Callable[[Found], list[Row]]] = {
@@ -107,5 +90,4 @@ _ROWS: dict[str, Callable[[Found], list[Row]]] = {
     "behind": _behind,
     "ids": _ids,
     "memory": _memory,
-    "spark": _spark,
 }

@@ -102,12 +102,15 @@ def attributes(given: object) -> dict[str, str] | None:
     """Text by text, a copy of what was given. None and nothing are the same."""
     if given is None:
         return None
-    if not isinstance(given, Mapping):
+    if type(given) is not dict and not isinstance(given, Mapping):
         raise errors.InvalidArgument(
             f"attributes={_shown(given)} is of type {type(given).__name__}.", hint="Use a dict: {'country': 'CH'}."
         )
     checked: dict[Any, Any] = dict(given)
     for name, text in checked.items():
+        # Nearly all of them are plain ASCII, which needs no further look.
+        if type(name) is type(text) is str and name.isascii() and text.isascii() and not name.startswith(limits.RESERVED_PREFIX):
+            continue
         if not isinstance(name, str) or not isinstance(text, str):
             wrong = text if isinstance(name, str) else name
             raise errors.InvalidArgument(

@@ -29,7 +29,8 @@ def row_bytes(row: Row) -> int:
     value, _, key, attributes, _, _, given = row
     size = ROW_BYTES + (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
     if attributes is not None:
-        size += sum(16 + _utf8_bytes(name) + _utf8_bytes(text) for name, text in attributes.items())
+        for name, text in attributes.items():
+            size += 16 + (len(name) + len(text) if name.isascii() and text.isascii() else 4 * (len(name) + len(text)))
     return size if given is None else size + 16 + _utf8_bytes(given)
 
 
