@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+
+import grpc
+import grpc.aio
 
 SETTINGS_FRAME = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 """The first thing that an HTTP/2 server says."""
@@ -66,3 +69,32 @@ def listening(behave: Callable[[socket.socket], None]) -> Iterator[str]:
                     connection.shutdown(socket.SHUT_RDWR)
             for thread in threads:
                 thread.join(10)
+
+
+class OtherService(grpc.GenericRpcHandler):
+    """A gRPC service of something else, or of something that calls itself a broker and answers this."""
+
+    def __init__(self, answer: bytes | None) -> None:
+        self._answer = answer
+
+    def service(self, handler_call_details):
+        if self._answer is None:
+            return None
+
+        async def answer(request: bytes, context: object) -> bytes | None:
+            return self._answer
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+
+@asynccontextmanager
+async def answering(answer: bytes | None) -> AsyncIterator[str]:
+    """The address of a gRPC server that gives every call this answer, or knows none of them."""
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((OtherService(answer),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(0)

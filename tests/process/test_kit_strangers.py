@@ -5,8 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 
-import grpc
-import grpc.aio
 import pytest
 
 import bowstring
@@ -55,22 +53,6 @@ def test_the_next_seed_is_asked_when_one_does_not_answer():
             client.create_topic("orders")
 
 
-class OtherService(grpc.GenericRpcHandler):
-    """A gRPC server of something else, or of something that calls itself a broker and answers this."""
-
-    def __init__(self, answer: bytes | None) -> None:
-        self._answer = answer
-
-    def service(self, handler_call_details):
-        if self._answer is None:
-            return None
-
-        async def answer(request: bytes, context: object) -> bytes | None:
-            return self._answer
-
-        return grpc.unary_unary_rpc_method_handler(answer)
-
-
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
@@ -81,15 +63,9 @@ class OtherService(grpc.GenericRpcHandler):
     ],
 )
 async def test_a_grpc_server_of_something_else_is_refused_at_once(answer: bytes | None, words: str):
-    server = grpc.aio.server()
-    server.add_generic_rpc_handlers((OtherService(answer),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
+    async with strangers.answering(answer) as address:
         with pytest.raises(errors.NotSupported, match=words):
-            await bowstring.aio.connect(f"127.0.0.1:{port}", timeout=60)
-    finally:
-        await server.stop(0)
+            await bowstring.aio.connect(address, timeout=60)
 
 
 def test_a_seed_that_serves_other_data_is_not_taken_for_the_same_broker():

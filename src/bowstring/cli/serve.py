@@ -45,6 +45,10 @@ Every flag can also be given as a variable, or in bowstring.toml: --topic-retent
 """
 
 
+FILES_BESIDE = 100
+"""Files that a broker has open beside its connections: segments, catalog, sockets, about this many at most."""
+
+
 def add_to(app: typer.Typer) -> None:
     """Adds the command, with a flag for each setting."""
     app.command("serve", help=HELP)(_command())
@@ -57,6 +61,7 @@ def _command() -> Any:
             typer.echo("The settings are right.")
             return
         logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
+        _prepare_process(chosen)
         _run(_serve(chosen))
 
     parameters = {name: _flag(name) for name in settings.TABLE} | {
@@ -93,11 +98,21 @@ def _usage(error: errors.Error) -> typer.Exit:
     return typer.Exit(2)
 
 
-def _run(coroutine: Coroutine[Any, Any, None]) -> None:
+def _prepare_process(chosen: settings.Settings) -> None:
+    """Memory and open files as a broker needs them."""
     from bowstring.host.memory import keep_freed_memory
-    from bowstring.wire import loops
+    from bowstring.host.open_files import allow_open_files
 
     keep_freed_memory()
+    allowed = allow_open_files()
+    if allowed < chosen.connections_max + FILES_BESIDE:
+        text = "this process may have %d files open, which is little for %d streams (connections-max): raise it with `ulimit -n`"
+        logging.getLogger("bowstring.serve").warning(text, allowed, chosen.connections_max)
+
+
+def _run(coroutine: Coroutine[Any, Any, None]) -> None:
+    from bowstring.wire import loops
+
     loop = loops.new_event_loop()
     try:
         loop.run_until_complete(coroutine)

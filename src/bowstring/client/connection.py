@@ -19,8 +19,8 @@ from bowstring.ports.randomness import Randomness
 from bowstring.ports.transport import Channel, Dialer
 from bowstring.version import VERSION
 from bowstring.wire.generated import bowstring_pb2 as pb
+from bowstring.wire.protocol import SPOKEN
 
-PROTOCOL: Final = 1
 SOFTWARE: Final = f"bowstring-python/{VERSION}"
 """How this kit calls itself."""
 PAUSE_FIRST: Final = 0.02
@@ -109,7 +109,7 @@ class Connection:
         channel = await self._dialled(seed)
         clock = self.world.clock
         request = pb.HelloRequest(
-            software=SOFTWARE, protocol=PROTOCOL, protocol_min=PROTOCOL, client_time=clock.now(), name=self._name
+            software=SOFTWARE, protocol=SPOKEN.newest, protocol_min=SPOKEN.oldest, client_time=clock.now(), name=self._name
         ).SerializeToString()
         asked = clock.monotonic()
         answer = _greeting(seed, await channel.call("Hello", request, HANDSHAKE_SECONDS))
@@ -205,4 +205,10 @@ def _greeting(seed: str, answer: bytes) -> pb.HelloAnswer:
         greeting = pb.HelloAnswer()
     if not greeting.protocol or not greeting.broker_time:
         raise errors.NotSupported(f"what answers at {seed} is not a Bowstring broker.", hint="Is the address right?")
+    if greeting.protocol not in SPOKEN:
+        raise errors.NotSupported(
+            f"the broker at {seed} ({greeting.software}) speaks version {greeting.protocol} of the protocol, "
+            f"this client ({SOFTWARE}) speaks {SPOKEN}.",
+            hint="Use a newer client." if greeting.protocol > SPOKEN.newest else "Use a newer broker, or an older client.",
+        )
     return greeting

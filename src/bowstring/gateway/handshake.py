@@ -7,25 +7,25 @@ from typing import Final
 from bowstring import errors
 from bowstring.broker.broker import Broker
 from bowstring.wire.generated import bowstring_pb2 as pb
+from bowstring.wire.protocol import SPOKEN, Versions
 
-PROTOCOL: Final = 1
-PROTOCOL_MIN: Final = 1
+_SOFTWARE_SHOWN_MAX: Final = 100
 
 
 def hello(broker: Broker, software: str, now: int, request: pb.HelloRequest) -> pb.HelloAnswer:
     """The newest version that both speak, the limits to keep, and the time here."""
-    if request.protocol < PROTOCOL_MIN or request.protocol_min > PROTOCOL:
-        theirs = f"{request.protocol_min} to {request.protocol}" if request.protocol_min < request.protocol else f"{request.protocol}"
-        newer = request.protocol_min > PROTOCOL
+    theirs = Versions(min(request.protocol_min, request.protocol), request.protocol)
+    if theirs.newest < SPOKEN.oldest or theirs.oldest > SPOKEN.newest:
+        client = f"this client ({request.software[:_SOFTWARE_SHOWN_MAX]})" if request.software else "this client"
         raise errors.NotSupported(
-            f"this client speaks version {theirs} of the protocol, this broker speaks {PROTOCOL}.",
-            hint="Use a newer broker, or an older client." if newer else "Use a newer client.",
-            details={"protocol": str(PROTOCOL), "protocol_min": str(PROTOCOL_MIN)},
+            f"{client} speaks version {theirs} of the protocol, this broker ({software}) speaks {SPOKEN}.",
+            hint="Use a newer broker, or an older client." if theirs.oldest > SPOKEN.newest else "Use a newer client.",
+            details={"protocol": str(SPOKEN.newest), "protocol_min": str(SPOKEN.oldest)},
         )
     return pb.HelloAnswer(
         software=software,
-        protocol=min(request.protocol, PROTOCOL),
-        protocol_min=PROTOCOL_MIN,
+        protocol=min(request.protocol, SPOKEN.newest),
+        protocol_min=SPOKEN.oldest,
         broker_time=now,
         cluster=broker.cluster,
         batch_bytes_max=broker.settings.batch_bytes_max,

@@ -38,6 +38,8 @@ HEADER_ROOM: Final = 64 * 1024
 """What a message may have beside its batch."""
 REQUEST_BYTES: Final = 1024 * 1024
 """What a message without a batch may have, however small batches are."""
+AHEAD_BYTES: Final = 1024 * 1024
+"""What a stream may send ahead of the message that its handler asks for."""
 _CALLS_BESIDE: Final = 1000
 """Calls that are no streams, served at the same time: topics, finds, health."""
 
@@ -202,6 +204,9 @@ def _options(message_bytes_max: int, connection_calls_max: int) -> list[tuple[st
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", message_bytes_max),
         ("grpc.max_send_message_length", -1),
+        # gRPC would let callers send ahead of our reading by what it believes the connection carries, without an end.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", AHEAD_BYTES),
         # A client that is gone without a word is noticed; clients that look whether we are there are welcome to.
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 20_000),
