@@ -148,7 +148,8 @@ def deletions_are_not_written_at_seal() -> Generator[None]:
 @bug(CUTS, SEALING.only(natural=0.0, repeats=1.0))
 def batches_are_forgotten_when_they_are_sealed() -> Generator[None]:
     """Sections have the ids that callers gave, and nothing of those that kits generate."""
-    with patch.object(Producers, "below", lambda *_: ([], [], [])):
+    none = b"", np.empty(0, np.int64), np.empty(0, np.int64)
+    with patch.object(Producers, "below", lambda *_: none):
         yield
 
 
@@ -178,12 +179,12 @@ def ids_are_looked_for_in_the_newest_extent_only() -> Generator[None]:
 @bug(CALM, SEALING.only(seconds=20.0, natural=1.0, ids=200, seal_seconds=0.5, upkeep_seconds=0.3, pause_seconds=0.1))
 def ids_are_lost_when_extents_are_joined() -> Generator[None]:
     """Of the sections of several extents the first one stays."""
-    original = cleaner.joined
+    original = Extents.joined_ids
 
-    def joined(parts: Any, first_offset: int) -> Any:
-        return original(parts[:1], first_offset)
+    async def joined(self: Extents, extents: Any, first_offset: int) -> Any:
+        return await original(self, extents[:1], first_offset)
 
-    with patch.object(cleaner, "joined", joined):
+    with patch.object(Extents, "joined_ids", joined):
         yield
 
 

@@ -8,8 +8,9 @@ from unittest.mock import patch
 
 import numpy as np
 
-from bowstring.broker import positions, selection
+from bowstring.broker import positions
 from bowstring.broker.extents import Extents
+from bowstring.broker.incarnation import Incarnation
 from bowstring.broker.selection import Selection
 from bowstring.client.commit_window import CommitWindow
 from bowstring.client.topic_stream import TopicStream
@@ -17,6 +18,7 @@ from bowstring.core import snapshots
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.positions import Positions
+from bowstring.messages import filter_kernels
 from tests.simulation.planting import CALM, CRASHES, CUTS, POWER, READING, bug
 
 # ---- positions ---------------------------------------------------------------------------------------------------------
@@ -29,7 +31,7 @@ def a_commit_is_answered_before_it_is_durable() -> Generator[None]:
     async def at_once(_: Any) -> None:
         pass
 
-    with patch.object(positions, "_durable", at_once):
+    with patch.object(Incarnation, "durable", at_once):
         yield
 
 
@@ -95,8 +97,8 @@ def a_filter_is_applied_to_the_rows_of_the_page_and_not_of_the_range() -> Genera
     def passing(tree: Any, column_of: Any, rows: int) -> Any:
         return np.roll(original(tree, column_of, rows), 1)
 
-    original = selection.passing
-    with patch.object(selection, "passing", passing):
+    original = filter_kernels.passing
+    with patch.object(filter_kernels, "passing", passing):
         yield
 
 

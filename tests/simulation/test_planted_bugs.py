@@ -69,6 +69,12 @@ def test_nothing_is_found_in_the_same_world_without_the_bug(bug: Bug):
     assert not [str(outcome.value) for outcome in processes.each(range(1, 11), simulate) if not (outcome.value and outcome.value.good)]
 
 
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_bug_can_be_planted_and_leaves_nothing_behind(bug: Bug):
+    with bug.planted():
+        pass
+
+
 def test_there_are_enough_planted_bugs():
     assert len(BUGS) >= 40
     assert len({bug.name for bug in BUGS}) == len(BUGS)
