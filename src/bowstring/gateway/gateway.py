@@ -18,6 +18,7 @@ from bowstring.gateway.backing_up import BackupStream
 from bowstring.gateway.fetching import FetchStream
 from bowstring.gateway.publishing import PublishStream
 from bowstring.ports.clock import Clock
+from bowstring.ports.failures import StorageFailed
 from bowstring.ports.transport import Inbound
 from bowstring.settings import Settings
 from bowstring.wire.codec import HEADER_BYTES_MAX
@@ -76,7 +77,10 @@ class Gateway:
             message = METHODS[method].request.FromString(request)
         except DecodeError:
             raise errors.InvalidArgument(f"this is not a {method} request.", hint="The schema is in proto/bowstring/v1.") from None
-        return (await METHODS[method].serve(self._broker, message)).SerializeToString()
+        try:
+            return (await METHODS[method].serve(self._broker, message)).SerializeToString()
+        except StorageFailed as failure:  # the store was closed under a call that reads in it
+            raise errors.Unavailable(f"the broker has ended: {failure}") from failure
 
     async def stream(self, method: str, inbound: Inbound) -> None:
         self._check_open()
