@@ -236,6 +236,8 @@ class Retention:
         # While the journal still has the pages, only a floor keeps them from coming back at load.
         rest = [extent for extent in extents[len(gone) :] if extent.index.sequence <= trimmed]
         gone += [extent for extent in rest if 0 < extent.expires < now or _is_below(partition, extent)]
+        if any(extent.end_offset > partition.snapshot_end for extent in gone):  # else nothing tells how far the log was sealed
+            await incarnation.upkeep.sealer.snapshot([actor])
         for start in range(0, len(gone), EXTENTS_AN_EDIT):
             step = gone[start : start + EXTENTS_AN_EDIT]
             await incarnation.catalog.edit(incarnation.fence, Edit(drop=[extent.key for extent in step]))

@@ -110,7 +110,7 @@ class Sealer:
                 step = [actor for actor in step if actor.closed is None and actor.partition.pages.count_upto(sequence)]
         actors = self._incarnation.partitions()
         for step in _steps(actor for actor in actors if actor.partition.is_ahead_of_snapshot):
-            await self._snapshot(step)
+            await self.snapshot(step)
         await self._trim(sequence)
 
     # Pages
@@ -194,7 +194,7 @@ class Sealer:
 
     # Snapshots
 
-    async def _snapshot(self, actors: Sequence[PartitionActor]) -> None:
+    async def snapshot(self, actors: Sequence[PartitionActor]) -> None:
         """Writes the state of some partitions as of a flush, when that flush is committed."""
         partitions = [actor.partition for actor in actors if actor.closed is None]
         rows: list[Snapshot] = []
