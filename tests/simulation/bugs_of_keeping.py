@@ -309,20 +309,21 @@ def floor_is_not_restored_at_load() -> Generator[None]:
 
 
 @bug(
-    CRASHES.only(crash_every=1.0, inside_operations=200, full_every=0.7, full_seconds=0.4),  # a full disk stops seals half-way
-    SEALING.only(expiring=1.0, seal_seconds=0.5, upkeep_seconds=0.3, inline_bytes=16 * KIB),
+    CRASHES.only(crash_every=2.0, bit_rot_rate=0.02),  # damaged pages stop seals half-way
+    KEEPING.only(brief_topics=3, retention_seconds=1.0, seal_seconds=0.5, upkeep_seconds=0.2, inline_bytes=16 * KIB),
 )
-def expired_extent_goes_before_its_journal() -> Generator[None]:
-    """The journal still has the pages, and brings them back at load: they lead nowhere."""
+def extent_goes_before_its_journal() -> Generator[None]:
+    """The journal still has the pages, no snapshot says that they were sealed, and they come back at load: they lead nowhere."""
     original = Retention._drop_extents
 
-    async def drop(self: Retention, *arguments: Any) -> None:
-        of = self._incarnation.upkeep.sealer
-        trimmed, of.trimmed = of.trimmed, 1 << 60
+    async def drop(self: Retention, actor: Any, now: int) -> None:
+        of, partition = self._incarnation.upkeep.sealer, actor.partition
+        before = of.trimmed, partition.snapshot_end
+        of.trimmed = partition.snapshot_end = 1 << 60
         try:
-            await original(self, *arguments)
+            await original(self, actor, now)
         finally:
-            of.trimmed = trimmed
+            of.trimmed, partition.snapshot_end = before
 
     with patch.object(Retention, "_drop_extents", drop):
         yield
