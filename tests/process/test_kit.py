@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -108,6 +108,47 @@ def test_several_threads_share_a_reader(client: bowstring.Client, topic: str):
         thread.join(60)
     assert len(seen) == len(set(seen)) == 40_000
     assert reader.statistics().bytes_ahead == 0
+
+
+class _Slow(list[object]):
+    """Rows that are counted only when the loop has had its turn."""
+
+    wake: Callable[[], object]
+    turn: threading.Event
+
+    def __len__(self) -> int:
+        self.wake()
+        assert self.turn.wait(30)
+        return super().__len__()
+
+
+class _Telling:
+    """A lock that tells when somebody has to wait for it."""
+
+    def __init__(self, wanted: threading.Event) -> None:
+        self._lock, self._wanted = threading.Lock(), wanted
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._wanted.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_a_batch_that_is_being_sealed_is_not_written_before_its_rows_are_counted(client: bowstring.Client, topic: str):
+    with client.producer(topic) as producer:
+        sending, turn = producer._producer._sending, threading.Event()
+        sending._lock = _Telling(turn)
+        wake, sending._wake = sending._wake, lambda: None
+        with sending._lock:
+            batch = sending._append((b"first", 1, None, None, None, None, None), 60.0, 100)
+            batch.items = _Slow(batch.items)
+            batch.items.wake, batch.items.turn = wake, turn
+            sending._seal(batch)
+        sending._wake = wake
+    assert [message.value for message in client.reader(topic, end="latest")] == [b"first"]
 
 
 def test_several_threads_share_a_producer(client: bowstring.Client, topic: str):

@@ -131,7 +131,7 @@ class Outgoing:
         self.keyed_limit = -1
         self.sealed = False
         self.rows = 0
-        """How many rows there are, once it is sealed."""
+        """How many rows there are, once it is sealed; told last, and from then on the loop may take it, whoever is still sealing."""
         self.stamps: list[int] | None = None
         """The rows' stamps, once it is sealed."""
         self.index: dict[int, int] | None = None
@@ -172,15 +172,15 @@ class Outgoing:
 
     # ---- rows
 
-    def seal(self) -> int:
+    def seal(self) -> None:
         """Nothing is gathered any more; what is added behind the rows counted here is not part of it (`sending` moves such rows)."""
         self.sealed = True
         self.limit = self.keyed_limit = -1
-        self.rows = len(self.items) // self.width
-        self.stamps = self.items[1 : self.rows * self.width : self.width]
+        rows = len(self.items) // self.width
+        self.stamps = self.items[1 : rows * self.width : self.width]
         if self.has_ids:
-            self.given_ids = self.items[6 : self.rows * FULL : FULL]
-        return self.rows
+            self.given_ids = self.items[6 : rows * FULL : FULL]
+        self.rows = rows
 
     def encode(self, compression: str | None) -> encoding.Draft:
         """The bytes that travel, written once and kept for resends until there is an outcome."""

@@ -78,7 +78,7 @@ class Publisher:
             batch = inbox.popleft()
             if batch.outcome is not None or batch.number in self._lane(batch.partition).unanswered:
                 continue
-            if batch.sealed:
+            if batch.rows:
                 self._adopt(batch)
             elif batch.number not in self._gathered:
                 self._gathered[batch.number] = batch
