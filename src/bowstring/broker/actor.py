@@ -180,6 +180,18 @@ class PartitionActor:
         if event in self._readers:
             self._readers.remove(event)
 
+    async def next_commit(self) -> None:
+        """Waits for the next commit. Raises what this actor was closed with."""
+        if self.closed is None:
+            event = asyncio.Event()
+            self.wake_when_committed(event)
+            try:
+                await event.wait()
+            finally:
+                self.forget(event)
+        if self.closed is not None:
+            raise self.closed.with_traceback(None)
+
     def close(self, error: errors.Error) -> None:
         """No more publishes: the topic was deleted, or the incarnation has ended. Everybody who waits is told so."""
         self.closed = error

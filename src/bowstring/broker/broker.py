@@ -22,6 +22,7 @@ from bowstring.broker.publishing import Publisher
 from bowstring.broker.selection import EVERYTHING, Selection
 from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name, check_numbers, encode_settings
+from bowstring.messages.limits import NAME_BYTES_MAX
 from bowstring.ports.archive import Archive
 from bowstring.ports.catalog import Catalog, TopicRow
 from bowstring.ports.clock import Clock
@@ -34,7 +35,6 @@ T = TypeVar("T")
 
 RETRY_SECONDS = 0.5
 """How long to wait before loading again when the disk is still full."""
-GROUP_MAX = 249
 
 
 class Statistics(NamedTuple):
@@ -145,15 +145,11 @@ class Broker:
         await self._catalog.close()
 
     @property
-    def _now(self) -> Incarnation:
+    def serving(self) -> Incarnation:
+        """The incarnation that serves. Raises Unavailable if there is none."""
         if self._incarnation is None:
             raise self._unavailable.with_traceback(None)
         return self._incarnation
-
-    @property
-    def serving(self) -> Incarnation:
-        """The incarnation that serves. Raises Unavailable if there is none."""
-        return self._now
 
     @property
     def live(self) -> Incarnation | None:
@@ -163,10 +159,10 @@ class Broker:
     @property
     def incarnation(self) -> int:
         """The epoch that serves; it rises with every start."""
-        return self._now.fence.epoch
+        return self.serving.fence.epoch
 
     def statistics(self) -> Statistics:
-        now = self._now
+        now = self.serving
         topics = [topic.facts() for topic in now.topics()]
         partitions = sum(topic.partitions for topic in topics)
         return Statistics(now.fence.epoch, len(topics), partitions, sum(topic.messages for topic in topics), now.flusher.flushes)
@@ -245,7 +241,7 @@ class Broker:
     async def _one_by_one(self, steps: Callable[[Incarnation], Coroutine[None, None, T]]) -> T:
         """One that fails ends the incarnation as a failed flush does: memory may be ahead of the catalog."""
         async with self._rare:
-            now = self._now
+            now = self.serving
             try:
                 return await steps(now)
             except (DiskFull, Fenced, StorageFailed) as failure:
@@ -253,19 +249,19 @@ class Broker:
                 raise _why(failure) from failure
 
     def describe_topic(self, name: str) -> TopicFacts:
-        return self._now.topic(name).facts()
+        return self.serving.topic(name).facts()
 
     def list_topics(self, pattern: str = "", after: str = "", limit: int = 0) -> tuple[list[TopicFacts], bool]:
         """A page of topics by name, and whether there are more."""
         limit = limit or 1000
-        names = [topic for topic in self._now.topics() if topic.row.name > after and fnmatch.fnmatchcase(topic.row.name, pattern or "*")]
+        names = [topic for topic in self.serving.topics() if topic.row.name > after and fnmatch.fnmatchcase(topic.row.name, pattern or "*")]
         return [topic.facts() for topic in names[:limit]], len(names) > limit
 
     # Backup
 
     async def backup(self, target: str, proof: str) -> Backup:
         """Begins a backup of everything, to a directory of this host; see `broker.backup`."""
-        now = self._now
+        now = self.serving
         if self._archives is None:
             raise errors.NotSupported("this broker keeps everything in memory: there is nothing to back up.")
         if self._backing_up:
@@ -282,16 +278,16 @@ class Broker:
         """A producer's stream. Makes the topic where the settings say so."""
         if len(producer) != 16:
             raise errors.InvalidArgument(f"a producer id has 16 bytes, this one has {len(producer)}.")
-        if not 1 <= len(group) <= GROUP_MAX:
-            raise errors.InvalidArgument(f"a producer group has 1 to {GROUP_MAX} characters, this one has {len(group)}.")
-        if not self._now.has_topic(topic) and self.settings.topic_create == "on-publish":
+        if not 1 <= len(group) <= NAME_BYTES_MAX:
+            raise errors.InvalidArgument(f"a producer group has 1 to {NAME_BYTES_MAX} characters, this one has {len(group)}.")
+        if not self.serving.has_topic(topic) and self.settings.topic_create == "on-publish":
             await self.create_topic(topic, exists_ok=True)
-        now = self._now
+        now = self.serving
         return now.publisher(now.topic(topic), producer, stream, group)
 
     def fetcher(self, topic: str, froms: list[tuple[int, int, int]], selection: Selection = EVERYTHING, *, until: int = 0) -> Fetcher:
         """A reader of ranges (partition, offset, end); end 0 follows for ever, or until a moment."""
-        return make_fetcher(self._now, topic, froms, selection, until)
+        return make_fetcher(self.serving, topic, froms, selection, until)
 
 
 def _why(failure: Exception) -> errors.Error:

@@ -7,7 +7,6 @@ durable before it is answered: also with a no, because that rests on what may no
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,13 +19,12 @@ from bowstring.core import deleting, known_messages
 from bowstring.core.decisions import Deleted, Found, GivenBack, Ids, Lookup, Rows, Wait
 from bowstring.messages import ids
 from bowstring.messages.hashing import id_hashes
-from bowstring.messages.limits import ID_BYTES_MAX
+from bowstring.messages.limits import DELETED_IDS_MAX, ID_BYTES_MAX
 from bowstring.ports.failures import Damaged
 
 if TYPE_CHECKING:
     from bowstring.broker.incarnation import Incarnation
 
-IDS_MAX = 1000
 """How many messages one request may delete."""
 
 
@@ -56,7 +54,7 @@ async def _find_generated(now: Incarnation, actor: PartitionActor, generated: id
         if isinstance(offset, Lookup):
             found = await _look_up(now, actor, offset, None, pa.array([], pa.utf8()))
         elif offset is None:
-            await _commit_of(actor)
+            await actor.next_commit()
         else:
             return offset
 
@@ -66,7 +64,7 @@ async def _find_natural(now: Incarnation, topic: Topic, message_id: str) -> Plac
     wanted = Ids(id_hashes(column), None)
     for actor in topic.actors:
         while (lookup := known_messages.look_for(actor.partition, wanted)) is None:
-            await _commit_of(actor)
+            await actor.next_commit()
         found = await _look_up(now, actor, lookup, wanted, column)
         for offset in known_messages.recognised(actor.partition, found, now.clock.now()).offsets.tolist():
             if not actor.partition.is_gone(offset):
@@ -113,7 +111,8 @@ async def _delete_in(now: Incarnation, actor: PartitionActor, wanted: Ids, colum
             raise actor.closed.with_traceback(None)
         decision = deleting.delete(actor.partition, wanted, group, now.clock.now(), found)
         if isinstance(decision, Wait):
-            found = await _commit_of(actor)
+            await actor.next_commit()
+            found = None
         elif isinstance(decision, Lookup):
             at_once = now.lookups.at_once(actor.partition, decision, wanted.hashes, now.clock.now())
             found = at_once or await _look_up(now, actor, decision, wanted, column)
@@ -136,8 +135,8 @@ def _generated(message_ids: Sequence[str]) -> dict[int, list[GivenBack]]:
 def _check(group: str, message_ids: Sequence[str]) -> None:
     if not group:
         raise errors.InvalidArgument("no producer group was given.", hint="Give the one that the messages were published with.")
-    if not 1 <= len(message_ids) <= IDS_MAX:
-        raise errors.InvalidArgument(f"{len(message_ids)} ids were given.", hint=f"One request takes 1 to {IDS_MAX}.")
+    if not 1 <= len(message_ids) <= DELETED_IDS_MAX:
+        raise errors.InvalidArgument(f"{len(message_ids)} ids were given.", hint=f"One request takes 1 to {DELETED_IDS_MAX}.")
     for text in message_ids:
         size = len(text.encode())
         if not 1 <= size <= ID_BYTES_MAX:
@@ -162,7 +161,7 @@ def _unreadable(topic: Topic) -> errors.Corrupt:
     return errors.Corrupt(f"stored ids of '{topic.row.name}' could not be read, so nobody can tell whether this one is stored.")
 
 
-# Looking and waiting
+# Looking
 
 
 async def _look_up(now: Incarnation, actor: PartitionActor, lookup: Lookup, wanted: Ids | None, column: pa.Array) -> Found:
@@ -173,14 +172,3 @@ async def _look_up(now: Incarnation, actor: PartitionActor, lookup: Lookup, want
         return await now.lookups.look_up(actor.partition, lookup, wanted, texts, now.clock.now())
     except Damaged as error:
         raise errors.Corrupt(f"topic {actor.partition.topic}, partition {actor.partition.number}: {error}") from error
-
-
-async def _commit_of(actor: PartitionActor) -> None:
-    """Waits for the next commit in a partition."""
-    if actor.closed is not None:
-        raise actor.closed.with_traceback(None)
-    event = asyncio.Event()
-    actor.wake_when_committed(event)
-    await event.wait()
-    if actor.closed is not None:
-        raise actor.closed.with_traceback(None)

@@ -9,7 +9,6 @@ waited for first: then the answer is the same whenever it is asked.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
@@ -74,14 +73,7 @@ async def offset_at(now: Incarnation, actor: PartitionActor, moment: int) -> int
 async def _committed(actor: PartitionActor, offset: int) -> None:
     """Waits until everything below the offset is committed."""
     while actor.partition.committed_offset < offset:
-        event = asyncio.Event()
-        actor.wake_when_committed(event)
-        try:
-            await event.wait()
-        finally:
-            actor.forget(event)
-        if actor.closed is not None:
-            raise actor.closed.with_traceback(None)
+        await actor.next_commit()
 
 
 async def _found(now: Incarnation, partition: Partition, moment: int) -> int:

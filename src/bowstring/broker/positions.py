@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from bowstring import errors
 from bowstring.broker.actor import PartitionActor
 from bowstring.broker.topics import Topic
+from bowstring.messages.limits import NAME_BYTES_MAX
 
 if TYPE_CHECKING:
     from bowstring.broker.incarnation import Incarnation
-
-NAME_BYTES_MAX = 249
 
 
 class PositionFacts(NamedTuple):

@@ -10,6 +10,7 @@ import typer
 
 from bowstring import errors, times
 from bowstring.cli.output import Output, Printer, note, progress, size
+from bowstring.version import VERSION
 
 BACKUP_HELP = """Makes a backup of a data directory, while it is served or not.
 
@@ -82,7 +83,7 @@ def _offline(directory: str, target: str) -> Made:
 
     with progress("backing up") as told:
         made = times.to_text(time.time_ns() // 1000)
-        filled = back_up_offline(directory, target, software=_software(), made=made, progress=told)
+        filled = back_up_offline(directory, target, software=f"bowstring/{VERSION}", made=made, progress=told)
     return filled.segments, filled.bytes, filled.damaged
 
 
@@ -131,12 +132,3 @@ def restore(
         return printer.objects([done])
     printer.line(f"{directory}: {size(restored.bytes)} as of {restored.manifest.made}, cluster {restored.cluster}")
     return note(f"bowstring serve --data {directory}")
-
-
-def _software() -> str:
-    import importlib.metadata
-
-    try:
-        return f"bowstring/{importlib.metadata.version('bowstring')}"
-    except importlib.metadata.PackageNotFoundError:
-        return "bowstring"

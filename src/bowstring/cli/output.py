@@ -144,6 +144,12 @@ def _cell(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")) if isinstance(value, dict | list | bool) else value
 
 
+def check_can_ask(why: str, *, yes: bool) -> None:
+    """Before what cannot be undone: where nobody can be asked, `--yes` has to say it."""
+    if not yes and not sys.stdin.isatty():
+        raise errors.InvalidArgument(f"{why}, and there is no terminal to ask on.", hint="Say --yes.")
+
+
 def size(count: int | None) -> str | None:
     """Bytes for people: 1.5 MiB."""
     if count is None or count < 1024:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bowstring import errors, times
+from bowstring import times
 from bowstring.cli import commands
 from bowstring.cli.connecting import Context, Server, Timeout, connect
 from bowstring.cli.options import TIMEOUT
-from bowstring.cli.output import Output, Printer, note
+from bowstring.cli.output import Output, Printer, check_can_ask, note
 from bowstring.cli.read import place, told_as_given
 
 if TYPE_CHECKING:
@@ -115,8 +114,7 @@ def delete(
     timeout: Timeout = TIMEOUT,
 ) -> None:
     printer = Printer(output)
-    if not yes and not sys.stdin.isatty():
-        raise errors.InvalidArgument("a deleted position is forgotten, and there is no terminal to ask on.", hint="Say --yes.")
+    check_can_ask("a deleted position is forgotten", yes=yes)
     with connect(server, context, timeout) as client:
         if not yes and not typer.confirm(f"Forget where '{name}' is in '{topic}'?", err=True):
             return note(f"'{name}' was left as it is.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +10,7 @@ from bowstring import errors, settings, times
 from bowstring.cli import commands
 from bowstring.cli.connecting import Context, Server, Timeout, connect, span
 from bowstring.cli.options import TIMEOUT
-from bowstring.cli.output import Output, Printer, note, size
+from bowstring.cli.output import Output, Printer, check_can_ask, note, size
 
 if TYPE_CHECKING:
     from bowstring.client.sync import Client
@@ -181,8 +180,7 @@ def delete(
     timeout: Timeout = TIMEOUT,
 ) -> None:
     printer = Printer(output)
-    if not yes and not sys.stdin.isatty():
-        raise errors.InvalidArgument("deleting a topic deletes its messages, and there is no terminal to ask on.", hint="Say --yes.")
+    check_can_ask("deleting a topic deletes its messages", yes=yes)
     with connect(server, context, timeout) as client:
         for name in names:
             if yes or _sure(client, name, missing_ok=missing_ok):

@@ -6,6 +6,7 @@ import typer
 
 from bowstring.cli import options
 from bowstring.cli.output import Output, Printer
+from bowstring.version import VERSION
 
 HELP = """Prints the version of this software."""
 
@@ -18,16 +19,6 @@ def version(output: Output = None) -> None:
     # Not a Printer's default: this is one line for people and scripts alike, unless they ask for something else.
     printer = Printer(output or options.given.output or "table")
     if printer.is_data:
-        printer.objects([{"version": installed()}])
+        printer.objects([{"version": VERSION}])
     else:
-        typer.echo(f"bowstring {installed()}")
-
-
-def installed() -> str:
-    """The version of this software."""
-    import importlib.metadata
-
-    try:
-        return importlib.metadata.version("bowstring")
-    except importlib.metadata.PackageNotFoundError:
-        return "(not installed, run from its source)"
+        typer.echo(f"bowstring {VERSION}")

@@ -16,8 +16,6 @@ from bowstring.messages import limits
 
 TIMEOUT_MAX: Final = 86_400.0
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,248}")
-GROUP_BYTES_MAX: Final = 249
-NAME_BYTES_MAX: Final = 249
 
 Span = timedelta | float
 SpanOrMoment = timedelta | datetime | float
@@ -45,21 +43,21 @@ def pattern(given: object) -> str:
     """A glob over names of topics."""
     if not isinstance(given, str) or not given:
         what = "is empty" if given == "" else f"is of type {type(given).__name__}"
-        raise errors.InvalidArgument(f"pattern={_shown(given)} {what}.", hint="Use a glob such as 'orders.*', or None for all topics.")
+        raise errors.InvalidArgument(f"pattern={shown(given)} {what}.", hint="Use a glob such as 'orders.*', or None for all topics.")
     return given
 
 
 def client_name(given: object) -> str | None:
     """The name by which people recognise a client."""
-    if given is not None and (not isinstance(given, str) or len(_utf8(given, "name")) > NAME_BYTES_MAX):
-        raise errors.InvalidArgument(f"name={_shown(given)} is not a name.", hint=f"Use text of at most {NAME_BYTES_MAX} bytes.")
+    if given is not None and (not isinstance(given, str) or len(_utf8(given, "name")) > limits.NAME_BYTES_MAX):
+        raise errors.InvalidArgument(f"name={shown(given)} is not a name.", hint=f"Use text of at most {limits.NAME_BYTES_MAX} bytes.")
     return given
 
 
 def callback(given: Any, name: str) -> Callable[[float], object] | None:
     """A function to call, or none."""
     if given is not None and not callable(given):
-        raise errors.InvalidArgument(f"{name}={_shown(given)} cannot be called.", hint="Use a function of the seconds.")
+        raise errors.InvalidArgument(f"{name}={shown(given)} cannot be called.", hint="Use a function of the seconds.")
     return given
 
 
@@ -95,7 +93,7 @@ def binary(given: object, name: str) -> bytes:
     if isinstance(given, bytearray | memoryview):
         return bytes(given)
     hint = "Use bytes or text, or json= to have it written." if name == "value" else "Use bytes or text."
-    raise errors.InvalidArgument(f"{name}={_shown(given)} is of type {type(given).__name__}.", hint=hint)
+    raise errors.InvalidArgument(f"{name}={shown(given)} is of type {type(given).__name__}.", hint=hint)
 
 
 def attributes(given: object) -> dict[str, str] | None:
@@ -103,9 +101,7 @@ def attributes(given: object) -> dict[str, str] | None:
     if given is None:
         return None
     if type(given) is not dict and not isinstance(given, Mapping):
-        raise errors.InvalidArgument(
-            f"attributes={_shown(given)} is of type {type(given).__name__}.", hint="Use a dict: {'country': 'CH'}."
-        )
+        raise errors.InvalidArgument(f"attributes={shown(given)} is of type {type(given).__name__}.", hint="Use a dict: {'country': 'CH'}.")
     checked: dict[Any, Any] = dict(given)
     for name, text in checked.items():
         # Nearly all of them are plain ASCII, which needs no further look.
@@ -114,7 +110,7 @@ def attributes(given: object) -> dict[str, str] | None:
         if not isinstance(name, str) or not isinstance(text, str):
             wrong = text if isinstance(name, str) else name
             raise errors.InvalidArgument(
-                f"attributes has {_shown(name)}: {_shown(text)}, and {_shown(wrong)} is of type {type(wrong).__name__}.",
+                f"attributes has {shown(name)}: {shown(text)}, and {shown(wrong)} is of type {type(wrong).__name__}.",
                 hint="The names and values of attributes are text: {'country': 'CH'}.",
             )
         _utf8(name, "attributes")
@@ -128,19 +124,19 @@ def attributes(given: object) -> dict[str, str] | None:
 def message_id(given: object) -> str:
     """A natural id, or a generated one that is given back."""
     if not isinstance(given, str):
-        raise errors.InvalidArgument(f"id={_shown(given)} is of type {type(given).__name__}.", hint="An id is text.")
+        raise errors.InvalidArgument(f"id={shown(given)} is of type {type(given).__name__}.", hint="An id is text.")
     size = len(_utf8(given, "id"))
     if not 0 < size <= limits.ID_BYTES_MAX:
         what = f"has {size} bytes" if size else "is empty"
-        raise errors.InvalidArgument(f"id={_shown(given)} {what}.", hint=f"An id has 1 to {limits.ID_BYTES_MAX} bytes as UTF-8.")
+        raise errors.InvalidArgument(f"id={shown(given)} {what}.", hint=f"An id has 1 to {limits.ID_BYTES_MAX} bytes as UTF-8.")
     return given
 
 
 def message_ids(given: Any) -> list[str]:
     """Ids, of which there is at least one: a list, or any other column of text."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        wanted = f"[{_shown(given)}]" if isinstance(given, str) and given else "['order-7']"
-        raise errors.InvalidArgument(f"ids={_shown(given)} is of type {type(given).__name__}.", hint=f"Use a list of ids: {wanted}.")
+        wanted = f"[{shown(given)}]" if isinstance(given, str) and given else "['order-7']"
+        raise errors.InvalidArgument(f"ids={shown(given)} is of type {type(given).__name__}.", hint=f"Use a list of ids: {wanted}.")
     texts: Any = getattr(given, "to_pylist", lambda: given)()  # Arrow's own items are no text yet
     checked = [message_id(text) for text in texts]
     if not checked:
@@ -150,9 +146,9 @@ def message_ids(given: Any) -> list[str]:
 
 def group(given: object) -> str:
     """The name of a producer group."""
-    if not isinstance(given, str) or not given or len(_utf8(given, "group")) > GROUP_BYTES_MAX:
+    if not isinstance(given, str) or not given or len(_utf8(given, "group")) > limits.NAME_BYTES_MAX:
         raise errors.InvalidArgument(
-            f"group={_shown(given)} is not the name of a group.", hint=f"Use text of 1 to {GROUP_BYTES_MAX} bytes."
+            f"group={shown(given)} is not the name of a group.", hint=f"Use text of 1 to {limits.NAME_BYTES_MAX} bytes."
         )
     return given
 
@@ -176,7 +172,7 @@ def timeout(given: object, now: int) -> float:
     seconds = times.span_until(given, "timeout", now)
     if not 0 < seconds <= TIMEOUT_MAX:
         what = "leaves no time" if seconds <= 0 else "is longer than a day"
-        raise errors.InvalidArgument(f"timeout={_shown(given)} {what}.", hint="Use a span above 0 s and up to a day.")
+        raise errors.InvalidArgument(f"timeout={shown(given)} {what}.", hint="Use a span above 0 s and up to a day.")
     return max(seconds, 1e-3)
 
 
@@ -204,7 +200,7 @@ def _json(given: object) -> bytes:
         return msgspec.json.encode(given)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise errors.InvalidArgument(
-            f"json={_shown(given)} cannot be written as JSON: {error}.", hint="Use dict, list, text, numbers."
+            f"json={shown(given)} cannot be written as JSON: {error}.", hint="Use dict, list, text, numbers."
         ) from error
 
 
@@ -213,10 +209,11 @@ def _utf8(text: str, name: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise errors.InvalidArgument(
-            f"{name}={_shown(text)} cannot be written as UTF-8: {error.reason}.", hint="Give it as bytes."
+            f"{name}={shown(text)} cannot be written as UTF-8: {error.reason}.", hint="Give it as bytes."
         ) from None
 
 
-def _shown(given: object) -> str:
+def shown(given: object) -> str:
+    """What was given, in an error: as in a program, and not at any length."""
     text = repr(given)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -10,13 +10,13 @@ import pyarrow as pa
 from bowstring import errors
 from bowstring.client.connection import Connection
 from bowstring.client.receipts import Answers
+from bowstring.messages.limits import DELETED_IDS_MAX
 from bowstring.wire.codec import HEADER_BYTES_MAX
 from bowstring.wire.generated import bowstring_pb2 as pb
 from bowstring.wire.status import from_message
 
-IDS_MAX: Final = 1000
-"""What one request may have; as bytes half of what a broker takes, for all that is around them."""
 BYTES_MAX: Final = HEADER_BYTES_MAX // 2
+"""Of the ids of one request: half of what a broker takes, for all that is around them."""
 
 
 async def delete(connection: Connection, topic: str, group: str, ids: Sequence[str], seconds: float) -> Answers:
@@ -36,7 +36,7 @@ def _requests(ids: Sequence[str]) -> Iterator[list[str]]:
     size = 0
     for text in ids:
         length = len(text.encode())
-        if some and (len(some) >= IDS_MAX or size + length > BYTES_MAX):
+        if some and (len(some) >= DELETED_IDS_MAX or size + length > BYTES_MAX):
             yield some
             some, size = [], 0
         some.append(text)

@@ -12,9 +12,9 @@ from bowstring.client import arguments, ranges
 from bowstring.client.broker_time import BrokerTime
 from bowstring.client.connection import Connection
 from bowstring.client.ranges import Start
+from bowstring.messages.limits import NAME_BYTES_MAX
 from bowstring.wire.generated import bowstring_pb2 as pb
 
-NAME_BYTES_MAX = 249
 PAGE_POSITIONS = 1000
 
 

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from bowstring import errors, times
+from bowstring.client.arguments import shown
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 Start = str | int | Mapping[int, int] | Mapping[str, Mapping[int, int]] | datetime | timedelta | None
@@ -46,7 +47,7 @@ def check(given: object, name: str, clocks: Clocks) -> Any:
     if isinstance(given, Mapping):
         return _offsets(given, name)
     if not isinstance(given, int) or isinstance(given, bool) or not 0 < abs(given) <= OFFSET_MAX:
-        raise errors.InvalidArgument(f"{name}={_shown(given)} is not a place in a topic.", hint=_hint(given, name))
+        raise errors.InvalidArgument(f"{name}={shown(given)} is not a place in a topic.", hint=_hint(given, name))
     return given
 
 
@@ -66,7 +67,7 @@ def _offsets(given: Mapping[Any, Any], name: str) -> dict[int, int]:
     for partition, offset in given.items():
         if not _whole(partition) or partition < 0 or not _whole(offset) or not 1 <= offset <= OFFSET_MAX:
             raise errors.InvalidArgument(
-                f"{name} has {_shown(partition)}: {_shown(offset)}.", hint="Partitions count from 0, offsets from 1."
+                f"{name} has {shown(partition)}: {shown(offset)}.", hint="Partitions count from 0, offsets from 1."
             )
     return dict(given)
 
@@ -102,7 +103,7 @@ def check_partitions(given: Sequence[int] | None) -> tuple[int, ...] | None:
         or not given
         or not all(_whole(number) and number >= 0 for number in given)
     ):
-        raise errors.InvalidArgument(f"partitions={_shown(given)} is not taken.", hint="Give their numbers in a list; they count from 0.")
+        raise errors.InvalidArgument(f"partitions={shown(given)} is not taken.", hint="Give their numbers in a list; they count from 0.")
     return tuple(dict.fromkeys(given))
 
 
@@ -141,8 +142,3 @@ async def resolve(ask: Ask, topic: pb.Topic, place: Any, partitions: Sequence[in
 
 def _whole(value: object) -> Any:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _shown(given: object) -> str:
-    text = repr(given)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -113,12 +113,14 @@ def _named(partitions: list[tuple[str, int]]) -> str:
 
 def _since(client: Client, name: str, standing: Standing, place: Place, strategy: str) -> dict[int, int]:
     """The first offsets that arrived at a moment or later. Where there is none, a start fails, or is the end if the strategy says so."""
+    moments = {partition: place.offsets[name][partition] if place.kind == "moments" else place.moment for partition in standing.ranges}
+    arrived: dict[int, int] = {}
+    for moment in dict.fromkeys(moments.values()):
+        wanted = [partition for partition, its in moments.items() if its == moment]
+        arrived |= client.offsets(name, times.to_datetime(moment), partitions=wanted)
     found: dict[int, int] = {}
-    for partition in standing.ranges:
-        moment = place.offsets[name][partition] if place.kind == "moments" else place.moment
-        place_in_time = times.to_datetime(moment)
-        offset = client.offsets(name, place_in_time, partitions=[partition])[partition]
-        end = standing.ranges[partition].stop
+    for partition, moment in moments.items():
+        offset, end = arrived[partition], standing.ranges[partition].stop
         if offset >= end and place.option.startswith("starting") and strategy == "error":
             raise NotFound(
                 f"nothing has arrived in {name}/{partition} at {times.to_text(moment)} or later, which {place.option} asks for.",
