@@ -30,6 +30,15 @@ def column(name: str, array: pa.Array) -> Encoded:
 # -- from lists
 
 
+def test_attributes_that_rows_share_are_written_as_if_each_had_its_own():
+    few: list[Any] = [{"country": "CH", "ü": ""}, {}, None, {"country": "AT"}]
+    shared = [few[row * row % 7 % 4] for row in range(1000)]
+    own = [each if each is None else dict(each) for each in shared]
+    written = [encode_columns(1000, values=[b""] * 1000, attributes=attributes) for attributes in (shared, own)]
+    assert written[0] == written[1]
+    assert read(written[0])["attributes"] == [each if each is None else list(each.items()) for each in own]
+
+
 def test_a_list_of_values_becomes_one_column():
     batch = encode_values([b"a", b"", "ü", None])
     assert (batch.mask, batch.rows) == (schema.VALUE, 4)

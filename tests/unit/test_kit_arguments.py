@@ -11,6 +11,7 @@ import pytest
 from bowstring import errors
 from bowstring.client import arguments
 from bowstring.client.broker_time import BrokerTime
+from bowstring.client.rows import KNOWN_MAX
 from bowstring.client.sending import Sending
 
 NOW = 1_800_000_000_000_000
@@ -159,18 +160,47 @@ def test_a_row_that_comes_too_late_for_its_batch_is_in_the_next():
     """The batch is sealed at the worst moment: when `send` has chosen it and has not appended yet."""
     made = sending()
     receipts = []
-    for number in range(50):
+    kinds = [{}, {"key": b"k"}, {"attributes": {"country": "CH"}}, {"key": "k", "attributes": {"country": "CH"}}]
+    for number in range(100):
         if number % 3:
             made._stamp = lambda: made.seal_all() or NOW * 1000
         else:
             made._stamp = lambda: NOW * 1000
-        receipts.append(made.send(b"%d" % number) if number < 25 else made.send(b"%d" % number, key=b"k"))
-    assert [row["value"] for row in rows(made)] == [b"%d" % number for number in range(50)]
-    assert len({receipt.id for receipt in receipts}) == 50
+        receipts.append(made.send(b"%d" % number, **kinds[number // 25]))
+    stored = rows(made)
+    assert [row["value"] for row in stored] == [b"%d" % number for number in range(100)]
+    assert [row.get("attributes") for row in stored] == [None] * 50 + [[("country", "CH")]] * 50
+    assert len({receipt.id for receipt in receipts}) == 100
     for number, receipt in enumerate(receipts):
         batch = receipt._batch
         assert batch.number in {other.number for other in made.inbox}
         assert batch.row_of(receipt._stamp) < batch.rows, number
+
+
+def test_attributes_are_those_of_the_moment_of_sending_however_often_they_were_seen():
+    made, given = sending(), {"country": "CH"}
+    for number in range(20):
+        made.send(b"", attributes=given)
+        given["country"] = ("AT", "CH")[number % 2]
+    made.send(b"", attributes={})
+    assert [row["attributes"] for row in rows(made)] == [[("country", ("CH", "AT")[number % 2])] for number in range(20)] + [None]
+
+
+def test_a_producer_of_ever_new_attributes_does_not_keep_them_all():
+    made = sending()
+    for number in range(3 * KNOWN_MAX):
+        made.send(b"", attributes={"trace": str(number)})
+    assert len(made._known_attributes) <= KNOWN_MAX
+    assert [row["attributes"] for row in rows(made)] == [[("trace", str(number))] for number in range(3 * KNOWN_MAX)]
+
+
+@pytest.mark.parametrize("wrong", [{"country": []}, {"country": 7}, {7: "CH"}, {"bowstring-x": "CH"}, [("country", "CH")], "CH"])
+def test_wrong_attributes_are_refused_also_when_others_are_known(wrong):
+    made = sending()
+    made.send(b"", attributes={"country": "CH"})
+    with pytest.raises(errors.InvalidArgument, match="attributes"):
+        made.send(b"", attributes=wrong)
+    assert len(rows(made)) == 1
 
 
 @pytest.fixture
@@ -192,7 +222,8 @@ def test_threads_gather_side_by_side_without_losing_or_mixing_anything():
     def hammer(number: int) -> None:
         for at in range(each):
             value = b"%d-%d" % (number, at)
-            receipts[number].append(made.send(value) if number % 2 else made.send(value, key=b"%d" % number))
+            attributes = {"thread": str(number)} if number > 3 else None
+            receipts[number].append(made.send(value, key=None if number % 2 else b"%d" % number, attributes=attributes))
 
     def seal() -> None:
         while not done.is_set():

@@ -117,6 +117,7 @@ class Gathering:
         if timeout == self._timeout and not has_ids:
             batch.limit = self._gather_bytes if batch.width == PLAIN else -1
             batch.keyed_limit = self._gather_bytes if batch.width == KEYED and self.partitions else -1
+            batch.wide_limit = self._gather_bytes if batch.width == FULL and self.partitions else -1
         self._hand_over(batch)
         return True
 

@@ -109,6 +109,7 @@ class Outgoing:
         "timeout",
         "timer",
         "topic",
+        "wide_limit",
         "width",
         "writes",
         "written_at",
@@ -121,14 +122,15 @@ class Outgoing:
         self.number = 0
         """The producer's running number; 0 as long as there is no row."""
 
-        # While it is gathered. `limit` is the size from which on `send` has to look closer, for rows of a value alone and for rows
-        # with a key: below zero there is always a reason to.
+        # While it is gathered. `limit` is the size from which on `send` has to look closer, for rows of a value alone, for rows with
+        # a key, and for those with attributes: below zero there is always a reason to.
         self.items: list[Any] = []
         self.width = PLAIN
         self.has_ids = False
         self.size = 0
         self.limit = -1
         self.keyed_limit = -1
+        self.wide_limit = -1
         self.sealed = False
         self.rows = 0
         """How many rows there are, once it is sealed; told last, and from then on the loop may take it, whoever is still sealing."""
@@ -175,7 +177,7 @@ class Outgoing:
     def seal(self) -> None:
         """Nothing is gathered any more; what is added behind the rows counted here is not part of it (`sending` moves such rows)."""
         self.sealed = True
-        self.limit = self.keyed_limit = -1
+        self.limit = self.keyed_limit = self.wide_limit = -1
         rows = len(self.items) // self.width
         self.stamps = self.items[1 : rows * self.width : self.width]
         if self.has_ids:

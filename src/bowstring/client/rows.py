@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from bowstring.messages import hashing, ids
@@ -9,7 +10,36 @@ from bowstring.messages import hashing, ids
 ROW_BYTES: Final = 64
 """What a row counts beside its own bytes: offsets and times on the wire, and the objects that hold it here."""
 
+KNOWN_MAX: Final = 1024
+"""How many attributes a producer knows again."""
+
 Row = tuple[Any, ...]
+
+
+class Attributes(dict[str, str]):
+    """The attributes of a row: checked, nobody else's, and shared by all rows with the same ones, which are then written once a batch."""
+
+    __slots__ = ("size",)
+
+    def __init__(self, checked: Mapping[str, str]) -> None:
+        super().__init__(checked)
+        self.size = sum(16 + _utf8_bytes(name) + _utf8_bytes(text) for name, text in self.items())
+        """What they count, never less than they have on the wire."""
+
+
+class KnownAttributes(dict[tuple[tuple[str, str], ...], Attributes]):
+    """Attributes by their pairs. Most programs use a few over and over: those need no second look. It is filled from any thread, and
+    begins anew when there are too many."""
+
+    def add(self, checked: Mapping[str, str]) -> Attributes:
+        """These are checked."""
+        pairs = tuple(checked.items())
+        known = self.get(pairs)
+        if known is None:
+            if len(self) >= KNOWN_MAX:
+                self.clear()
+            known = self[pairs] = Attributes(checked)
+        return known
 
 
 def partition_for(key: bytes | None, given: str | None, partitions: int) -> int | None:
@@ -29,8 +59,7 @@ def row_bytes(row: Row) -> int:
     value, _, key, attributes, _, _, given = row
     size = ROW_BYTES + (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
     if attributes is not None:
-        for name, text in attributes.items():
-            size += 16 + (len(name) + len(text) if name.isascii() and text.isascii() else 4 * (len(name) + len(text)))
+        size += attributes.size
     return size if given is None else size + 16 + _utf8_bytes(given)
 
 

@@ -31,7 +31,7 @@ from bowstring.client.frames import Frame
 from bowstring.client.gathering import Gathering
 from bowstring.client.outgoing import FULL, Outgoing
 from bowstring.client.receipts import BatchReceipt, MessageReceipt, Part, Receipt, RowsReceipt
-from bowstring.client.rows import ROW_BYTES, Row, row_bytes
+from bowstring.client.rows import ROW_BYTES, KnownAttributes, Row, row_bytes
 from bowstring.client.waiting import WaitingBatch, WaitingMessage
 from bowstring.messages.hashing import hash_key
 
@@ -50,12 +50,22 @@ class Sending(Gathering):
     def __init__(self, topic: str, producer: bytes, **further: Any) -> None:
         super().__init__(topic, producer, **further)
         self._receipt = self._receipts
+        self._known_attributes = KnownAttributes()
 
-    def send(self, value: bytes | str | None = None, *, key: bytes | str | None = None, **options: Any) -> MessageReceipt:
+    def send(
+        self,
+        value: bytes | str | None = None,
+        *,
+        key: bytes | str | None = None,
+        attributes: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> MessageReceipt:
         """Sends one message, and returns at once. The receipt has its id, and turns into `Stored` once it is durable."""
         # Whatever is called through a local is so because the interpreter is slow at calling as a method what is none.
         if options or type(value) is not bytes:
-            return self._send(value, key=key, **options)
+            return self._send(value, key=key, attributes=attributes, **options)
+        if attributes is not None:
+            return self._send_wide(value, key, attributes)
         now, make = self._stamp, self._receipt
         if key is None:
             batch = self._open
@@ -76,6 +86,30 @@ class Sending(Gathering):
         if batch.sealed:
             return self._settle(batch, (value, stamp, key, None, None, None, None))
         return make(batch, stamp)
+
+    def _send_wide(self, value: bytes, key: bytes | str | None, attributes: Mapping[str, str]) -> MessageReceipt:
+        """The same with attributes, on the usual way if they are known."""
+        now, make = self._stamp, self._receipt
+        try:
+            known = self._known_attributes.get(tuple(attributes.items())) if type(attributes) is dict else None
+        except TypeError:  # some of it cannot even be looked up; what it is then gets its error
+            known = None
+        if known is None:
+            return self._send(value, key=key, attributes=attributes)
+        size = len(value) + known.size + ROW_BYTES
+        if key is None:
+            batch = self._open
+        else:
+            if type(key) is not bytes:
+                key = key.encode() if type(key) is str and key.isascii() else arguments.binary(key, "key")
+            batch = self.gatherings[hash_key(key) % len(self.gatherings)]
+            size += len(key)
+        if (size := batch.size + size) > batch.wide_limit:
+            return self._send(value, key=key, attributes=attributes)
+        batch.size = size
+        items, stamp = batch.items, now()
+        items += (row := (value, stamp, key, known, None, None, None))
+        return self._settle(batch, row) if batch.sealed else make(batch, stamp)
 
     def _send(
         self,
@@ -106,7 +140,9 @@ class Sending(Gathering):
         now = self._broker_time.now()
         due = times.delivery(delay, at, now)
         expiry = arguments.expiry(expires, now)
-        row = (value, stamp, key, arguments.attributes(attributes), due, expiry, None if id is None else arguments.message_id(id))
+        checked = arguments.attributes(attributes)
+        known = None if checked is None else self._known_attributes.add(checked)
+        row = (value, stamp, key, known, due, expiry, None if id is None else arguments.message_id(id))
         return self._route(row, self._timeout if timeout is None else arguments.timeout(timeout, now))
 
     def _route(self, row: Row, timeout: float) -> MessageReceipt:

@@ -29,6 +29,7 @@ _TWO = struct.Struct("<ii")
 _MOMENT = struct.Struct("<q")
 _DATA_MAX = 2**31 - 1
 _NOTHING: Attributes = {}
+_SHARED = 4  # rows for each of the attributes that they share, from which on it is worth while to turn those into Arrow first
 _TEXT = "The names and values of attributes are text: {'country': 'CH'}."
 
 
@@ -133,11 +134,29 @@ def moments(name: str, rows: int, many: Moments) -> Part:
 
 
 def attributes(rows: int, many: Sequence[Attributes | None]) -> Part:
-    """The column of many messages' attributes: all names in one list, all values in another."""
+    """The column of many messages' attributes. Where most of them are the very same objects, each of those is turned into Arrow once."""
     _check_count("attributes", rows, many)
-    maps = [_NOTHING if each is None else each for each in many]
+    places = list(map(id, many))
+    distinct = dict(zip(places, many, strict=True))
+    if len(distinct) > rows // _SHARED:
+        return _each_attributes(rows, many)
+    maps = [each for each in distinct.values() if each is not None]
+    numbers = {id(each): number for number, each in enumerate(maps)} | {id(None): -1}
+    taken = np.fromiter(map(numbers.__getitem__, places), np.int32, rows)
+    offsets, names, values = _entries(maps)
+    array = pa.MapArray.from_arrays(_int32(offsets), names, values)
+    return _array_of_maps(array.take(_int32(taken, taken >= 0)))
+
+
+def _each_attributes(rows: int, many: Sequence[Attributes | None]) -> Part:
+    offsets, names, values = _entries([_NOTHING if each is None else each for each in many])
     nulls = many.count(None)
     validity = _bitmap(np.fromiter((each is not None for each in many), np.bool_, rows)) if nulls else b""
+    return _map_part(rows, nulls, validity, offsets, _text_part(names), _text_part(values))
+
+
+def _entries(maps: list[Attributes]) -> tuple[npt.NDArray[np.int32], pa.Array, pa.Array]:
+    """All names in one list, all values in another, and where those of each map begin."""
     try:
         names = list(chain.from_iterable(maps))
         values = list(chain.from_iterable([each.values() for each in maps]))
@@ -146,10 +165,15 @@ def attributes(rows: int, many: Sequence[Attributes | None]) -> Part:
         name_array, value_array = pa.array(names, pa.utf8()), pa.array(values, pa.utf8())
     except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
         raise _not_text(error) from error
-    offsets = np.zeros(rows + 1, np.int32)
-    np.cumsum(np.fromiter(map(len, maps), np.int32, rows), out=offsets[1:])
-    name_part, value_part = _text_part(_whole("attributes", name_array)), _text_part(_whole("attributes", value_array))
-    return _map_part(rows, nulls, validity, offsets, name_part, value_part)
+    offsets = np.zeros(len(maps) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, maps), np.int32, len(maps)), out=offsets[1:])
+    return offsets, _whole("attributes", name_array), _whole("attributes", value_array)
+
+
+def _int32(numbers: npt.NDArray[np.int32], valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """As `pa.array` would make it; but that imports numpy.ma the first time, which takes a tenth of a second."""
+    validity = None if valid is None or valid.all() else pa.py_buffer(_bitmap(valid))
+    return pa.Array.from_buffers(pa.int32(), len(numbers), [validity, pa.py_buffer(numbers)])
 
 
 # -- from Arrow
