@@ -21,6 +21,7 @@ ENOUGH_SEEDS = 300
 """So many seeds must have reached every state of these; one that none has reached is not tested."""
 WANTED = (
     "answer lost after the call was carried out",
+    "backup made",
     "batch found in a section",
     "cleaner copied a page",
     "coalesced page read",
@@ -55,6 +56,7 @@ WANTED = (
     "rename undone",
     "row kept below the floor",
     "seal under load",
+    "segment in a backup",
     "segment put aside",
     "segment recycled",
     "the disk was inspected",

@@ -7,10 +7,18 @@ faults are of the kind that the bug needs.
 
 from __future__ import annotations
 
-from tests.simulation import bugs_of_deleting, bugs_of_flushing, bugs_of_keeping, bugs_of_reading, bugs_of_state, bugs_of_the_kit
+from tests.simulation import (
+    bugs_of_backing_up,
+    bugs_of_deleting,
+    bugs_of_flushing,
+    bugs_of_keeping,
+    bugs_of_reading,
+    bugs_of_state,
+    bugs_of_the_kit,
+)
 from tests.simulation.planting import BUGS, Bug
 
-FILES = (bugs_of_flushing, bugs_of_state, bugs_of_keeping, bugs_of_reading, bugs_of_the_kit, bugs_of_deleting)
+FILES = (bugs_of_flushing, bugs_of_state, bugs_of_keeping, bugs_of_reading, bugs_of_the_kit, bugs_of_deleting, bugs_of_backing_up)
 """Where they are; each adds its own to the list."""
 
 __all__ = ["BUGS", "FILES", "Bug"]

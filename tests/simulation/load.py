@@ -78,6 +78,8 @@ class Load:
     """The broker is stopped in good order, and started again."""
     usurp_every: float = 0.0
     """Another incarnation of the broker takes over while the old one does not know it."""
+    backup_every: float = 0.0
+    """The mean time between the end of a backup and the next."""
 
     inline_bytes: int = 4 * KIB
     overlap_bytes: int = 8 * KIB
@@ -173,4 +175,5 @@ def drawn_load(seed: int) -> Load:
         named=source.choice((0, 1, 2)),
         ignored=random.Random(f"{seed}/ignored").choice((0.0, 0.0, 0.3)),
         deletes=source.choice((0.0, 0.0, 0.1, 0.5)),
+        backup_every=random.Random(f"{seed}/backups").choice((0.0, 0.0, 1.0, 4.0)),
     )

@@ -20,6 +20,7 @@ from typing import IO
 from tests.history import checkers, promises_of_deleting, promises_of_reading
 from tests.history.checkers import Violation
 from tests.history.events import NOTE, PUBLISH, READ, Event
+from tests.simulation.backing_up import Backups
 from tests.simulation.broker_time import clocks_of
 from tests.simulation.load import KIB, Load, drawn_load
 from tests.simulation.loop import Stuck
@@ -107,6 +108,7 @@ def run(
     report.faults, report.reached = world.faults, world.reached
     report.steps, report.virtual_seconds = world.loop.steps, world.loop.time()
     if runs:
+        runs[0].server.files.close()
         runs[0].judge(report)
         if history is not None:
             history += runs[0].workload.history.events
@@ -158,6 +160,9 @@ class Run:
         for node in named:
             node.start(workload.read_by_name)
         readers += named
+        keepers = [world.node("backups", disk=False)] if self.load.backup_every else []
+        for node in keepers:
+            node.start(Backups(self.server, workload).run)
         nemesis = Nemesis(world, kept=[self.server.node, *producers, *readers])
         troubles = [asyncio.create_task(self._every(self.load.stop_every, self.server.stop))]
         troubles.append(asyncio.create_task(self._every(self.load.usurp_every, self.server.usurp)))
@@ -166,7 +171,7 @@ class Run:
             task.cancel()
         workload.over = True
         workload.history.note("world", "healed")
-        await self._finish([administrator, *producers, *readers])
+        await self._finish([administrator, *keepers, *producers, *readers])
         nemesis.stop()
         await self._read_twice()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bowstring import errors
@@ -20,6 +21,7 @@ from bowstring.broker.flusher import Flush
 from bowstring.broker.incarnation import Incarnation as Epoch
 from bowstring.broker.joining import Fetched
 from bowstring.broker.selection import EVERYTHING, Selection
+from bowstring.catalog import sqlite_copying
 from bowstring.catalog.sqlite import SqliteCatalog
 from bowstring.core.changes import Append, Floor
 from bowstring.gateway.gateway import Gateway
@@ -35,6 +37,7 @@ from tests.history import checkers
 from tests.history.checkers import Violation
 from tests.history.events import LABEL
 from tests.history.filtering import FILTERS
+from tests.simulation.backing_up import PAGES_A_STEP, RealFiles, SimulatedArchive
 from tests.simulation.comparing import compare
 from tests.simulation.inspection import Inspection
 from tests.simulation.load import Load
@@ -197,7 +200,8 @@ class WatchedGateway(Gateway):
     watch: Watch
 
     async def stream(self, method: str, inbound: Inbound) -> None:
-        await super().stream(method, Overheard(inbound, self.watch) if method == "Fetch" else Publishes(inbound, self.watch))
+        watched = {"Fetch": Overheard, "Publish": Publishes}.get(method)
+        await super().stream(method, inbound if watched is None else watched(inbound, self.watch))
 
 
 class Overheard:
@@ -263,9 +267,12 @@ class Server:
         self.load = load
         self.node: Node = world.node("broker", may_raise=MAY_RAISE)
         self.watch = Watch(world, self.node)
+        self.address = ADDRESS
+        self.files = RealFiles()
         self._stopping: asyncio.Event | None = None
         self._usurping: asyncio.Event | None = None
         flusher.OVERLAP_BYTES = load.overlap_bytes
+        sqlite_copying.PAGES_A_STEP = PAGES_A_STEP
 
     def start(self) -> None:
         self.node.start(self._main)
@@ -328,7 +335,8 @@ class Server:
         settings = self.load.settings()
         reserve = Reserve(life.disk, size=max(self.load.reserve_bytes, self.load.wal_bytes))
         ports = {"clock": life.clock, "catalog": fencible, "store": store, "reserve": reserve}
-        broker = WatchedBroker(self.watch, settings=settings, **ports)
+        archives = partial(SimulatedArchive, life, self.files)
+        broker = WatchedBroker(self.watch, settings=settings, archives=archives, **ports)
         if opened:
             fencible.open = _nothing  # type: ignore[attr-defined]
         await broker.start()

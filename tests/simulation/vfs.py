@@ -202,7 +202,9 @@ def _base(path: str) -> str:
 
 
 def seed_randomness(source: bytes) -> None:
-    """SQLite draws salts from a generator of its own, one for the process, which it seeds from the default VFS: once, here, by us."""
+    """SQLite draws salts from a generator of its own, one for the process, which it seeds from the default VFS: once, here, by us.
+    Backups open real files, and the first of those in a process that was forked would make it forget: that one is opened here."""
+    apsw.Connection("/dev/null", flags=apsw.SQLITE_OPEN_READONLY).close()
     before = apsw.vfs_names()[0]
     seeder = _Seeder(source)
     apsw.set_default_vfs(seeder.name)

@@ -6,7 +6,8 @@
 The backup is of the moment at which the copy of the catalog was finished: what it refers to is durable, does not change, and is not
 given back while it is pinned. Flushes, seals, cleaning and retention go on meanwhile; the space that they free comes a little later.
 
-If the incarnation ends on the way, its pins are gone, and segments may be used again under the copying: the backup is given up.
+If the incarnation ends on the way, its pins are gone, and segments may be used again under the copying: the backup is given up. So it is
+if another has taken over of which this one has not heard yet: the catalog is asked.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from bowstring import errors
 from bowstring.ports.archive import Archive, Filled
-from bowstring.ports.failures import DiskFull, StorageFailed
+from bowstring.ports.catalog import Edit
+from bowstring.ports.failures import DiskFull, Fenced, StorageFailed
 
 if TYPE_CHECKING:
     from bowstring.broker.incarnation import Incarnation
@@ -53,7 +55,7 @@ class Backup:
                 for segment in pinned:
                     usage.pin(segment)
             filled = await self._archive.fill()
-            self._check_alive()
+            await self._check_pinned()
             await self._archive.finish()
             return filled
         finally:
@@ -71,8 +73,17 @@ class Backup:
             raise errors.Full(f"{failure}; there is no backup.", hint="Free some space there, or name another directory.") from failure
         except StorageFailed as failure:
             raise errors.Unavailable(f"{failure}; there is no backup.") from failure
-        self._check_alive()
 
-    def _check_alive(self) -> None:
-        if self._incarnation.ended is not None:
-            raise errors.Unavailable("the broker was loaded anew while the backup was made; there is none.", hint="Repeat it.")
+    async def _check_pinned(self) -> None:
+        """What was pinned has been so until now: nobody else could give segments back."""
+        incarnation = self._incarnation
+        try:
+            await incarnation.catalog.edit(incarnation.fence, Edit())
+        except (Fenced, StorageFailed, DiskFull) as failure:
+            raise _loaded_anew() from failure
+        if incarnation.ended is not None:
+            raise _loaded_anew()
+
+
+def _loaded_anew() -> errors.Unavailable:
+    return errors.Unavailable("the broker was loaded anew while the backup was made; there is none.", hint="Repeat it.")
