@@ -84,6 +84,8 @@ class Event(NamedTuple):
     """For open: the filter of the reader."""
     since: int = 0
     """For open: the moment from which on it reads, where it began by time."""
+    asked: float = 0.0
+    """For open: when the reader asked where that is."""
 
 
 FINAL = "final"
@@ -146,11 +148,20 @@ class History:
         self._add(Event(kind, client, call, self._now(), operation, topic, tuple(rows), error=error))
 
     def opened(
-        self, client: str, session: str, topic: str, starts: Mapping[int, int], *, name: str = "", where: str = "", since: int = 0
+        self,
+        client: str,
+        session: str,
+        topic: str,
+        starts: Mapping[int, int],
+        *,
+        name: str = "",
+        where: str = "",
+        since: int = 0,
+        asked: float = 0.0,
     ) -> None:
         """A reader begins here, at these offsets by partition: what it reads it reads from now on. With a name it goes on there."""
         rows = places(starts)
-        self._add(Event(OK, client, 0, self._now(), OPEN, topic, rows, name, session=session, where=where, since=since))
+        self._add(Event(OK, client, 0, self._now(), OPEN, topic, rows, name, session=session, where=where, since=since, asked=asked))
 
     def looked(self, client: str, topic: str, name: str, offsets: Mapping[int, int]) -> None:
         """A position was asked for, and is there."""

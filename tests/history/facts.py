@@ -89,6 +89,7 @@ class Session:
     """When it was told that it cannot go on."""
     where: str = ""
     since: int = 0
+    asked: float = 0.0
 
 
 class Held(NamedTuple):
@@ -250,7 +251,9 @@ def _readings(facts: Facts, events: list[Event]) -> None:
                 facts.sessions[event.session].overtaken = event.time
         elif event.operation == OPEN and event.time >= facts.acknowledged:
             starts = {row.partition: row.offset for row in event.rows}
-            facts.sessions[event.session] = Session(event.session, event.time, starts, where=event.where, since=event.since)
+            facts.sessions[event.session] = Session(
+                event.session, event.time, starts, where=event.where, since=event.since, asked=event.asked
+            )
             facts.read_to_the_end |= event.session.startswith(FINAL)
         elif event.operation == READ and event.session in facts.sessions:
             facts.sessions[event.session].seen += [Seen(event.time, row) for row in event.rows]

@@ -7,6 +7,7 @@ land late: such offsets are kept as "maybe" until something shows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import inf
 
 from tests.history.events import COMMIT, INVOKE, LOOK, OK, OPEN, SET, UNKNOWN, Event
 from tests.history.filtering import passes
@@ -109,15 +110,17 @@ def only_what_passes_is_read(kept: Keeping, events: list[Event]) -> Cases:
 
 
 def a_moment_is_where_it_was(kept: Keeping, events: list[Event]) -> Cases:
-    """A reader from a moment on begins with the first message that arrived then or later."""
+    """A reader from a moment on begins with the first message that arrived then or later. Where the broker's clock was set back, and the
+    moment is still to come, that is one that nobody has sent yet: what was not there when the reader asked cannot be skipped."""
     facts = kept.facts
+    stored = {label: send.ended for label, send in facts.sends.items() if send.acknowledged}
     for session in facts.sessions.values():
         if not session.since:
             continue
         for place, row in facts.rows.items():
             start = session.starts.get(place[0], 0)
             where = f"{session.name} from {session.since} on began at {facts.topic}/{place[0]}@{start}"
-            if row.arrived < session.since and place[1] >= start > 0:
+            if row.arrived < session.since and place[1] >= start > 0 and stored.get(row.label, inf) < session.asked:
                 yield f"{where}, and @{place[1]} arrived at {row.arrived} already"
             elif row.arrived >= session.since and place[1] < start and not kept.may_be_gone(place, session.opened):
                 yield f"{where}, and @{place[1]} arrived at {row.arrived} only"

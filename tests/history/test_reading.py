@@ -116,8 +116,14 @@ def test_a_filter_passes_over_what_does_not_pass_and_nothing_else():
 def test_a_moment_that_was_missed_is_found():
     for start, fine in ((2, False), (3, True), (4, False)):
         story = Story()
-        story.read(start, *range(start, 6), since=2500)
+        story.read(start, *range(start, 6), since=2500, asked=story.time)
         assert (story.broken() == set()) is fine
+
+
+def test_what_came_after_the_question_cannot_be_before_its_answer():
+    story = Story()
+    story.read(2, *range(2, 6), since=2500, asked=0.0)
+    assert not story.broken()
 
 
 def test_bytes_that_a_filter_keeps_back_are_found():

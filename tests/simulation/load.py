@@ -95,6 +95,8 @@ class Load:
     index_bytes: int = 64 * KIB
     ids_bytes: int = 64 * KIB
     reserve_bytes: int = 64 * KIB
+    small_bytes: int = KIB
+    """Pages in segments that are shorter are copied together when they are sealed."""
 
     def __str__(self) -> str:
         return " ".join(f"{name}={value:g}" for name, value in asdict(self).items())
@@ -175,5 +177,6 @@ def drawn_load(seed: int) -> Load:
         named=source.choice((0, 1, 2)),
         ignored=random.Random(f"{seed}/ignored").choice((0.0, 0.0, 0.3)),
         deletes=source.choice((0.0, 0.0, 0.1, 0.5)),
+        small_bytes=random.Random(f"{seed}/small").choice((0, 256, 1024, 16 * KIB)),
         backup_every=random.Random(f"{seed}/backups").choice((0.0, 0.0, 1.0, 4.0)),
     )

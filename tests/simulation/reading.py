@@ -110,6 +110,7 @@ class NamedReader:
 
     async def _read_since(self, client: Client, topic: str, where: str) -> None:
         moment = self._random.choice(self._workload.arrivals[topic]) + self._random.choice((0, 0, 1, 500_000))
+        asked = self._world.loop.time()
         try:
             reader = client.reader(topic, start=to_datetime(moment), where=where or None)
         except errors.InvalidArgument:
@@ -120,7 +121,7 @@ class NamedReader:
             await reader._fetching.placed()
             session = f"{self._life.name}.n{self._sessions}"
             starts = _offsets(reader, topic)
-            self._history.opened(self._life.name, session, topic, starts, where=where, since=place.microseconds)
+            self._history.opened(self._life.name, session, topic, starts, where=where, since=place.microseconds, asked=asked)
             self._world.sometimes("reader began by time")
             async for batch in reader.batches(max_wait=0.001):
                 self._history.read(self._life.name, session, topic, rows_of(batch))

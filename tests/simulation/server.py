@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bowstring import errors
-from bowstring.broker import flusher
+from bowstring.broker import coalescing, flusher
 from bowstring.broker.broker import Broker
 from bowstring.broker.fetching import Fetcher
 from bowstring.broker.flusher import Flush
@@ -272,6 +272,7 @@ class Server:
         self._stopping: asyncio.Event | None = None
         self._usurping: asyncio.Event | None = None
         flusher.OVERLAP_BYTES = load.overlap_bytes
+        coalescing.SMALL_BYTES = load.small_bytes
         sqlite_copying.PAGES_A_STEP = PAGES_A_STEP
 
     def start(self) -> None:

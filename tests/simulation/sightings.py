@@ -88,10 +88,10 @@ class Sightings:
     def _watch_reading(self, epoch: Epoch) -> None:
         pages, look_up = epoch.reader.pages, epoch.lookups.look_up
 
-        async def read(partition: Partition, entries: Sequence[PageEntry]) -> list[Page]:
+        async def read(partition: Partition, entries: Sequence[PageEntry], *, keep: bool = True) -> list[Page]:
             moves = partition.moves
             try:
-                found = await pages(partition, entries)
+                found = await pages(partition, entries, keep=keep)
             finally:
                 self._sometimes("pages moved while they were read", moves != partition.moves)
             self._sometimes("coalesced page read", any(entry.arrived != entry.arrived_last for entry in entries))

@@ -2,11 +2,16 @@
 
 A page of one message is mostly frame and metadata, and costs a reader as much as a page of a thousand. What a page has to tell of each of
 its batches (whose it is, when it arrived) goes on as origins.
+
+All pages that are inlined in the journal have to be written to a segment anyway. Those that are in one already are copied if they are
+small: a flush for a hundred partitions leaves a hundred of a few KiB, and whoever reads one partition a week later would have to read them
+one by one, each from another place. Their bytes are written twice, those of large pages never.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -15,6 +20,8 @@ from bowstring.core.pages import Origin, PageEntry, PageHeader, decode_header, e
 from bowstring.messages import encoding
 from bowstring.ports.store import Page
 
+SMALL_BYTES = 16 * 1024
+"""Pages in segments that are shorter are copied together."""
 BYTES_MAX = 128 * 1024
 ROWS_MAX = 16_384
 UNPACKED_BYTES_MAX = 1024 * 1024
@@ -26,10 +33,19 @@ class Sealable(NamedTuple):
 
     entry: PageEntry
     page: Page | None
-    """None for one that is lost."""
+    """None for one that stays where it is, or is lost."""
 
 
-def groups(entries: Iterable[PageEntry]) -> Iterator[list[PageEntry]]:
+def runs(entries: Iterable[PageEntry], *, hurry: bool) -> Iterator[list[PageEntry]]:
+    """The pages in order: those that are to become one together, others alone. In a hurry only those are copied that have to be."""
+    for copied, run in groupby(entries, lambda entry: not entry.segment or (entry.length < SMALL_BYTES and not hurry)):
+        if copied:
+            yield from _groups(run)
+        else:
+            yield from ([entry] for entry in run)
+
+
+def _groups(entries: Iterable[PageEntry]) -> Iterator[list[PageEntry]]:
     """Neighbours that fit together: the same columns, and not too much in all."""
     group: list[PageEntry] = []
     size = rows = 0
@@ -53,7 +69,7 @@ def coalesce(entries: Sequence[PageEntry], pages: Sequence[Page]) -> list[Sealab
         batches = [encoding.decode(header.columns, page.body) for header, page in zip(headers, pages, strict=True)]
         if sum(batch.nbytes for batch in batches) <= UNPACKED_BYTES_MAX:
             return [_joined(entries, headers, batches)]
-    return [Sealable(entry, page) for entry, page in zip(entries, pages, strict=True)]
+    return [Sealable(entry, None if entry.segment else page) for entry, page in zip(entries, pages, strict=True)]
 
 
 def _joined(entries: Sequence[PageEntry], headers: list[PageHeader], batches: list[pa.RecordBatch]) -> Sealable:

@@ -59,12 +59,12 @@ class PageReader:
         at = partition.pages.arrived_before(moment)
         return partition.pages[at] if at < len(partition.pages) else None
 
-    async def pages(self, partition: Partition, entries: Sequence[PageEntry]) -> list[Page]:
-        """The pages of these entries, in their order. Raises Damaged, naming the offsets."""
+    async def pages(self, partition: Partition, entries: Sequence[PageEntry], *, keep: bool = True) -> list[Page]:
+        """The pages of these entries, in their order. Raises Damaged, naming the offsets. `keep` them if others may want them soon."""
         found = [self._cached(partition, entry) for entry in entries]
         missing = [at for at, page in enumerate(found) if page is None]
         if missing:
-            for at, page in zip(missing, await self._read(partition, [entries[at] for at in missing]), strict=True):
+            for at, page in zip(missing, await self._read(partition, [entries[at] for at in missing], keep), strict=True):
                 found[at] = page
         return [page for page in found if page is not None]
 
@@ -77,7 +77,7 @@ class PageReader:
         key = TailKey(partition.topic, partition.number, entry.first_offset, entry.rows)
         return self._caches.tail.get(key)
 
-    async def _read(self, partition: Partition, entries: list[PageEntry]) -> list[Page]:
+    async def _read(self, partition: Partition, entries: list[PageEntry], keep: bool) -> list[Page]:
         stored = [entry for entry in entries if entry.segment]
         inlined = [entry for entry in entries if not entry.segment]
         pages: dict[int, Page] = {}
@@ -91,7 +91,8 @@ class PageReader:
                 pages.update({entry.first_offset: page for entry, page in zip(wanted, read, strict=True)})
         for entry in entries:
             self._check(partition, entry, pages[entry.first_offset])
-            self._caches.pages.put(reference_of(entry), pages[entry.first_offset])
+            if keep:
+                self._caches.pages.put(reference_of(entry), pages[entry.first_offset])
         return [pages[entry.first_offset] for entry in entries]
 
     def _check(self, partition: Partition, entry: PageEntry, page: Page) -> None:

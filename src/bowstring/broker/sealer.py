@@ -1,8 +1,8 @@
 """What keeps the journal short: its pages move into extents, its changes into snapshots, and its rows are trimmed.
 
     for some partitions at a time:
-      pages that are inlined in the journal ──coalesced──► segment ┐
-      index section, ids section                          ──► segment ┴ sync ──► edit: one extent a partition
+      pages that are inlined in the journal, and small ones ──coalesced──► segment ┐
+      index section, ids section                                       ──► segment ┴ sync ──► edit: one extent a partition
     for some partitions at a time: their state as of a flush, once that flush is committed ──► edit: snapshots, chunks of deletions
     edit after edit: rows of the journal go
 
@@ -20,13 +20,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from itertools import groupby, islice
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from bowstring.broker.actor import PartitionActor
-from bowstring.broker.coalescing import Sealable, coalesce, groups
+from bowstring.broker.coalescing import Sealable, coalesce, runs
 from bowstring.broker.placing import PAUSE_SECONDS, Draft, Placed, Placing, Written, write_sections
 from bowstring.core.id_sections import Builder, batch_hashes, parts_in, parts_of
 from bowstring.core.pages import LOST, PAGES_AT_ONCE, PageEntry
@@ -45,6 +45,8 @@ PAGES_AN_EXTENT = 4096
 """A partition with more pages gets several extents: with more of them each would hold up the loop."""
 IDS_MAX = 1 << 20
 """Messages with ids, in an extent or before a seal is due, or a few more: one that is not sealed takes three times the memory."""
+HURRY = 2
+"""So many times what a seal is due for."""
 ROWS_A_TRIM = 200
 TRIES_MAX = 3
 
@@ -73,6 +75,8 @@ class Sealer:
         self.trimmed = trimmed
         """The journal has no rows up to this sequence."""
         self._counts = Counts(rows=incarnation.flusher.committed - trimmed)
+        self._hurry = False
+        """So much has come that it is better sealed soon than well."""
         self._tries: dict[tuple[int, int, int], int] = {}
         """How often a page of the journal could not be read, by topic, partition and offset."""
         self._sealed_at = incarnation.clock.monotonic()
@@ -95,6 +99,7 @@ class Sealer:
     async def seal(self) -> None:
         """Seals everything that is committed now. Raises DiskFull, Damaged (nothing is lost, and it can be tried again), or worse."""
         before, self._counts = self._counts, Counts()
+        self._hurry = before.bytes >= HURRY * self._settings.seal_bytes or before.rows >= HURRY * self._settings.seal_rows
         try:
             await self._seal(self._incarnation.flusher.committed)
         except (DiskFull, Damaged):
@@ -134,15 +139,15 @@ class Sealer:
                 await self._incarnation.extents.adopt(draft.partition, extent, draft.hashes, blocks)
 
     async def _pages(self, placing: Placing, partition: Partition, sequence: int) -> list[Placed]:
-        """The next pages of a partition, where they are or are going to be. Inlined ones are coalesced and written."""
+        """The next pages of a partition, where they are or are going to be. Inlined and small ones are coalesced and written."""
         found: list[Placed] = []
         ids = 0
-        for group in _by_place(partition.pages.upto(sequence)):
+        for group in runs(partition.pages.upto(sequence), hurry=self._hurry):
             if len(found) >= PAGES_AN_EXTENT or ids >= IDS_MAX:
                 break
             ids += sum([entry.rows for entry in group if entry.columns & ID])
-            if group[0].segment:
-                found += [Placed(entry) for entry in group]
+            if len(group) == 1 and group[0].segment:
+                found.append(Placed(group[0]))
                 if len(found) % PAGES_AT_ONCE == 0:
                     await self._incarnation.clock.sleep(PAUSE_SECONDS)
                 continue
@@ -153,15 +158,19 @@ class Sealer:
     async def _coalesced(self, partition: Partition, entries: list[PageEntry]) -> list[Sealable]:
         await self._incarnation.clock.sleep(PAUSE_SECONDS)
         try:
-            pages = await self._incarnation.reader.pages(partition, entries)
+            pages = await self._incarnation.reader.pages(partition, entries, keep=False)
         except Damaged:
             return await self._one_by_one(partition, entries)
         return coalesce(entries, pages)
 
     async def _one_by_one(self, partition: Partition, entries: list[PageEntry]) -> list[Sealable]:
-        """Some of these pages cannot be read. Raises Damaged, but for those that have been tried often enough: they are lost."""
+        """Some of these pages cannot be read. Those in segments stay there. Raises Damaged for others, until they have been tried often
+        enough: then they are lost."""
         found: list[Sealable] = []
         for entry in entries:
+            if entry.segment:
+                found.append(Sealable(entry, None))
+                continue
             try:
                 found.append(Sealable(entry, (await self._incarnation.reader.pages(partition, [entry]))[0]))
             except Damaged as error:
@@ -231,15 +240,6 @@ def _steps(actors: Iterable[PartitionActor]) -> Iterable[list[PartitionActor]]:
     rest = iter([actor for actor in actors if actor.closed is None])
     while step := list(islice(rest, PARTITIONS_A_STEP)):
         yield step
-
-
-def _by_place(entries: Iterable[PageEntry]) -> Iterable[list[PageEntry]]:
-    """Pages in segments one by one, those of the journal as far as they fit together."""
-    for inlined, run in groupby(entries, lambda entry: not entry.segment):
-        if inlined:
-            yield from groups(run)
-        else:
-            yield from ([entry] for entry in run)
 
 
 def _changed_chunks(partition: Partition) -> list[Chunk]:
