@@ -117,7 +117,7 @@ def _place(coroutine: Any) -> str:
     found = ""
     while coroutine is not None and getattr(coroutine, "cr_frame", None) is not None:
         path = Path(coroutine.cr_code.co_filename)
-        if path.parent.name == "broker":
+        if path.parent.name == "broker" and path.stem != "steady_clock":
             found = f"{path.stem}.{coroutine.cr_code.co_name}:{coroutine.cr_frame.f_lineno}"
         coroutine = coroutine.cr_await
     return found

@@ -20,7 +20,7 @@ def strangers_passing(count: int, capacity: int, bits_an_entry: int) -> float:
     """The share of strangers that pass a sieve with so many entries."""
     source = np.random.default_rng(count)
     sieve = Sieve(capacity, bits_an_entry)
-    sieve.add(source.integers(0, 2**64, count, np.uint64))
+    sieve.add(np.sort(source.integers(0, 2**64, count, np.uint64)))
     return len(sieve.passing(source.integers(0, 2**64, 200_000, np.uint64))) / 200_000
 
 
@@ -53,7 +53,7 @@ def test_only_the_first_half_of_a_hash_counts_because_small_sections_keep_no_mor
     assert len(sieve.passing(hashes([0x1234_5678_FFFF_FFFF]))) == 1
 
 
-@pytest.mark.parametrize(("bits", "share"), [(BITS_AN_ENTRY, 0.007), (8, 0.04)])
+@pytest.mark.parametrize(("bits", "share"), [(BITS_AN_ENTRY, 0.002), (12, 0.013), (8, 0.04)])
 @pytest.mark.parametrize("count", [1_000, 30_000, 300_000])
 def test_few_strangers_pass_a_full_sieve(count: int, bits: int, share: float):
     assert strangers_passing(count, count, bits) <= share + 0.003
@@ -65,4 +65,4 @@ def test_a_sieve_that_is_overfull_still_tells_most_strangers():
 
 def test_a_sieve_takes_the_memory_that_was_said():
     assert Sieve(1_000_000, 8).nbytes == 1_000_000
-    assert Sieve(1_000_000).nbytes == 2_000_000
+    assert Sieve(1_000_000).nbytes == 3_000_000

@@ -118,7 +118,8 @@ def _latest(column: pa.Array) -> int:
 def _ids(column: pa.Array, partition: int) -> Ids:
     """What the machine needs of a column of ids; no loop over rows but for ids that a kit had generated."""
     hashes, firsts = id_hashes(column), None
-    ordered = np.sort(hashes)
+    order = np.argsort(hashes)
+    ordered = hashes[order]
     if (ordered[1:] == ordered[:-1]).any():  # the same id twice, or nearly so: it has to be looked at closely
         codes = column.dictionary_encode()
         indices = codes.indices.to_numpy(zero_copy_only=False)
@@ -128,7 +129,7 @@ def _ids(column: pa.Array, partition: int) -> Ids:
     rows = _generated(column)
     parsed = [(int(row), ids.parse(column[int(row)].as_py())) for row in rows]
     given = tuple(GivenBack(row, g.producer, g.number, g.row) for row, g in parsed if g is not None and g.partition == partition)
-    return Ids(hashes, firsts, given)
+    return Ids(hashes, firsts, given, order)
 
 
 def _generated(column: pa.Array) -> NDArray[np.int64]:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from types import ModuleType
 from typing import Annotated, Any, Final
 
 import typer
@@ -50,7 +53,17 @@ def commands(
 
 def main() -> None:
     """The command `bowstring`."""
+    sys.meta_path.insert(0, _WithoutPandas())
     sys.exit(run())
+
+
+class _WithoutPandas(MetaPathFinder):
+    """pyarrow imports pandas, where it is installed, as soon as it is given a list or a numpy array: a broker would stand still for a
+    second or two, and take 60 MB more. No command has a use for it. (In other people's programs it is theirs to decide.)"""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("the commands of Bowstring do without pandas", name=fullname)
 
 
 def run() -> int:

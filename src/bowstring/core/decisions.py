@@ -48,6 +48,8 @@ class Ids(NamedTuple):
     firsts: Rows | None
     """For each row the first row with the very same id, or None if all differ."""
     given_back: tuple[GivenBack, ...] = ()
+    order: Rows | None = None
+    """The rows by their hashes, where somebody has sorted them already."""
 
 
 class Publish(NamedTuple):

@@ -23,7 +23,7 @@ Name = TypeVar("Name", bound=Hashable)
 CAPACITY_MIN = 1 << 9
 CAPACITY_MAX = 1 << 23
 GROWTH = 4
-BITS_AN_ENTRY = 8
+BITS_AN_ENTRY = 12
 
 
 class KnownSection(NamedTuple):

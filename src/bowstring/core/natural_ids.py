@@ -128,14 +128,14 @@ class NaturalIds:
         self.window = window
         self._generations: list[_Generation] = []
 
-    def add(self, hashes: Hashes, offsets: Offsets, arrived: int) -> None:
-        """Remembers the ids of a batch that arrived now. Its offsets rise."""
+    def add(self, hashes: Hashes, offsets: Offsets, arrived: int, order: NDArray[np.int64] | None = None) -> None:
+        """Remembers the ids of a batch that arrived now. Its offsets rise; `order` is that of its hashes."""
         last = self._generations[-1] if self._generations else None
         if last is None or last.count + len(hashes) > last.capacity or arrived - last.oldest > self.window // 8:
             wanted = max(GROWTH * last.count if last is not None else 0, len(hashes))
             last = _Generation(max(min(wanted, CAPACITY_MAX), CAPACITY_MIN, len(hashes)), arrived)
             self._generations.append(last)
-        order = np.argsort(hashes)
+        order = np.argsort(hashes) if order is None else order
         first, end = int(offsets[0]), int(offsets[-1]) + 1
         last.add(_Run(hashes[order], (offsets[order] - first).astype(np.uint32), first, end), arrived)
 

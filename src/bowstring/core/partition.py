@@ -154,6 +154,11 @@ class Partition:
 
     def _accept_new(self, batch: Publish, ids: Ids, now: int, offsets: Rows) -> Accept:
         """`offsets` has the offset of each row that is known, and 0 for the others."""
+        if ids.firsts is None and not offsets.any():
+            offsets = self.next_offset + np.arange(batch.rows)
+            accepted = self._accept(batch, now, None, ())
+            self.ids.add(ids.hashes, offsets, accepted.change.arrived, ids.order)
+            return accepted
         firsts = ids.firsts if ids.firsts is not None else np.arange(batch.rows)
         new = (offsets == 0) & (firsts == np.arange(batch.rows))
         kept = np.flatnonzero(new)
