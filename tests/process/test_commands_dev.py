@@ -121,7 +121,7 @@ def commander() -> Iterator[Commander]:
 
 @pytest.mark.parametrize("batch", ["1", "50"])
 def test_a_benchmark_measures_three_things_and_leaves_no_topic(commander: Commander, batch: str):
-    rows = commander.done("bench", "--seconds", "300ms", "--size", "64", "--batch", batch, "--producers", "2").rows
+    rows = commander.done("bench", "--seconds", "300ms", "--size", "64", "--batch", batch, "--producers", "2", "--consumers", "2").rows
     assert [row["work"] for row in rows] == ["publish", "read", "delivery"]
     for row in rows:
         assert row["messages"] > 0

@@ -279,3 +279,25 @@ def test_a_notebook_shows_a_table(client: bowstring.Client, topic: str):
     assert "<th>key</th>" in html
     assert "customer-" in html
     assert "90 rows, the first 10" in html
+
+
+def test_a_reader_from_the_latest_on_misses_nothing_that_is_sent_after_it_was_made(client: bowstring.Client, topic: str):
+    with client.producer(topic) as producer:
+        for number in range(20):
+            with client.reader(topic, start="latest") as reader:
+                producer.send(b"%d" % number, key=f"{number}").result(10)
+                assert [message.value for message in reader.poll(10)] == [b"%d" % number]
+
+
+async def _sent_and_read(address: str, topic: str) -> list[bytes | None]:
+    read = []
+    async with bowstring.aio.connect(address) as client, client.producer(topic) as producer:
+        for number in range(20):
+            async with client.reader(topic, start="latest") as reader:
+                await producer.send(b"%d" % number, key=f"{number}")
+                read += [message.value for message in await reader.poll(10)]
+    return read
+
+
+def test_a_reader_from_the_latest_on_misses_nothing_with_asyncio(broker: bowstring.Broker, topic: str):
+    assert asyncio.run(_sent_and_read(broker.address, topic)) == [b"%d" % number for number in range(20)]

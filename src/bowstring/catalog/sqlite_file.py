@@ -22,7 +22,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from urllib.parse import quote
 
 import apsw
 
@@ -62,6 +61,8 @@ def connect_to_look(path: str) -> apsw.Connection:
     A WAL cannot be read without an index of it, which SQLite keeps in a file; with exclusive locking it keeps it on its heap. That takes
     a lock which a file that is open for reading only does not give, hence the VFS without locks: the directory's own lock keeps others
     out. Without a WAL the file is `immutable`, because SQLite would else make an empty one."""
+    from urllib.parse import quote  # which takes 10 ms to import, and only `inspect` and backups come here
+
     connection: apsw.Connection | None = None
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     try:

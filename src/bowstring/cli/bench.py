@@ -1,9 +1,9 @@
 """`bowstring bench`: measures a broker from here, on a topic that is made for it and deleted afterwards.
 
 Three things are measured, each for --seconds. **publish**: producers send batches as fast as they are made durable, each with a few under
-way; the latency is from sending a batch to knowing that it is durable. **read**: what was published is read from the beginning by a
-reader, over and over. **delivery**: single messages at a steady pace; the latency is from sending one to having it in a reader that
-follows.
+way; the latency is from sending a batch to knowing that it is durable. **read**: what was published is read from the beginning, over and
+over, by each of the consumers. **delivery**: single messages at a steady pace; the latency is from sending one to having it in a reader
+that follows, of which there are as many.
 
 Everything runs in this one process, so what it measures is the broker and one Python client, whichever is slower.
 """
@@ -14,7 +14,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
@@ -39,6 +39,7 @@ Examples:
   bowstring bench
   bowstring bench --size 1KiB --batch 100 --producers 4
   bowstring bench --batch 1 --producers 64     single messages of many
+  bowstring bench --consumers 8                everything read by each of eight
   bowstring bench --seconds 30 -o json | jq
 """
 UNDER_WAY: Final = 4
@@ -86,6 +87,7 @@ class Plan(NamedTuple):
     batch: int
     seconds: float
     producers: int
+    consumers: int
     partitions: int
 
 
@@ -98,6 +100,7 @@ def bench(
     batch: Annotated[int, typer.Option("--batch", metavar="N", min=1, max=1_000_000, help="Messages of a batch.")] = 1000,
     seconds: Annotated[str, typer.Option("--seconds", metavar="SPAN", help="How long each of the three takes.")] = "5",
     producers: Annotated[int, typer.Option("--producers", metavar="N", min=1, max=1000, help="Producers at the same time.")] = 1,
+    consumers: Annotated[int, typer.Option("--consumers", metavar="N", min=1, max=1000, help="Readers at the same time.")] = 1,
     partitions: Annotated[int, typer.Option("--partitions", metavar="N", min=1, max=1000, help="Partitions of the topic.")] = 4,
     output: Output = None,
     server: Server = None,
@@ -107,7 +110,7 @@ def bench(
     from bowstring.wire import loops
 
     printer = Printer(output)
-    plan = Plan(_size(size), batch, connecting.span(seconds, "--seconds"), producers, partitions)
+    plan = Plan(_size(size), batch, connecting.span(seconds, "--seconds"), producers, consumers, partitions)
     if plan.seconds < 0.1:
         raise errors.InvalidArgument(f'--seconds = "{seconds}" is too short to measure anything.', hint='Right would be "5".')
     loop = loops.new_event_loop()
@@ -185,19 +188,24 @@ async def _publish(client: Client, topic: str, plan: Plan) -> Measured:
 
 async def _read(client: Client, topic: str, plan: Plan) -> Measured:
     messages = 0
-    begun = time.perf_counter()
-    with _shown("read", plan.seconds) as goes_on:
+
+    async def read(goes_on: Callable[[], bool]) -> None:
+        nonlocal messages
         while goes_on():
             async with client.reader(topic, end="latest") as reader:
                 async for batch in reader.batches():
                     messages += len(batch)
                     if not goes_on():
                         break
+
+    begun = time.perf_counter()
+    with _shown("read", plan.seconds) as goes_on:
+        await asyncio.gather(*(read(goes_on) for _ in range(plan.consumers)))
     return Measured("read", messages, time.perf_counter() - begun, messages * plan.size, [])
 
 
 async def _deliver(client: Client, topic: str, plan: Plan) -> Measured:
-    """The reader follows a partition's end; a message carries its number."""
+    """The readers follow the topic's end; a message carries its number."""
     latencies: list[float] = []
     sent: list[float] = []
     flushed = asyncio.Event()
@@ -207,12 +215,15 @@ async def _deliver(client: Client, topic: str, plan: Plan) -> Measured:
         async for message in reader:
             if message.key is not None and message.key.isdigit():
                 latencies.append(time.perf_counter() - sent[int(message.key)])
-            if flushed.is_set() and len(latencies) == len(sent):
+            if flushed.is_set() and len(latencies) == len(sent) * plan.consumers:
                 return
 
-    async with client.reader(topic, start="latest") as reader, client.producer(topic) as producer:
-        await reader.poll(0)
-        following = asyncio.create_task(follow(reader))
+    async with AsyncExitStack() as opened:
+        producer = await opened.enter_async_context(client.producer(topic))
+        readers = [await opened.enter_async_context(client.reader(topic, start="latest")) for _ in range(plan.consumers)]
+        for reader in readers:
+            await reader.poll(0)
+        following = [asyncio.create_task(follow(reader)) for reader in readers]
         begun = time.perf_counter()
         with _shown("delivery", plan.seconds) as goes_on:
             while goes_on():
@@ -221,13 +232,14 @@ async def _deliver(client: Client, topic: str, plan: Plan) -> Measured:
                 producer.send(value, key=str(len(sent) - 1))
             await producer.flush()
             flushed.set()
-            if len(latencies) < len(sent):
-                await asyncio.wait((following,), timeout=DELIVERED_SECONDS)
+            if len(latencies) < len(sent) * plan.consumers:
+                await asyncio.wait(following, timeout=DELIVERED_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         took = time.perf_counter() - begun
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
-    if len(latencies) < len(sent):
-        note(f"{len(sent) - len(latencies):,} of {len(sent):,} messages did not reach the reader in time.")
+        for task in following:
+            task.cancel()
+        await asyncio.gather(*following, return_exceptions=True)
+    if (missing := len(sent) * plan.consumers - len(latencies)) > 0:
+        note(f"{missing:,} of {len(sent) * plan.consumers:,} messages did not reach their reader in time.")
     return Measured("delivery", len(latencies), took, len(latencies) * plan.size, latencies)
 
 
@@ -242,6 +254,7 @@ def _print(printer: Printer, measured: list[Measured], plan: Plan) -> None:
         rows.append((each.work, f"{each.messages:,}", f"{rate:,.0f}", volume, *map(_milliseconds, each.percentiles().values())))
     printer.table(columns, rows)
     many = "1 producer" if plan.producers == 1 else f"{plan.producers:,} producers"
+    many += "" if plan.consumers == 1 else f", {plan.consumers:,} readers"
     batches = "single messages" if plan.batch == 1 else f"batches of {plan.batch:,}"
     return note(f"{many}, {batches}, {plan.size:,} bytes each. Milliseconds until it is durable, and until a reader has it.")
 

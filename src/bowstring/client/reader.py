@@ -66,6 +66,14 @@ class Reader:
         window = None if settings.window is None else CommitWindow(settings.window, settings.window_share)
         return Fetching(self._connection, settings.wanted(starts, name), window)
 
+    async def _begun(self) -> None:
+        """Waits until it is decided what is the latest, where that matters: what is sent afterwards comes after it. What goes wrong is
+        told to whoever reads."""
+        if self._settings.depends_on_now:
+            with suppress(errors.Error, TimeoutError):
+                async with asyncio.timeout(self._call_seconds):
+                    await self._fetching.placed()
+
     # ---- reading
 
     def __aiter__(self) -> Reader:
@@ -264,6 +272,7 @@ class Reader:
             raise errors.Conflict("this reader is closed.", hint="Make another with client.reader().")
 
     async def __aenter__(self) -> Reader:
+        await self._begun()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:

@@ -67,6 +67,12 @@ class ReaderSettings(NamedTuple):
             _share(window_share),
         )
 
+    @property
+    def depends_on_now(self) -> bool:
+        """Whether where it begins or ends is decided by what is there when it begins."""
+        places = (*self.starts.values(), *self.ends.values())
+        return any(place == "latest" or (isinstance(place, int) and place < 0) for place in places)
+
     def wanted(self, starts: dict[str, Any], name: str | None) -> list[Wanted]:
         """What is to be read of each topic."""
         selection = Selection(None if self.columns is None else frozenset(self.columns), self.where)

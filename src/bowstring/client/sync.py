@@ -204,7 +204,7 @@ class Client(PositionCalls):
         from bowstring.client.sync_reader import Reader
 
         async def make() -> asynchronous_reader.Reader:
-            return self._client.reader(
+            made = self._client.reader(
                 topic,
                 start=start,
                 end=end,
@@ -216,6 +216,7 @@ class Client(PositionCalls):
                 window=window,
                 window_share=window_share,
             )
+            return await made.__aenter__()
 
         return Reader(self._run(make()), self._thread)
 
