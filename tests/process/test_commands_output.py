@@ -69,6 +69,7 @@ def test_a_quiet_command_gives_no_hints(command: Commander):
     assert command("context", "list").said == ""
     assert "There is none" in command("context", "list", "-o", "table").said
     assert command("context", "list", "-o", "table", "--quiet").said == ""
+    assert command("--quiet", "context", "list", "-o", "table").said == ""
     assert command("topic", "describe", "nothing", "-q").said.startswith("bowstring: there is no topic")
 
 

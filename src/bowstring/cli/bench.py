@@ -39,7 +39,7 @@ Examples:
   bowstring bench
   bowstring bench --size 1KiB --batch 100 --producers 4
   bowstring bench --batch 1 --producers 64     single messages of many
-  bowstring bench --consumers 8                everything read by each of eight
+  bowstring bench --consumers 8                read by each of eight
   bowstring bench --seconds 30 -o json | jq
 """
 UNDER_WAY: Final = 4

@@ -45,9 +45,13 @@ def commands(
     server: Annotated[str | None, options.text("--server", "-s", metavar="ADDRESS", help="The broker: bowstring://host[:27769].")] = None,
     context: Annotated[str | None, options.text("--context", metavar="NAME", help="The broker of this name.")] = None,
     timeout: Annotated[str | None, options.text("--timeout", metavar="SPAN", help="How long to try: 30s. [default: 10s]")] = None,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    no_color: options.NoColor = False,
 ) -> None:
     """See HELP."""
     given = options.given
+    given.quiet, given.verbose, given.no_color = quiet, verbose, no_color
     given.output, given.server, given.context, given.timeout = output, server, context, timeout
 
 

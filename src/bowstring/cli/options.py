@@ -17,7 +17,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 from functools import wraps
-from typing import Annotated, Any, Final, get_type_hints
+from typing import Annotated, Any, Final, TypeAlias, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -62,11 +62,10 @@ def colours() -> bool:
     return not given.no_color and not os.environ.get("NO_COLOR")
 
 
-_MANNERS: Final[dict[str, Any]] = {
-    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="Only data and errors: no hints, no progress.")],
-    "verbose": Annotated[bool, typer.Option("--verbose", help="Tell more on stderr.")],
-    "no_color": Annotated[bool, typer.Option("--no-color", help="No colours; NO_COLOR=1 does the same.")],
-}
+Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="Only data and errors: no hints, no progress.")]
+Verbose: TypeAlias = Annotated[bool, typer.Option("--verbose", help="Tell more on stderr.")]
+NoColor: TypeAlias = Annotated[bool, typer.Option("--no-color", help="No colours; NO_COLOR=1 does the same.")]
+_MANNERS: Final[dict[str, Any]] = {"quiet": Quiet, "verbose": Verbose, "no_color": NoColor}
 
 
 def add_to(app: typer.Typer, kind: type[TyperCommand]) -> None:
