@@ -124,8 +124,8 @@ class Inspection:
             at_once(restore_ids(loaded.partitions.values(), reader))
             broken = self._compare(epoch, loaded)
             for key, actor in list(epoch._actors.items()):
-                found = at_once(reading.extents(*key, 0, 1 << 30)) if key in loaded.partitions else []
-                broken += self._sealed(epoch, actor.partition, found)
+                if key in loaded.partitions:  # else its topic is deleted
+                    broken += self._sealed(epoch, actor.partition, at_once(reading.extents(*key, 0, 1 << 30)))
         return broken
 
     @contextmanager
