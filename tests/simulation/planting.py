@@ -35,7 +35,7 @@ THEMES = (
     (POWER.only(slow_rate=0.02, slow_seconds=0.3, cut_rate=0.01), IDS),
     (POWER.only(sync_error_rate=0.02), SEGMENTS),
     (POWER, SEGMENTS.only(topics=2, mortal_topics=2, mortal_seconds=0.5, partitions_max=2)),
-    (CRASHES.only(full_every=2.0, full_seconds=0.5), SEGMENTS.only(tail_bytes=1024 * KIB)),
+    (CRASHES.only(full_every=2.0, full_seconds=1.5), SEGMENTS.only(tail_bytes=1024 * KIB, tight=0.5, tight_seconds=0.3)),
     (SLOW, JOURNAL.only(usurp_every=1.0)),
     (POWER.only(inside_operations=300), KEEPING.only(delayed=0.3, expiring=0.3, inline_bytes=0)),
     (CRASHES, SEALING.only(natural=0.7, ids=20, plain=0.5, expiring=0.3, seal_seconds=0.5)),

@@ -104,6 +104,31 @@ def test_a_lost_answer_is_asked_for_even_after_the_deadline():
     run(story())
 
 
+def test_a_full_disk_is_waited_for_and_is_what_is_told_when_the_time_is_over():
+    async def story():
+        broker = FakeBroker()
+        broker.topic("t")
+        full = [True]
+
+        def answering(request):
+            in_time = broker.clock.now() <= request.sent + request.timeout
+            return errors.Full("the disk is full; nothing of this was stored.") if full[0] and in_time else None
+
+        broker.answering = answering
+        async with connected(broker) as client, client.producer("t", timeout=2) as producer:
+            patient = producer.send_batch([b"patient"])
+            await asyncio.sleep(1)
+            full[0] = False
+            assert (await patient).offsets.to_pylist() == [1], "there is room again"
+            full[0] = True
+            late = (await producer.send_batch([b"late"])).refused[0]
+            assert isinstance(late, errors.Full)
+            assert "the disk is full" in str(late)
+            assert "timeout of 2 s" in str(late)
+
+    run(story())
+
+
 def test_without_any_answer_the_outcome_is_unknown():
     async def story():
         broker = FakeBroker()

@@ -11,6 +11,9 @@ duplicate. `lanes` keeps the order.
 **What if time is over?** A batch that was never written is certainly not stored: `DeadlinePassed`. For one that was, only the broker knows:
 it refuses what comes too late, so asking again gives a certain answer. If the stream is silent a new one is opened to ask. When no
 answer can be had for a grace time the outcome is unknown, and the error says so.
+
+**What if the broker's disk is full?** It may have room again a moment later, so everything is tried again until its time is over. What is
+certainly not stored then is told to be `Full`, because that is what somebody has to look after.
 """
 
 from __future__ import annotations
@@ -66,6 +69,8 @@ class Publisher:
         self._room = asyncio.Event()
         self._tried = asyncio.Event()
         self._failed: list[Outgoing] = []
+        self._full: errors.Full | None = None
+        """What the broker said last, if it was this."""
         self.counts = ProducerCounts()
         self._task = self._loop.create_task(self._run(), name=f"bowstring producer of {gathering.topic}")
 
@@ -129,6 +134,8 @@ class Publisher:
         self._give_up(batch, error)
 
     def _give_up(self, batch: Outgoing, error: errors.Error) -> None:
+        if self._full is not None and isinstance(error, errors.DeadlinePassed):
+            error = errors.Full(f"{self._full.message} This was so until the timeout of {batch.timeout:g} s passed.", hint=self._full.hint)
         self._lane(batch.partition).dropped(batch)
         self._window.answered(batch)
         self._resolve(batch, error)
@@ -139,7 +146,8 @@ class Publisher:
         while True:
             try:
                 await self._serve()
-            except errors.Unavailable:
+            except errors.Unavailable as error:
+                self._full = error if isinstance(error, errors.Full) else self._full
                 self._broken()
             except errors.Error as error:
                 self._broken()
@@ -288,6 +296,7 @@ class Publisher:
         batch.writes -= 1
         kind = answer.WhichOneof("outcome")
         if kind == "stored":
+            self._full = None
             self._pauses.reset()
             lane.stored(batch)
             self._window.answered(batch)
