@@ -96,6 +96,7 @@ $(READY): requirements.lock pyproject.toml
 	    echo "$(VENV) has no pip. Remove it with 'rm -r $(VENV)' and repeat." >&2; exit 1; }
 	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q src tests # as an installation has it: where Python may not write bytecode, every start would compile all
 	@touch $@
 
 clean: ## remove what commands left behind, but neither .venv nor ./data
