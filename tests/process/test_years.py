@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from bowstring import errors
 from bowstring.host.clock import SystemClock
 from bowstring.settings import KIB
+from bowstring.store.segments import segment_name
 from tests.process.house import HOUR, House
 
 
@@ -250,3 +252,27 @@ async def test_a_reader_that_follows_is_not_disturbed_by_seals(house: House):
                 if number % 7 == 0:
                     await house.seal()
             assert await reading == [b"%d" % number for number in range(60)]
+
+
+async def test_a_small_page_that_cannot_be_read_stays_where_it_is_when_it_is_sealed(house: House, monkeypatch: pytest.MonkeyPatch):
+    settings = replace(house.settings(), flush_inline_bytes=0, memory_tail_bytes=0, memory_pages_bytes=0)
+    monkeypatch.setattr(house, "settings", lambda: settings)
+    await house.restart()
+    async with house.client() as client:
+        await client.create_topic("orders")
+        async with client.producer("orders") as producer:
+            for _ in range(5):
+                await producer.send_batch([b"x" * 100] * 20)
+    (actor,) = house.live.partitions()
+    damaged = actor.partition.pages.state()[2]
+    with (house.data / segment_name(damaged.segment)).open("r+b") as file:
+        file.seek(damaged.position + damaged.length // 2)
+        file.write(b"?" * 8)
+    await house.seal()
+    async with house.client() as client:
+        assert len([m async for m in client.reader("orders", end=damaged.first_offset)]) == damaged.first_offset - 1
+        assert len([m async for m in client.reader("orders", start=damaged.end, end="latest")]) == 101 - damaged.end
+        with pytest.raises(errors.Corrupt, match=f"{damaged.first_offset} to"):
+            [m async for m in client.reader("orders", start=damaged.first_offset, end=damaged.end)]
+    (entry,) = await house.live.reader.entries(actor.partition, damaged.first_offset, damaged.end, 1, 1)
+    assert (entry.segment, entry.position) == (damaged.segment, damaged.position)
