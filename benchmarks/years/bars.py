@@ -31,6 +31,7 @@ def _start(title: str) -> Callable[[Found], list[Row]]:
         told.append(Row("  of it before its own code", f"{found['before_own_code']:.2f} s"))
         told.append(Row("  CPU, over all", f"{found['cpu_seconds']:.2f} s"))
         if "idle_cpu_percent" in found:
+            told.append(Row("  until all is sealed and cleaned", f"{found['settled_seconds']:.0f} s"))
             told.append(most("  idle, of a core", found["idle_cpu_percent"], IDLE_PERCENT, "%"))
         return told
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bowstring.broker.actor import PartitionActor
-from bowstring.broker.coalescing import Sealable, coalesce, runs
+from bowstring.broker.coalescing import BYTES_MAX, Sealable, coalesce, runs
 from bowstring.broker.placing import PAUSE_SECONDS, Draft, Placed, Placing, Written, write_sections
 from bowstring.core.id_sections import Builder, batch_hashes, parts_in, parts_of
 from bowstring.core.pages import LOST, PAGES_AT_ONCE, PageEntry
@@ -45,6 +45,8 @@ PAGES_AN_EXTENT = 4096
 """A partition with more pages gets several extents: with more of them each would hold up the loop."""
 IDS_MAX = 1 << 20
 """Messages with ids, in an extent or before a seal is due, or a few more: one that is not sealed takes three times the memory."""
+PAGE_COST = 8 * 1024
+"""So many bytes take as long to copy as it takes to look at a page."""
 HURRY = 2
 """So many times what a seal is due for."""
 ROWS_A_TRIM = 200
@@ -75,6 +77,8 @@ class Sealer:
         self.trimmed = trimmed
         """The journal has no rows up to this sequence."""
         self._counts = Counts(rows=incarnation.flusher.committed - trimmed)
+        self._copied = 0
+        """Bytes since the last pause."""
         self._hurry = False
         """So much has come that it is better sealed soon than well."""
         self._tries: dict[tuple[int, int, int], int] = {}
@@ -156,7 +160,10 @@ class Sealer:
         return found
 
     async def _coalesced(self, partition: Partition, entries: list[PageEntry]) -> list[Sealable]:
-        await self._incarnation.clock.sleep(PAUSE_SECONDS)
+        self._copied += sum([entry.length + PAGE_COST for entry in entries])
+        if self._copied >= BYTES_MAX:
+            self._copied = 0
+            await self._incarnation.clock.sleep(PAUSE_SECONDS)
         try:
             pages = await self._incarnation.reader.pages(partition, entries, keep=False)
         except Damaged:
