@@ -62,9 +62,10 @@ def write(folder: Path, rows: list[Row], results: Results, plan: Plan, machine: 
 def markdown(date: str, rows: list[Row], results: Results, plan: Plan, machine: dict[str, Any]) -> str:
     counts = ", ".join(f"{count:,} messages of {size} B" for size, count in plan.counts.items())
     lines = [f"# Figures of {date}", "", f"{plan.rounds} rounds, {counts}; `{date}.json` has every single run.", ""]
-    lines += [f"- {note}" for note in _notes(results)]
     facts = "- " + ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in machine.items())
-    lines += [*textwrap.wrap(facts, width=136, subsequent_indent="  "), ""]
+    for item in (*(f"- {note}" for note in _notes(results)), facts):
+        lines += textwrap.wrap(item, width=136, subsequent_indent="  ")
+    lines.append("")
     lines += ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
     for row in rows:
         indent = "\u2003" if row.work.startswith("  ") else ""
