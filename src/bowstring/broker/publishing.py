@@ -75,7 +75,6 @@ class Publisher:
         actor = self._incarnation.topic_by_id(self._topic).actor(batch.partition)
         bytes_max = self._incarnation.settings.batch_bytes_max
         columns = layout.check(batch.schema, batch.columns, batch.rows, batch.data, bytes_max=bytes_max)
-        self._incarnation.check_room(len(batch.data))
         publish = Publish(
             producer=self._producer,
             number=batch.number,
@@ -88,6 +87,8 @@ class Publisher:
             expires=_expires(columns.column("expires")) if batch.columns & EXPIRES else 0,
             due=_latest(columns.column("due")) if batch.columns & DUE else 0,
         )
+        if actor.partition.is_new(publish, self._incarnation.clock.now()):  # others need no room, only their answer
+            self._incarnation.check_room(len(batch.data))
         actor.publish(Request(publish, self._group, columns, batch.data, answer))
 
     def close(self) -> None:

@@ -60,9 +60,9 @@ class Pauses:
         """It went well: the next wait is a short one again."""
         self._seconds = PAUSE_FIRST
 
-    async def wait(self) -> None:
+    async def wait(self, seconds_max: float = PAUSE_MAX) -> None:
         """Waits, and makes the next one longer."""
-        seconds = self._seconds * (0.5 + 0.5 * self._world.randomness.unit())
+        seconds = min(self._seconds, seconds_max) * (0.5 + 0.5 * self._world.randomness.unit())
         self._seconds = min(self._seconds * 2, PAUSE_MAX)
         await self._world.clock.sleep(seconds)
 

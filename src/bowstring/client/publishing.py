@@ -41,6 +41,8 @@ GRACE: Final = (1.0, 5.0)
 """How long an answer is still waited for when the timeout is over: half of it, within these limits."""
 ASK_SHARE: Final = 0.25
 """After this share of the grace a silent stream is replaced."""
+FULL_SECONDS: Final = 0.5
+"""How often a broker whose disk is full is asked: it does answer, and what is too late by then has to hear so within its grace."""
 FAILURES_MAX: Final = 10_000
 DESCRIBE_SECONDS: Final = 5.0
 
@@ -165,7 +167,7 @@ class Publisher:
             self._tried.set()
             late = errors.DeadlinePassed("the timeout passed before it could be sent; it is not stored.")
             self._note_failed(self._gathering.fail_waiting(late, self._clock.monotonic()))
-            await self._pauses.wait()
+            await (self._pauses.wait() if self._full is None else self._pauses.wait(FULL_SECONDS))
 
     async def _serve(self) -> None:
         """Opens a stream and uses it until it breaks."""

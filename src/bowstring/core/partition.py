@@ -100,6 +100,11 @@ class Partition:
             return self._accept(batch, now, None, ())
         return self._publish_ids(batch, batch.ids, now, found)
 
+    def is_new(self, batch: Publish, now: int) -> bool:
+        """Whether it would be stored, as far as its ids do not matter: nothing of that number is known, and it is in time."""
+        known = self.producers.get(batch.producer)
+        return (known is None or batch.number > known.last) and self._too_late(batch, now) is None
+
     def _repeated(self, batch: Publish, batches: Batches, found: Found | None) -> Decision:
         known = batches.find(batch.number)
         if known is Absent.SEALED:
