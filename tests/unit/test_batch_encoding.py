@@ -308,3 +308,25 @@ def test_what_cannot_be_compressed_is_sent_as_it_is():
 def test_an_unknown_compression_is_refused():
     with pytest.raises(errors.InvalidArgument, match=r"compression='gzip' is not known. Use None, 'lz4' or 'zstd'"):
         encode_values([b""], compression="gzip")
+
+
+@pytest.mark.parametrize("rows", [2, 50])
+@pytest.mark.parametrize(
+    ("first", "last", "wrong"),
+    [
+        ([("a", "1"), ("b", "2")], [("a", "1"), ("b", "2")], None),
+        ([("a", "1"), ("b", "2")], [("b", "2"), ("a", "1")], None),
+        ([("ab", "1"), ("c", "2")], [("a", "1"), ("bc", "2")], None),
+        ([("a", "1"), ("b", "2")], [("a", "1"), ("a", "2")], "Row -1 has the attribute 'a' twice"),
+        ([("a", "1"), ("a", "2")], [("a", "1"), ("a", "2")], "Row 0 has the attribute 'a' twice"),
+        ([("a", "1"), ("b", "2")], [("c", "1")], None),
+    ],
+)
+def test_a_name_that_comes_twice_is_found_whether_rows_are_alike_or_not(rows: int, first: Any, last: Any, wrong: str | None):
+    attributes = pa.array([first] * (rows - 1) + [last], pa.map_(pa.utf8(), pa.utf8()))
+    batch = pa.record_batch({"value": [b""] * rows, "attributes": attributes})
+    if wrong is None:
+        assert read(encode(batch))["attributes"] == attributes.to_pylist()
+    else:
+        with pytest.raises(errors.InvalidArgument, match=wrong.replace("Row -1", f"Row {rows - 1}")):
+            encode(batch)

@@ -98,8 +98,19 @@ def _check_attributes(row_offsets: Bytes, name_offsets: Bytes, name_bytes: Bytes
                 hint="Such names are written by the broker; choose another.",
             )
     counts = np.diff(offsets)
-    if counts.max() > 1:
+    if counts.max() > 1 and not _are_alike(counts, np.frombuffer(name_offsets, np.int32), text):
         _check_unique(counts, names)
+
+
+def _are_alike(counts: npt.NDArray[np.int32], ends: npt.NDArray[np.int32], text: bytes) -> bool:
+    """Whether all rows have the names of the first one, in its order, and that has none twice: usual, and told by comparing bytes."""
+    each = int(counts[0])
+    if (counts != each).any():
+        return False
+    first, lengths = text[: ends[each]], np.diff(ends).reshape(-1, each)
+    if len(first) * len(counts) != len(text) or (lengths != lengths[0]).any() or text != first * len(counts):
+        return False
+    return len({first[ends[at] : ends[at + 1]] for at in range(each)}) == each
 
 
 def _check_unique(counts: npt.NDArray[np.int32], names: pa.StringArray) -> None:
