@@ -7,6 +7,12 @@ Neither has a deadline, because a loaded machine is no bug, and neither keeps a 
 
 from __future__ import annotations
 
+import os
+
+# As the product has it (`wire.grpc_library`), also where a test imports gRPC before the product does: gRPC's handlers break forks, and
+# Spark forks to start its JVM.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 from hypothesis import settings
 
 settings.register_profile("test", derandomize=True, deadline=None, database=None)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +28,10 @@ def broker() -> Iterator[bowstring.Broker]:
         with client.producer("orders") as producer:
             producer.send_batch([b"message %d" % number for number in range(50_000)])
         yield running
+
+
+PIPE_BYTES = 60 * 1024
+"""Of the 64 KiB that a pipe takes; a writer of whole pages may leave some of them empty."""
 
 
 def begun(broker: bowstring.Broker, *arguments: str) -> subprocess.Popen[bytes]:
@@ -60,9 +67,19 @@ def test_ctrl_c_ends_a_reader_that_follows(broker: bowstring.Broker):
     assert reading.returncode == INTERRUPTED
 
 
-def test_a_file_is_whole_after_ctrl_c(broker: bowstring.Broker):
+def _wait_until_full(pipe: int) -> None:
+    """Until whoever writes to the pipe has to wait."""
+    there = array.array("i", [0])
+    while there[0] < PIPE_BYTES:
+        fcntl.ioctl(pipe, termios.FIONREAD, there)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_file_is_whole_after_ctrl_c(broker: bowstring.Broker, monkeypatch: pytest.MonkeyPatch, unbuffered: str):
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     reading = begun(broker, "read", "orders", "--follow", "-o", "arrow")
     assert reading.stdout is not None
+    _wait_until_full(reading.stdout.fileno())
     first = os.read(reading.stdout.fileno(), 4)  # not more: `communicate` does not know of what is in the buffer
     reading.send_signal(signal.SIGINT)
     rest, said = reading.communicate(timeout=LIMIT_SECONDS)

@@ -6,6 +6,7 @@ Exit codes are the same for all commands: 0 done, 1 refused or conflict, 2 wrong
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -58,7 +59,20 @@ def commands(
 def main() -> None:
     """The command `bowstring`."""
     sys.meta_path.insert(0, _WithoutPandas())
+    if isinstance(sys.stdout.buffer, io.RawIOBase):
+        whole = _WholeWrites(sys.stdout.buffer)
+        sys.stdout = io.TextIOWrapper(whole, sys.stdout.encoding, sys.stdout.errors, write_through=True)
     sys.exit(run())
+
+
+class _WholeWrites(io.BufferedWriter):
+    """stdout where Python does not buffer it (PYTHONUNBUFFERED). A raw file writes as much as it likes when a signal comes, and says how
+    much; pyarrow does not listen, and an Arrow file would lack its middle."""
+
+    def write(self, buffer: Any, /) -> int:
+        written = super().write(buffer)
+        self.flush()
+        return written
 
 
 class _WithoutPandas(MetaPathFinder):
