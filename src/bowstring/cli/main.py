@@ -58,11 +58,15 @@ def commands(
 
 def main() -> None:
     """The command `bowstring`."""
-    sys.meta_path.insert(0, _WithoutPandas())
-    if isinstance(sys.stdout.buffer, io.RawIOBase):
-        whole = _WholeWrites(sys.stdout.buffer)
-        sys.stdout = io.TextIOWrapper(whole, sys.stdout.encoding, sys.stdout.errors, write_through=True)
-    sys.exit(run())
+    finder, stdout = _WithoutPandas(), sys.stdout
+    sys.meta_path.insert(0, finder)
+    if isinstance(raw := getattr(stdout, "buffer", None), io.RawIOBase):
+        sys.stdout = io.TextIOWrapper(_WholeWrites(raw), stdout.encoding, stdout.errors, write_through=True)
+    try:
+        code = run()
+    finally:
+        sys.meta_path.remove(finder)
+    sys.exit(code)
 
 
 class _WholeWrites(io.BufferedWriter):
