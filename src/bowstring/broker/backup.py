@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from bowstring import errors
 from bowstring.ports.archive import Archive, Filled
-from bowstring.ports.catalog import Edit
 from bowstring.ports.failures import DiskFull, Fenced, StorageFailed
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ class Backup:
         """What was pinned has been so until now: nobody else could give segments back."""
         incarnation = self._incarnation
         try:
-            await incarnation.catalog.edit(incarnation.fence, Edit())
+            await incarnation.check_fence()
         except (Fenced, StorageFailed, DiskFull) as failure:
             raise _loaded_anew() from failure
         if incarnation.ended is not None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from bowstring import errors
 from bowstring.broker.backup import Backup
 from bowstring.broker.fetching import Fetcher, make_fetcher
-from bowstring.broker.incarnation import Incarnation
+from bowstring.broker.incarnation import Incarnation, disk_full
 from bowstring.broker.publishing import Publisher
 from bowstring.broker.selection import EVERYTHING, Selection
 from bowstring.broker.steady_clock import SteadyClock
@@ -292,7 +292,7 @@ class Broker:
 
 def _why(failure: Exception) -> errors.Error:
     if isinstance(failure, DiskFull):
-        return errors.Full("the disk is full; nothing of this was stored.", hint="Free some space: the broker goes on by itself.")
+        return disk_full()
     if isinstance(failure, Fenced):
         return errors.Unavailable("another incarnation has taken over; loading again.")
     return errors.Unavailable(f"the broker has ended: {failure}")

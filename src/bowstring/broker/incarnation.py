@@ -29,7 +29,7 @@ from bowstring.core.answers import Answer
 from bowstring.core.changes import Change, Floor
 from bowstring.core.credit import Credit
 from bowstring.core.partition import Partition
-from bowstring.ports.catalog import Catalog, Extent, TopicRow
+from bowstring.ports.catalog import Catalog, Edit, Extent, TopicRow
 from bowstring.ports.store import Store
 from bowstring.settings import Settings
 from bowstring.store.reserve import Reserve
@@ -207,7 +207,11 @@ class Incarnation:
             kept = int(ALIVE_MIN * max(self.store.segments().values(), default=0)) + ROOM_KEPT
             short = short or self.store.room < self.flusher.waiting_bytes + size + min(kept, self.settings.segment_bytes_max // 2)
         if short:
-            raise errors.Full("the disk is full; nothing of this was stored.", hint="Free some space: the broker goes on by itself.")
+            raise disk_full()
+
+    async def check_fence(self) -> None:
+        """Raises Fenced if another incarnation has taken over, of which this one may not have heard: it may give back what we use."""
+        await self.catalog.edit(self.fence, Edit())
 
     async def admit(self, size: int) -> None:
         """Waits for credit. Raises Unavailable when the incarnation ends meanwhile."""
@@ -303,3 +307,8 @@ class Incarnation:
         for waiting in (*self._outstanding.values(), *self._awaited):
             if not waiting.done():
                 waiting.set_exception(error)
+
+
+def disk_full() -> errors.Full:
+    """What whoever wants to store something is told."""
+    return errors.Full("the disk is full; nothing of this was stored.", hint="Free some space: the broker goes on by itself.")

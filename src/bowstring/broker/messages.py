@@ -25,8 +25,6 @@ from bowstring.ports.failures import Damaged
 if TYPE_CHECKING:
     from bowstring.broker.incarnation import Incarnation
 
-"""How many messages one request may delete."""
-
 
 class Place(NamedTuple):
     """Where a message is, or was until it was deleted."""

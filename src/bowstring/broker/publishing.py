@@ -87,8 +87,11 @@ class Publisher:
             expires=_expires(columns.column("expires")) if batch.columns & EXPIRES else 0,
             due=_latest(columns.column("due")) if batch.columns & DUE else 0,
         )
-        if actor.partition.is_new(publish, self._incarnation.clock.now()):  # others need no room, only their answer
+        try:
             self._incarnation.check_room(len(batch.data))
+        except errors.Full:
+            if actor.partition.is_new(publish, self._incarnation.clock.now()):  # others need no room, only their answer
+                raise
         actor.publish(Request(publish, self._group, columns, batch.data, answer))
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
     for some partitions at a time:
       pages that are inlined in the journal, and small ones ──coalesced──► segment ┐
-      index section, ids section                                       ──► segment ┴ sync ──► edit: one extent a partition
+      index section, ids section                                        ──► segment ┴ sync ──► edit: one extent a partition
     for some partitions at a time: their state as of a flush, once that flush is committed ──► edit: snapshots, chunks of deletions
     edit after edit: rows of the journal go
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from bowstring.broker.cleaner import Cleaner
 from bowstring.broker.retention import Retention
 from bowstring.broker.sealer import Sealer
-from bowstring.ports.catalog import Edit
 from bowstring.ports.failures import Damaged, DiskFull
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ class Upkeep:
         incarnation = self._incarnation
         unused = incarnation.usage.unused(incarnation.store.segments())
         if unused:
-            await incarnation.catalog.edit(incarnation.fence, Edit())  # raises Fenced: a successor may use what we take to be free
+            await incarnation.check_fence()  # a successor may use what we take to be free
             await incarnation.store.release(unused)
         await incarnation.store.make_room()
         if incarnation.reserve is not None:

@@ -221,8 +221,6 @@ async def _deliver(client: Client, topic: str, plan: Plan) -> Measured:
     async with AsyncExitStack() as opened:
         producer = await opened.enter_async_context(client.producer(topic))
         readers = [await opened.enter_async_context(client.reader(topic, start="latest")) for _ in range(plan.consumers)]
-        for reader in readers:
-            await reader.poll(0)
         following = [asyncio.create_task(follow(reader)) for reader in readers]
         begun = time.perf_counter()
         with _shown("delivery", plan.seconds) as goes_on:

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from bowstring import errors
 from bowstring.client import window
-from bowstring.client.connection import Connection, Pauses
+from bowstring.client.connection import PAUSE_MAX, Connection, Pauses
 from bowstring.client.gathering import Gathering
 from bowstring.client.lanes import Lane
 from bowstring.client.outgoing import Outgoing, Placed
@@ -72,7 +72,7 @@ class Publisher:
         self._tried = asyncio.Event()
         self._failed: list[Outgoing] = []
         self._full: errors.Full | None = None
-        """What the broker said last, if it was this."""
+        """What the broker has said since it stored something last, if it was this."""
         self.counts = ProducerCounts()
         self._task = self._loop.create_task(self._run(), name=f"bowstring producer of {gathering.topic}")
 
@@ -167,7 +167,7 @@ class Publisher:
             self._tried.set()
             late = errors.DeadlinePassed("the timeout passed before it could be sent; it is not stored.")
             self._note_failed(self._gathering.fail_waiting(late, self._clock.monotonic()))
-            await (self._pauses.wait() if self._full is None else self._pauses.wait(FULL_SECONDS))
+            await self._pauses.wait(PAUSE_MAX if self._full is None else FULL_SECONDS)
 
     async def _serve(self) -> None:
         """Opens a stream and uses it until it breaks."""

@@ -144,8 +144,8 @@ def attributes(rows: int, many: Sequence[Attributes | None]) -> Part:
     numbers = {id(each): number for number, each in enumerate(maps)} | {id(None): -1}
     taken = np.fromiter(map(numbers.__getitem__, places), np.int32, rows)
     offsets, names, values = _entries(maps)
-    array = pa.MapArray.from_arrays(_int32(offsets), names, values)
-    return _array_of_maps(array.take(_int32(taken, taken >= 0)))
+    array = pa.MapArray.from_arrays(integers(offsets), names, values)
+    return _array_of_maps(array.take(integers(taken, taken >= 0)))
 
 
 def _each_attributes(rows: int, many: Sequence[Attributes | None]) -> Part:
@@ -170,10 +170,10 @@ def _entries(maps: list[Attributes]) -> tuple[npt.NDArray[np.int32], pa.Array, p
     return offsets, _whole("attributes", name_array), _whole("attributes", value_array)
 
 
-def _int32(numbers: npt.NDArray[np.int32], valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+def integers(numbers: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
     """As `pa.array` would make it; but that imports numpy.ma the first time, which takes a tenth of a second."""
     validity = None if valid is None or valid.all() else pa.py_buffer(_bitmap(valid))
-    return pa.Array.from_buffers(pa.int32(), len(numbers), [validity, pa.py_buffer(numbers)])
+    return pa.Array.from_buffers(pa.from_numpy_dtype(numbers.dtype), len(numbers), [validity, pa.py_buffer(np.ascontiguousarray(numbers))])
 
 
 # -- from Arrow

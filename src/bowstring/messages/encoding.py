@@ -121,7 +121,7 @@ def draft_columns(
 
 def take(batch: pa.RecordBatch, rows: npt.NDArray[np.int64] | pa.Array, *, compression: str | None = None) -> Encoded:
     """The given rows of a checked batch as a message of their own, with no byte of any other row in it."""
-    taken = batch.take(rows if isinstance(rows, pa.Array) else _indices(rows))
+    taken = batch.take(rows if isinstance(rows, pa.Array) else columns.integers(np.asarray(rows, np.int64)))
     parts = [(column.bit, columns.part(column, array)) for column, array in _ordered(taken)]
     return _write(parts, taken.num_rows, compression, checked=False).encoded()
 
@@ -130,11 +130,6 @@ def rewrite(batch: pa.RecordBatch) -> Encoded:
     """All rows of a checked batch, or of some of its columns, as a message of their own."""
     parts = [(column.bit, columns.part(column, array)) for column, array in _ordered(batch)]
     return _write(parts, batch.num_rows, None, checked=False).encoded()
-
-
-def _indices(rows: npt.NDArray[np.int64]) -> pa.Array:
-    """As `pa.array` would make it; but that imports numpy.ma the first time, which takes a tenth of a second."""
-    return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows, np.int64))])
 
 
 def _ordered(batch: pa.RecordBatch) -> list[tuple[schema.Column, pa.Array]]:
