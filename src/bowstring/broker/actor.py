@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from bowstring import errors
 from bowstring.broker.flusher import Flusher
 from bowstring.broker.lookups import Lookups
 from bowstring.core.answers import Answer, Stored
-from bowstring.core.changes import Append, Change
+from bowstring.core.changes import Append, Change, Delete
 from bowstring.core.decisions import Accept, BatchName, Found, Lookup, Publish, Refused, Rows, Wait
 from bowstring.core.pages import Origin, PageHeader, encode_header
 from bowstring.core.partition import Partition
@@ -44,6 +44,19 @@ class Request(NamedTuple):
         return self.batch.column("id").take(pa.array(rows))
 
 
+class Follower(Protocol):
+    """A reader's stream, as a partition sees it: it may have sent what is deleted later."""
+
+    def deleted(self, actor: PartitionActor, runs: tuple[tuple[int, int], ...]) -> None:
+        """These rows are deleted, durably."""
+
+    def altered(self) -> None:
+        """The topic has other settings."""
+
+    def closed(self, error: errors.Error) -> None:
+        """Nothing is to be read here any more."""
+
+
 class PartitionActor:
     """Owns one partition."""
 
@@ -60,7 +73,11 @@ class PartitionActor:
         self._refused: dict[BatchName, errors.Error] = {}
         """Batches that were refused because something could not be read, the newest ones."""
         self._readers: list[asyncio.Event] = []
+        self.followers: dict[Follower, None] = {}
         self.closed: errors.Error | None = None
+        """Why nothing is taken any more."""
+        self.gone: errors.Error | None = None
+        """Why nothing is delivered any more. Of a deleted topic that is so only when the deletion is durable."""
 
     # Publishing
 
@@ -145,6 +162,9 @@ class PartitionActor:
     def committed(self, change: Change, sequence: int) -> None:
         """A flush with this change was committed. What missed its deadline is taken back before anybody sees it."""
         self.partition.committed(change, sequence)
+        if isinstance(change, Delete):
+            for follower in tuple(self.followers):
+                follower.deleted(self, change.runs)
         if not isinstance(change, Append) or not change.rows:
             return
         request = self._unanswered.pop(change.first_offset, None)
@@ -193,7 +213,7 @@ class PartitionActor:
             raise self.closed.with_traceback(None)
 
     def close(self, error: errors.Error) -> None:
-        """No more publishes: the topic was deleted, or the incarnation has ended. Everybody who waits is told so."""
+        """No more publishes: the topic is being deleted, or the incarnation has ended. Whoever waits for an answer is told so."""
         self.closed = error
         if self._lookup is not None:
             self._lookup.cancel()
@@ -201,6 +221,13 @@ class PartitionActor:
             _settle(request.answer, error)
         self._queue.clear()
         self._unanswered.clear()
+        self.wake()
+
+    def end_reading(self, error: errors.Error) -> None:
+        """Nothing is delivered any more: the topic is deleted, or the incarnation has ended. Readers are told so."""
+        self.gone = error
+        for follower in tuple(self.followers):
+            follower.closed(error)
         self.wake()
 
 

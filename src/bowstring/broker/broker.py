@@ -161,6 +161,10 @@ class Broker:
         """The epoch that serves; it rises with every start."""
         return self.serving.fence.epoch
 
+    def keeping_time(self) -> int:
+        """The time that retention and `expires` go by: the broker's, unless its clock has jumped."""
+        return self.serving.trusted.now()
+
     def statistics(self) -> Statistics:
         now = self.serving
         topics = [topic.facts() for topic in now.topics()]
@@ -214,14 +218,15 @@ class Broker:
 
         return (await self._transaction(alter)).facts()
 
-    async def delete_topic(self, name: str, missing_ok: bool = False) -> bool:
-        """Durable when it returns. Says whether there was one."""
+    async def delete_topic(self, name: str, missing_ok: bool = False) -> int:
+        """Durable when it returns. Gives the id of the topic, 0 if there was none."""
 
-        async def delete(now: Incarnation) -> bool:
+        async def delete(now: Incarnation) -> int:
             if missing_ok and not now.has_topic(name):
-                return False
-            await now.delete_topic(now.topic(name), self.clock.now())
-            return True
+                return 0
+            topic = now.topic(name)
+            await now.delete_topic(topic, self.clock.now())
+            return topic.row.id
 
         return await self._transaction(delete)
 
@@ -285,9 +290,11 @@ class Broker:
         now = self.serving
         return now.publisher(now.topic(topic), producer, stream, group)
 
-    def fetcher(self, topic: str, froms: list[tuple[int, int, int]], selection: Selection = EVERYTHING, *, until: int = 0) -> Fetcher:
-        """A reader of ranges (partition, offset, end); end 0 follows for ever, or until a moment."""
-        return make_fetcher(self.serving, topic, froms, selection, until)
+    def fetcher(
+        self, topic: str, froms: list[tuple[int, int, int]], selection: Selection = EVERYTHING, *, until: int = 0, topic_id: int = 0
+    ) -> Fetcher:
+        """A reader of ranges (partition, offset, end); end 0 follows for ever, or until a moment. With an id only that topic is read."""
+        return make_fetcher(self.serving, topic, froms, selection, until, topic_id)
 
 
 def _why(failure: Exception) -> errors.Error:

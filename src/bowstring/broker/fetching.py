@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from bowstring import errors
 from bowstring.broker.actor import PartitionActor
 from bowstring.broker.joining import Fetched, joined
+from bowstring.broker.notices import Notices, Runs, deleted_runs
 from bowstring.broker.places import offset_at
 from bowstring.broker.reading import arrivals
 from bowstring.broker.selection import Selection
@@ -86,6 +87,7 @@ class Fetcher:
         self._topic = topic
         self._cursors = cursors
         self._selection = selection
+        self._notices: Notices | None = None
         self._turn = 0
 
     async def next(self, bytes_max: int) -> list[Fetched]:
@@ -96,8 +98,10 @@ class Fetcher:
             for _ in self._cursors:
                 cursor = self._cursors[self._turn % len(self._cursors)]
                 self._turn += 1
-                if cursor.actor.closed is not None:
-                    raise cursor.actor.closed.with_traceback(None)
+                if cursor.actor.gone is not None:
+                    raise cursor.actor.gone.with_traceback(None)
+                if cursor.done:
+                    continue
                 fetched = await self._of(cursor, min(bytes_max, ANSWER_BYTES))
                 if fetched:
                     return fetched
@@ -160,8 +164,8 @@ class Fetcher:
             if len(entries) > 1:
                 return await self._fetch(cursor, entries[:1])
             raise
-        if cursor.actor.closed is not None:
-            raise cursor.actor.closed.with_traceback(None)
+        if cursor.actor.gone is not None:
+            raise cursor.actor.gone.with_traceback(None)
         cursor.check_overtaken(self._topic)
         moments = self._incarnation.moments(cursor.actor.partition.topic)
         pieces: list[Fetched] = []
@@ -211,8 +215,41 @@ class Fetcher:
             return _whole(cursor, entry, page)
         return _some(cursor, entry, header, batch, offsets, self._selection)
 
+    # For notices
+
+    def follow(self, notices: Notices) -> None:
+        """Has the partitions tell of what is deleted."""
+        self._notices = notices
+        for cursor in self._cursors:
+            cursor.actor.followers[notices] = None
+
+    @property
+    def retention(self) -> int:
+        """For how long the topic keeps messages, in microseconds."""
+        return round(self._incarnation.topic_by_id(self._cursors[0].actor.partition.topic).settings.retention * 1e6)
+
+    def taken_upto(self, partition: int) -> int:
+        """How far this reader has come in a partition."""
+        return max((cursor.offset for cursor in self._cursors if cursor.actor.partition.number == partition), default=0)
+
+    def deleted_since(self, partition: int, first: int) -> Runs:
+        """What is deleted from an offset on, up to where this reader is."""
+        found = [cursor for cursor in self._cursors if cursor.actor.partition.number == partition]
+        return deleted_runs(found[0].actor, first, found[0].offset) if found else []
+
+    async def durable(self) -> None:
+        """Waits until everything that was decided up to now is committed."""
+        await self._incarnation.durable()
+
+    def keeping_time(self) -> int:
+        """The time that retention and `expires` go by."""
+        return self._incarnation.trusted.now()
+
     def close(self) -> None:
         """The stream has ended."""
+        if self._notices is not None:
+            for cursor in self._cursors:
+                cursor.actor.followers.pop(self._notices, None)
         self._cursors = []
 
 
@@ -263,9 +300,17 @@ def _origins(origins: tuple[Origin, ...], rows: NDArray[np.int64]) -> list[Origi
     return found
 
 
-def make_fetcher(incarnation: Incarnation, topic: str, froms: list[tuple[int, int, int]], selection: Selection, until: int) -> Fetcher:
+def make_fetcher(
+    incarnation: Incarnation, topic: str, froms: list[tuple[int, int, int]], selection: Selection, until: int, topic_id: int = 0
+) -> Fetcher:
     """Raises TopicNotFound, InvalidArgument for a wrong partition, OutOfRange for an offset beyond the end."""
     found = incarnation.topic(topic)
+    if topic_id not in (0, found.row.id):
+        raise errors.TopicNotFound(
+            f"the topic '{topic}' was deleted and made again: it is another one now.",
+            hint="Make another reader to read the new one.",
+            details={"topic": topic},
+        )
     if not froms:
         raise errors.InvalidArgument("no partition was asked for.", hint=f"'{topic}' has {len(found.actors)}, numbered from 0.")
     moments = incarnation.moments(found.row.id)
@@ -276,7 +321,7 @@ def make_fetcher(incarnation: Incarnation, topic: str, froms: list[tuple[int, in
 def _cursor(topic: str, actor: PartitionActor, offset: int, end: int, until: int, moments: Moments) -> _Cursor:
     """An offset of 0 means the beginning, wherever that is by now."""
     partition = actor.partition
-    if offset != 0 and not partition.retained.first <= offset <= partition.committed_offset:
+    if offset not in (0, end) and not partition.retained.first <= offset <= partition.committed_offset:
         raise out_of_range(topic, partition, offset)
     return _Cursor(actor, offset, end, until, moments)
 

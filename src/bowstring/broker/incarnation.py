@@ -131,13 +131,16 @@ class Incarnation:
         topic.alter(settings)
 
     async def delete_topic(self, topic: Topic, now: int) -> None:
-        """Memory stops first, then the transaction, then the answer. What it leaves behind is cleared away later."""
-        gone = errors.TopicNotFound(f"the topic '{topic.row.name}' was deleted.")
-        del self._topics[topic.row.name], self._topic_ids[topic.row.id]
+        """Publishing stops first, then the transaction, then reading, then the answer: readers are not told what a crash could undo.
+        What it leaves behind is cleared away later."""
+        gone = errors.TopicNotFound(f"the topic '{topic.row.name}' was deleted.", details={"topic": topic.row.name})
+        del self._topics[topic.row.name]
         for actor in topic.actors:
             actor.close(gone)
         await self.catalog.delete_topic(self.fence, topic.row.id, now)
+        del self._topic_ids[topic.row.id]
         for actor in topic.actors:
+            actor.end_reading(gone)
             self._actors.pop((topic.row.id, actor.partition.number))
             self.usage.remove_recent(actor.partition.pages.segments())
         self.upkeep.deleted(topic.row.id)
@@ -304,6 +307,7 @@ class Incarnation:
         self.upkeep.stop()
         for actor in self._actors.values():
             actor.close(error)
+            actor.end_reading(error)
         for waiting in (*self._outstanding.values(), *self._awaited):
             if not waiting.done():
                 waiting.set_exception(error)

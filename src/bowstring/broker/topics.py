@@ -53,6 +53,8 @@ class Topic:
         self.settings = settings
         for actor in self.actors:
             actor.partition.alter(window=int(settings.deduplication * 1_000_000))
+            for follower in tuple(actor.followers):
+                follower.altered()
 
     def actor(self, partition: int) -> PartitionActor:
         """Raises InvalidArgument for a partition that the topic does not have."""

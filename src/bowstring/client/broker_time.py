@@ -5,6 +5,10 @@ wrong, and it may jump. The handshake tells the broker's time, which then was ha
 on the monotonic clock counts. Every answer of a publish carries the broker's time too, and it was read between the writing of the batch
 and the reading of the answer: where the estimate lies outside of what that allows, it is moved to the nearest end.
 
+How long messages may be handed out goes by another clock of the broker, the one that retention goes by: it does not follow jumps. Of that
+the latest time is kept that it certainly shows, never later: what was told, without the way that the answer has come. So nothing is dropped
+too early, and what is over may be handed out for as long as answers are on their way.
+
 A client of an embedded broker with a manual clock asks that very clock.
 """
 
@@ -16,18 +20,21 @@ from bowstring.ports.clock import Clock
 class BrokerTime:
     """An estimate of the broker's clock, in microseconds since 1970. Read from any thread, corrected on the loop."""
 
-    __slots__ = ("_ahead", "_clock", "_followed", "_known")
+    __slots__ = ("_ahead", "_clock", "_keeping_ahead", "_known", "followed")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ahead = 0
         """The broker's time minus the monotonic one, in microseconds."""
+        self._keeping_ahead = 0
+        """The time that messages are kept by minus the monotonic one; minus the broker's, where that is followed."""
         self._known = False
-        self._followed = False
+        self.followed = False
+        """Whether the clock is the broker's own."""
 
     def follow(self, clock: Clock) -> None:
         """This is the broker's clock itself: nothing is estimated from now on."""
-        self._clock, self._known, self._followed = clock, False, True
+        self._clock, self._known, self._keeping_ahead, self.followed = clock, False, 0, True
 
     def now(self) -> int:
         """The broker's time now; this machine's own as long as no broker has told."""
@@ -35,10 +42,27 @@ class BrokerTime:
             return self._clock.now()
         return int(self._clock.monotonic() * 1e6) + self._ahead
 
-    def measured(self, broker_time: int, asked: float, answered: float) -> None:
-        """A handshake: asked and answered at these monotonic seconds."""
+    def keeping(self) -> int:
+        """The time that messages are kept by, or a little earlier; 0 as long as no broker has told."""
+        if self.followed:
+            return self._clock.now() + self._keeping_ahead
+        return int(self._clock.monotonic() * 1e6) + self._keeping_ahead if self._known else 0
+
+    def measured(self, broker_time: int, asked: float, answered: float, keeping_time: int = 0) -> None:
+        """A handshake: asked and answered at these monotonic seconds. A broker that does not tell its keeping time keeps by the other."""
+        keeping_time = keeping_time or broker_time
+        if self.followed:
+            self._keeping_ahead = keeping_time - broker_time
+            return
+        earliest, latest = keeping_time - int(answered * 1e6), keeping_time - int(asked * 1e6)
+        self._keeping_ahead = min(max(self._keeping_ahead, earliest), latest) if self._known else earliest
         self._ahead = broker_time - int((asked + answered) / 2 * 1e6)
-        self._known = not self._followed
+        self._known = True
+
+    def heard_keeping(self, keeping_time: int, read: float) -> None:
+        """An answer that was read at these monotonic seconds has told the keeping time."""
+        if not self.followed:
+            self._keeping_ahead = max(self._keeping_ahead, keeping_time - int(read * 1e6))
 
     def heard(self, broker_time: int, written: float, read: float) -> None:
         """The broker's clock has shown this at some time between these two monotonic seconds."""

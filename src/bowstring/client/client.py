@@ -19,6 +19,7 @@ from bowstring.client.arguments import SpanOrMoment
 from bowstring.client.broker_time import BrokerTime
 from bowstring.client.connection import SOFTWARE, Connection, Greeting, Pauses, World
 from bowstring.client.info import BrokerInfo, Info
+from bowstring.client.open_readers import OpenReaders
 from bowstring.client.positions import PositionCalls
 from bowstring.client.ranges import End, Start
 from bowstring.client.statistics import ClientStatistics
@@ -67,7 +68,7 @@ class Client(PositionCalls):
         self._connection = Connection(seeds, World(dialer, clock, randomness), self._broker_time, self.name, self._fits, self._greeted)
         self._partitions: dict[str, int] = {}
         self._producers: dict[Producer, None] = {}
-        self._readers: dict[Reader, None] = {}
+        self._readers = OpenReaders()
 
     async def open(self) -> Client:
         """Connects to the first seed that answers. Raises `Unavailable` if none does in time."""
@@ -176,13 +177,16 @@ class Client(PositionCalls):
         be changed `NotSupported`."""
         fixed = {"partitions": partitions, "table_retention": table_retention, "payload": payload, "audited": audited}
         request = topics.alteration(name, fixed, retention=retention, retention_bytes=retention_bytes, deduplication=deduplication)
-        return topics.from_wire(pb.Topic.FromString(await self._change("AlterTopic", request, errors.TopicExists)))
+        altered = pb.Topic.FromString(await self._change("AlterTopic", request, errors.TopicExists))
+        self._readers.altered(altered)
+        return topics.from_wire(altered)
 
     async def delete_topic(self, name: str, missing_ok: bool = False) -> None:
         """Deletes a topic and its messages."""
         self._partitions.pop(name, None)
         request = pb.DeleteTopicRequest(name=arguments.topic_name(name), missing_ok=missing_ok)
-        await self._change("DeleteTopic", request, errors.TopicNotFound)
+        answer = pb.DeleteTopicAnswer.FromString(await self._change("DeleteTopic", request, errors.TopicNotFound))
+        self._readers.topic_deleted(name, answer.topic_id)
 
     async def _change(self, method: str, request: Any, done: type[errors.Error]) -> bytes:
         """A call that changes something. When an answer was lost and the next attempt finds it done already, it was this one's work."""
@@ -246,6 +250,7 @@ class Client(PositionCalls):
             partitions=self._partitions.get(settings.topic, 0),
             call_seconds=self._timeout,
             closed=lambda producer: self._producers.pop(producer, None),
+            deleted=self._readers.deleted,
             **further,
         )
         self._producers[producer] = None

@@ -120,7 +120,7 @@ class Connection:
             self._channel, self._address = None, ""
             await channel.close()
             raise errors.Unavailable("it serves other data than the broker that this client was connected to.")
-        self.broker_time.measured(answer.broker_time, asked, answered)
+        self.broker_time.measured(answer.broker_time, asked, answered, answer.keeping_time)
         self._greeted(greeting)
         return greeting
 

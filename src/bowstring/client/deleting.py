@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -19,7 +19,11 @@ BYTES_MAX: Final = HEADER_BYTES_MAX // 2
 """Of the ids of one request: half of what a broker takes, for all that is around them."""
 
 
-async def delete(connection: Connection, topic: str, group: str, ids: Sequence[str], seconds: float) -> Answers:
+Deleted = Callable[[str, int, Sequence[tuple[int, int]]], object]
+"""Told of a topic, its id, and the partitions and offsets at which messages were deleted."""
+
+
+async def delete(connection: Connection, topic: str, group: str, ids: Sequence[str], seconds: float, deleted: Deleted) -> Answers:
     """Deletes messages of a group. A request whose answer got lost is sent again, and answered as it would have been."""
     outcomes: list[pb.DeletedMessage] = []
     for some in _requests(ids):
@@ -28,6 +32,7 @@ async def delete(connection: Connection, topic: str, group: str, ids: Sequence[s
         if len(answer.messages) != len(some):
             raise errors.Error(f"the broker has answered {len(answer.messages)} of {len(some)} ids.")
         outcomes += answer.messages
+        deleted(topic, answer.topic_id, [(each.partition, each.offset) for each in answer.messages if not each.HasField("refused")])
     return _answers(topic, outcomes)
 
 

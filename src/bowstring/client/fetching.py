@@ -1,7 +1,8 @@
 """What a reader has at hand: pages of one topic or of several, in the order in which they came.
 
 Each topic has a stream of its own (`topic_stream`); here are the pages that have come and were not taken, how to wait for them, and how
-many the program may have before it commits (`commit_window`).
+many the program may have before it commits (`commit_window`). What may not be handed out any more (`freshness`) is dropped when its turn
+comes; if a topic was deleted, nothing more is handed out.
 
 **Threads.** Pages come on the loop; they are taken there or in a thread of the program (`sync`), by one at a time. Every count has one
 writer, as in `topic_stream`.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from bowstring import errors
@@ -28,21 +29,33 @@ FILL_BYTES: Final = CREDIT_BYTES // 2
 class Fetching:
     """Pages of some topics from given places on."""
 
-    def __init__(self, connection: Connection, wanted: Sequence[Wanted], window: CommitWindow | None = None) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        wanted: Sequence[Wanted],
+        window: CommitWindow | None = None,
+        doubted: Callable[[], object] = lambda: None,
+    ) -> None:
         self._connection = connection
         self._window = window
         self._pages: deque[Chunk] = deque()
         self._rows_came = 0
+        self.dropped = 0
+        """How many rows had come and were not handed out, because they were over or deleted by then."""
+        self._is_deleted = False
+        """Whether one of the topics is gone: then nothing is handed out any more."""
         self._changed = asyncio.Event()
         self.messages = 0
         """How many were taken."""
         credit = CREDIT_BYTES // len(wanted)
-        self._streams = {each.topic: TopicStream(connection.another(), each, credit, self._came) for each in wanted}
+        self._streams = {each.topic: TopicStream(connection.another(), each, credit, self._came, doubted) for each in wanted}
 
     def _came(self, chunk: Chunk | None) -> None:
         if chunk is not None:
             self._rows_came += chunk.rows
             self._pages.append(chunk)
+        elif not self._is_deleted:
+            self._is_deleted = any(isinstance(stream.error, errors.TopicNotFound) for stream in self._streams.values())
         self._changed.set()
 
     # ---- waiting
@@ -54,14 +67,20 @@ class Fetching:
             await self._wait()
 
     async def available(self) -> bool:
-        """Waits until there are rows to take; False when the end is reached. Raises what ended a stream for good, after the last row."""
-        while not self._pages or not self._room():
-            if not self._pages:
-                if all(stream.finished() for stream in self._streams.values()):
+        """Waits until there are rows to take; False when the end is reached. Raises what ended a stream for good: after the last row, but
+        a deleted topic at once."""
+        while self._is_deleted or not self._pages or not self._room():
+            if self._is_deleted or not self._pages:
+                if not self._is_deleted and all(stream.finished() for stream in self._streams.values()):
+                    self._release()
                     return False
                 self._raise_failure()
             await self._wait()
         return True
+
+    def _release(self) -> None:
+        for stream in self._streams.values():
+            stream.release()
 
     async def filled(self, rows: int) -> None:
         """Waits until there is so much that a program is busy for a while, or no more to come."""
@@ -88,9 +107,8 @@ class Fetching:
     def take(self, rows_max: int | None) -> Chunk | None:
         """The next rows, all of one page; None if there are none now."""
         room = self._room() if rows_max is None else min(rows_max, self._room())
-        if not self._pages or not room:
+        if not room or (chunk := self._next()) is None:
             return None
-        chunk = self._pages.popleft()
         whole = chunk.rows <= room
         if not whole:
             self._pages.appendleft(Chunk(chunk.page, chunk.first + room, chunk.rows - room))
@@ -101,13 +119,43 @@ class Fetching:
             self._window.handed_out(chunk.page.topic, chunk.page.partition, chunk.offsets)
         return chunk
 
+    def _next(self) -> Chunk | None:
+        """The rest of the first page of which something may be handed out. The position moves past what may not."""
+        while self._pages and not self._is_deleted:
+            chunk = self._pages.popleft()
+            stream = self._streams[chunk.page.topic]
+            if not stream.freshness.doubts(chunk):
+                return chunk
+            fresh = stream.freshness.sifted(chunk)
+            self.dropped += chunk.rows - (fresh.rows if fresh is not None else 0)
+            if fresh is not None:
+                return fresh
+            stream.taken(chunk, last_of_page=True)
+        return None
+
+    def fresh(self, chunk: Chunk) -> Chunk | None:
+        """What may be handed out of rows that were taken and are still in the reader's hand: the same if that is all."""
+        freshness = self._streams[chunk.page.topic].freshness
+        if not self._is_deleted and not freshness.doubts(chunk):
+            return chunk
+        rest = None if self._is_deleted else freshness.sifted(chunk)
+        lost = chunk.rows - (rest.rows if rest is not None else 0)
+        self.messages -= lost
+        self.dropped += lost
+        return rest
+
+    def is_near(self, chunk: Chunk) -> bool:
+        """Whether one of these rows can be over soon."""
+        return self._streams[chunk.page.topic].freshness.is_near(chunk)
+
     def _room(self) -> int:
         return 1 << 62 if self._window is None else self._window.room
 
     def holds(self, rows: int, size: int) -> bool:
         """Whether so many rows, or so many bytes of them, can be taken now; or as many as may be before the program commits."""
         room = self._room()
-        return room > 0 and (self._rows_came - self.messages >= min(rows, room) or self.bytes_ahead >= size)
+        ahead = self._rows_came - self.messages - self.dropped
+        return room > 0 and not self._is_deleted and (ahead >= min(rows, room) or self.bytes_ahead >= size)
 
     def next_size(self) -> int:
         """The bytes of the rows that `take` gives next; 0 if there are none now."""
@@ -127,6 +175,31 @@ class Fetching:
         if self._window is not None:
             self._window.committed(topic, position)
             self._changed.set()
+
+    # ---- what the same client has done
+
+    def deleted(self, topic: str, topic_id: int, places: Iterable[tuple[int, int]]) -> None:
+        """Messages were deleted at these partitions and offsets."""
+        if (stream := self._stream(topic, topic_id)) is not None:
+            by_partition: dict[int, list[tuple[int, int]]] = {}
+            for partition, offset in places:
+                by_partition.setdefault(partition, []).append((offset, 1))
+            for partition, runs in by_partition.items():
+                stream.deleted(partition, runs)
+
+    def altered(self, topic: pb.Topic) -> None:
+        """The topic was altered."""
+        if (stream := self._stream(topic.name, topic.id)) is not None:
+            stream.kept_for(topic.retention)
+
+    def topic_deleted(self, topic: str, topic_id: int) -> None:
+        """The topic was deleted."""
+        if (stream := self._stream(topic, topic_id)) is not None:
+            stream.fail(errors.TopicNotFound(f"the topic '{topic}' was deleted.", details={"topic": topic}))
+
+    def _stream(self, topic: str, topic_id: int) -> TopicStream | None:
+        stream = self._streams.get(topic)
+        return stream if stream is not None and stream.topic_id == topic_id != 0 else None
 
     # ---- places and figures
 

@@ -22,6 +22,9 @@ from bowstring.wire.generated import bowstring_pb2 as pb
 _MOMENT = pa.timestamp("us", "UTC")
 _NAME = pa.dictionary(pa.int32(), pa.utf8())
 
+NEVER: Final = 1 << 61
+"""A moment that does not come, and a span that does not end."""
+
 COLUMNS: Final = pa.schema(
     [
         pa.field("topic", _NAME, nullable=False),
@@ -50,10 +53,10 @@ class Selection(NamedTuple):
 
     @property
     def mask(self) -> int | None:
-        """Those of the columns that travel."""
+        """Those of the columns that travel. How long a row may be handed out is needed whoever asks (`freshness`)."""
         if self.names is None:
             return None
-        return schema.mask_of(column.name for column in schema.COLUMNS if column.name in self.names)
+        return schema.mask_of(column.name for column in schema.COLUMNS if column.name in self.names) | schema.DUE | schema.EXPIRES
 
 
 EVERYTHING: Final = Selection()
@@ -68,6 +71,10 @@ class Page:
         self.partition = header.partition
         self.rows = header.rows
         self.size = 0 if data is None else len(data)
+        self.next_offset = header.next_offset
+        """Where to go on behind it."""
+        self.sifted = 0
+        """Which deletions its rows were compared with."""
         self._data = data
         self._selected = selection.names
         self._columns: dict[str, pa.Array] = {}
@@ -85,6 +92,31 @@ class Page:
         """The rows' offsets."""
         runs = [np.arange(run.offset, run.offset + run.rows, dtype=np.int64) for run in self.header.runs]
         return runs[0] if len(runs) == 1 else np.concatenate(runs)
+
+    # ---- how long its rows may be handed out
+
+    @cached_property
+    def ages(self) -> npt.NDArray[np.int64]:
+        """The moment from which the age of each row counts: its arrival, or its due time if that is later."""
+        arrived = _moments(self._column("arrived"), 0)
+        return np.maximum(arrived, _moments(self._column("due"), 0)) if self.header.columns & schema.DUE else arrived
+
+    @cached_property
+    def ages_from(self) -> int:
+        """The first of `ages`. Arrival never falls within a partition."""
+        if self.header.columns & schema.DUE:
+            return int(self.ages.min())
+        return self.header.runs[0].arrived or self.header.arrived
+
+    @cached_property
+    def expiries(self) -> npt.NDArray[np.int64]:
+        """The moment at which each row expires."""
+        return _moments(self._column("expires"), NEVER) if self.header.columns & schema.EXPIRES else np.full(self.rows, NEVER)
+
+    @cached_property
+    def expires_from(self) -> int:
+        """The first of `expiries`."""
+        return int(self.expiries.min()) if self.header.columns & schema.EXPIRES else NEVER
 
     def has(self, name: str) -> bool:
         """Whether the reader has asked for the column."""
@@ -122,6 +154,45 @@ class Page:
         return found
 
 
+class Remainder(Page):
+    """Some rows of a page: what is left of it."""
+
+    def __init__(self, whole: Page, rows: npt.NDArray[np.int64], next_offset: int) -> None:
+        super().__init__(whole.topic, whole.header, None)
+        self._whole = whole
+        self._kept = rows
+        self._selected = whole._selected
+        self.rows = len(rows)
+        self.size = whole.size * self.rows // whole.rows
+        self.next_offset = next_offset
+
+    @cached_property
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """The rows' offsets."""
+        return self._whole.offsets[self._kept]
+
+    @cached_property
+    def ages(self) -> npt.NDArray[np.int64]:
+        """The moment from which the age of each row counts."""
+        return self._whole.ages[self._kept]
+
+    @cached_property
+    def ages_from(self) -> int:
+        """The first of `ages`."""
+        return int(self.ages.min())
+
+    @cached_property
+    def expiries(self) -> npt.NDArray[np.int64]:
+        """The moment at which each row expires."""
+        return self._whole.expiries[self._kept]
+
+    def _column(self, name: str) -> pa.Array:
+        found = self._columns.get(name)
+        if found is None:
+            found = self._columns[name] = self._whole._column(name).take(pa.array(self._kept))
+        return found
+
+
 class Chunk(NamedTuple):
     """Consecutive rows of a page."""
 
@@ -148,7 +219,11 @@ class Chunk(NamedTuple):
     def next_offset(self) -> int:
         """Where to go on behind these rows."""
         end = self.first + self.rows
-        return self.page.header.next_offset if end == self.page.rows else int(self.page.offsets[end])
+        return self.page.next_offset if end == self.page.rows else int(self.page.offsets[end])
+
+
+def _moments(column: pa.Array, otherwise: int) -> npt.NDArray[np.int64]:
+    return pc.fill_null(column.cast(pa.int64()), otherwise).to_numpy(zero_copy_only=False)
 
 
 def _topic(page: Page) -> pa.Array:

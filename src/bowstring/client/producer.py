@@ -53,6 +53,7 @@ class Producer:
         partitions: int = 0,
         call_seconds: float = 10.0,
         closed: Callable[[Producer], object] = id,
+        deleted: deleting.Deleted = lambda topic, topic_id, places: None,
         sending: type[Sending] = Sending,
         lock: Any = None,
         wake: Callable[[Callable[[], object]], object] | None = None,
@@ -62,6 +63,7 @@ class Producer:
         self._connection = connection
         self._call_seconds = call_seconds
         self._closed = closed
+        self._deleted = deleted
         self._open = True
         self._sending = sending(
             settings.topic,
@@ -129,7 +131,7 @@ class Producer:
         stay taken for the deduplication window. Deleting again does no harm, and is answered alike."""
         wanted = arguments.message_ids(ids)
         await self._publisher.flush()
-        return await deleting.delete(self._connection, self.topic, self.group, wanted, self._call_seconds)
+        return await deleting.delete(self._connection, self.topic, self.group, wanted, self._call_seconds, self._deleted)
 
     def statistics(self) -> ProducerStatistics:
         """How much was sent."""

@@ -25,6 +25,8 @@ from bowstring.client.statistics import ReaderStatistics
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 ROWS_MAX = 2**31 - 1
+LOOK_SECONDS = 300.0
+"""How often the rows that `for` is in are looked at, at least: sooner than they can go from fresh to over (`freshness`)."""
 JOINED_BYTES = 1024 * 1024
 """Small pages are joined up to this into one of `batches`, which copies them. A page that is larger comes alone, and as it is."""
 
@@ -49,10 +51,13 @@ class Reader:
         self._call_seconds = call_seconds
         self._closed = closed
         self._open = True
+        self._doubt = False
+        """Whether the rows that `for` is in have to be looked at before the next is handed out. All that is asked for each message."""
         self._fetching = self._begin(settings.starts, settings.name)
         self._chunk: Chunk | None = None
         """The rows that `async for` is in."""
         self._messages: Iterator[Message] = iter(())
+        self._looking = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
         self._taking: AbstractContextManager[Any] = nullcontext()
         """Held while pages are taken. Where threads take them (`sync`) it is a lock."""
         self._on_loop: Callable[[Callable[[], object]], object] = lambda call: call()
@@ -64,7 +69,14 @@ class Reader:
     def _begin(self, starts: dict[str, Any], name: str | None) -> Fetching:
         settings = self._settings
         window = None if settings.window is None else CommitWindow(settings.window, settings.window_share)
-        return Fetching(self._connection, settings.wanted(starts, name), window)
+        return Fetching(self._connection, settings.wanted(starts, name), window, self._doubted)
+
+    def _doubted(self) -> None:
+        self._doubt = True
+
+    def _look(self) -> None:
+        self._doubt = True
+        self._looking = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
 
     async def _begun(self) -> None:
         """Waits until it is decided what is the latest, where that matters: what is sent afterwards comes after it. What goes wrong is
@@ -83,6 +95,8 @@ class Reader:
         while True:
             message = next(self._messages, None)
             if message is not None:
+                if self._doubt and not self._may_hand_out(message):
+                    continue
                 return message
             if not await self._next_messages():
                 raise StopAsyncIteration
@@ -102,8 +116,29 @@ class Reader:
             if chunk is None:
                 return False
             self._chunk, self._messages = chunk, messages(chunk)
+            if self._fetching.is_near(chunk):
+                self._doubt = True
         self._grant()
         return True
+
+    def _may_hand_out(self, message: Message) -> bool:
+        """Looks again at the rows that `for` is in, from this one on; in any thread. If some are over, the rest of them comes next."""
+        with self._taking:
+            self._doubt = False  # before looking: what is heard meanwhile counts for the next
+            chunk = self._chunk
+            if chunk is None or message._page is not chunk.page:  # pyright: ignore[reportPrivateUsage]
+                return True
+            row = message._row  # pyright: ignore[reportPrivateUsage]
+            rest = Chunk(chunk.page, row, chunk.first + chunk.rows - row)
+            fresh = self._fetching.fresh(rest)
+            if fresh is None:
+                self._chunk, self._messages = None, iter(())
+                return False
+            if self._fetching.is_near(fresh):
+                self._doubt = True
+            if fresh is not rest:
+                self._chunk, self._messages = fresh, messages(fresh)
+            return fresh is rest
 
     async def batches(self, max_rows: int = 65536, max_wait: Span = 0.05) -> AsyncIterator[Batch]:
         """Batches of up to `max_rows`, or of about a MiB; one that is not full waits `max_wait` for more rows."""
@@ -133,10 +168,11 @@ class Reader:
         """What is there now, after waiting up to `timeout` for something; an empty batch if nothing came."""
         limit, seconds = ROWS_MAX if max_rows is None else rows_limit(max_rows), times.span(timeout, "timeout")
         self._check_open()
-        if not length_hint(self._messages):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._fetching.available()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while length_hint(self._messages) or await self._fetching.available():
+                    if batch := self._batch(limit, ROWS_MAX):
+                        return batch
         return self._batch(limit, ROWS_MAX)
 
     def _batch(self, rows_max: int, bytes_max: int) -> Batch:
@@ -165,12 +201,12 @@ class Reader:
         self._chunk, self._messages = None, iter(())
         if chunk is None or not remaining:
             return []
-        first = chunk.first + chunk.rows - remaining
-        if remaining > limit:
-            self._chunk = Chunk(chunk.page, first + limit, remaining - limit)
+        chunk = self._fetching.fresh(Chunk(chunk.page, chunk.first + chunk.rows - remaining, remaining))
+        if chunk is not None and chunk.rows > limit:
+            self._chunk = Chunk(chunk.page, chunk.first + limit, chunk.rows - limit)
             self._messages = messages(self._chunk)
-            remaining = limit
-        return [Chunk(chunk.page, first, remaining)]
+            chunk = Chunk(chunk.page, chunk.first, limit)
+        return [] if chunk is None else [chunk]
 
     # ---- places
 
@@ -264,6 +300,7 @@ class Reader:
         """Ends the reader."""
         if self._open:
             self._open = False
+            self._looking.cancel()
             await self._fetching.close()
             self._closed(self)
 

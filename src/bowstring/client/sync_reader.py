@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
+from operator import length_hint
 from types import TracebackType
 from typing import Any
 
@@ -32,8 +33,11 @@ class Reader:
     def __iter__(self) -> Iterator[Message]:
         reader = self._reader
         while True:
-            yield from reader._messages
-            if not reader._messages_at_hand() and not self._thread.run(reader._next_messages()):
+            for message in reader._messages:
+                if reader._doubt and not reader._may_hand_out(message):
+                    break
+                yield message
+            if not length_hint(reader._messages) and not reader._messages_at_hand() and not self._thread.run(reader._next_messages()):
                 return
 
     def batches(self, max_rows: int = 65536, max_wait: Span = 0.05) -> Iterator[Batch]:

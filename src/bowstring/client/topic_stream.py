@@ -6,18 +6,24 @@ handed out. After a break a new stream begins where the last page that came in e
 **Threads.** Pages are taken on the loop or in a thread of the program (`sync`), by one at a time. So every count has one writer: what
 came in and what was granted are the loop's, what was taken is the taker's, and what is ahead or owed is a difference.
 
-A topic that was deleted and made again is another one: its offsets mean other messages, so the reader fails instead of going on there.
+A topic that was deleted ends the reader, and what has come of it is not handed out. One that was made again under its name is another
+one: its offsets mean other messages.
+
+Beside pages the broker sends notices: what was deleted of the rows that it has sent, and for how long the topic keeps messages
+(`freshness`). So the stream stays open at its end until everything that came was handed out; a new stream tells from where on rows are
+held here, and so learns what it has missed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from bowstring import errors
 from bowstring.client import ranges
 from bowstring.client.connection import Connection, Pauses
+from bowstring.client.freshness import Freshness
 from bowstring.client.pages import Chunk, Page, Selection
 from bowstring.client.ranges import Moment
 from bowstring.ports.transport import Stream
@@ -46,14 +52,19 @@ class Wanted(NamedTuple):
 class TopicStream:
     """Pages of a topic from given places on."""
 
-    def __init__(self, connection: Connection, wanted: Wanted, credit: int, came: Callable[[Chunk | None], object]) -> None:
+    def __init__(
+        self, connection: Connection, wanted: Wanted, credit: int, came: Callable[[Chunk | None], object], doubted: Callable[[], object]
+    ) -> None:
         self._connection = connection
         self._wanted = wanted
         self._credit = credit
         self._came = came
         """Told of each page, and of anything else that has changed."""
+        self._doubted = doubted
+        """Called when rows that were taken may have to be looked at again."""
         self._pauses = Pauses(connection.world)
         self.topic_id = 0
+        self.freshness = Freshness(connection.broker_time)
         self._received: dict[int, int] = {}
         """Where the next stream begins."""
         self._rows_end: dict[int, int] = {}
@@ -63,8 +74,12 @@ class TopicStream:
         self._ends: dict[int, int] = {}
         self._until = wanted.end.microseconds if isinstance(wanted.end, Moment) else 0
         self._ended = False
+        self._is_over = False
+        """No more notices are needed, either."""
         self._taken: dict[int, int] = {}
         """Where the program is: behind what was handed out."""
+        self._taken_before: dict[int, int] = {}
+        """Where it was before the last rows that it took, of which some may not be handed out yet."""
         self._bytes_came = self._bytes_taken = self._bytes_granted = 0
         self._grants = asyncio.Event()
         self.error: BaseException | None = None
@@ -87,7 +102,9 @@ class TopicStream:
         """The program has these rows."""
         if last_of_page:
             self._bytes_taken += chunk.page.header.stored_bytes
-        self._taken[chunk.page.partition] = chunk.next_offset
+        partition = chunk.page.partition
+        self._taken_before[partition] = self._taken[partition]
+        self._taken[partition] = chunk.next_offset
 
     @property
     def bytes_ahead(self) -> int:
@@ -102,6 +119,11 @@ class TopicStream:
         """Gives credit back for what was taken, once it is worth while."""
         if self.owes():
             self._grants.set()
+
+    def release(self) -> None:
+        """Everything that has come was handed out, and nothing more comes: no notice is needed any more."""
+        self._is_over = True
+        self._grants.set()
 
     async def close(self) -> None:
         """Ends the stream and the connection."""
@@ -126,7 +148,7 @@ class TopicStream:
     async def _run(self) -> None:
         try:
             await self._place()
-            while not self._ended:
+            while not self._is_over:
                 try:
                     await self._serve()
                 except errors.Unavailable:
@@ -138,11 +160,13 @@ class TopicStream:
             self.error = error
             raise
         finally:
+            self._doubted()
             self._came(None)
 
     async def _place(self) -> None:
         topic, (_, start, end, partitions, name, _) = await self.describe(), self._wanted
         self.topic_id = topic.id
+        self.kept_for(topic.retention)
         numbers = ranges.wanted(topic, start, partitions)
         committed = await self._committed(name, numbers)
         starts = await ranges.resolve(self._offsets, topic, start, numbers) if len(committed) < len(numbers) else {}
@@ -153,7 +177,7 @@ class TopicStream:
             self._ends = await ranges.resolve(self._offsets, topic, end, numbers)
         self._beginning = set(numbers) - committed.keys() if start in (None, "beginning") else set()
         self._rows_end, self._received, self._taken = dict(starts), dict(starts), dict(starts)
-        self._ended = not self._open_ranges()
+        self._ended = self._is_over = not self._open_ranges()
         self._came(None)
 
     async def _committed(self, name: str | None, numbers: tuple[int, ...]) -> dict[int, int]:
@@ -173,21 +197,40 @@ class TopicStream:
     async def _check_topic(self) -> None:
         topic = await self.describe()
         if topic.id != self.topic_id:
-            raise errors.Conflict(f"'{self._wanted.topic}' was deleted and made again while it was read.", hint="Make another reader.")
+            raise errors.TopicNotFound(
+                f"'{self._wanted.topic}' was deleted and made again while it was read: it is another topic now.",
+                hint="Make another reader to read the new one.",
+                details={"topic": self._wanted.topic},
+            )
 
     def _open_ranges(self) -> list[tuple[int, int, int]]:
-        """What is still to come, as (partition, offset, end)."""
+        """What is still to come, as (partition, offset, end). When everything has come: an empty range of each partition whose rows are
+        held here, for notices."""
+        if self._ended:
+            return [(number, offset, offset) for number, offset in self._received.items() if self._held(number)]
         parts = ((number, offset, self._ends.get(number, 0)) for number, offset in self._received.items())
         return [(number, offset, end) for number, offset, end in parts if not end or offset < end]
+
+    def _held(self, number: int) -> int:
+        """From where on rows of a partition may be here that were not handed out; 0 if none are."""
+        first = self._passed(number)
+        return first if first < self._received[number] else 0
+
+    def _passed(self, number: int) -> int:
+        return self._taken_before.get(number, self._taken.get(number, 0))
 
     def _opening(self) -> bytes:
         self._bytes_granted = self._bytes_taken
         ahead = self._bytes_came - self._bytes_granted
-        wanted = pb.FetchOpen(topic=self._wanted.topic, until=self._until, where=self._wanted.selection.where)
+        until = 0 if self._ended else self._until
+        wanted = pb.FetchOpen(
+            topic=self._wanted.topic, until=until, where=self._wanted.selection.where, notices=True, topic_id=self.topic_id
+        )
         if self._wanted.selection.mask is not None:
             wanted.columns = self._wanted.selection.mask
         for number, offset, end in self._open_ranges():
-            wanted.partitions.add(partition=number, offset=0 if number in self._beginning else offset, end=end)
+            begins = number in self._beginning and not self._ended
+            wanted.partitions.add(partition=number, offset=0 if begins else offset, end=end, held=self._held(number))
         return pb.FetchRequest(open=wanted, credit=max(1, self._credit - ahead)).SerializeToString()
 
     async def _serve(self) -> None:
@@ -206,6 +249,8 @@ class TopicStream:
         while True:
             self._grants.clear()
             await self._grants.wait()
+            if self._is_over:
+                return await stream.end()
             taken = self._bytes_taken
             credit, self._bytes_granted = taken - self._bytes_granted, taken
             await stream.write(pb.FetchRequest(credit=credit).SerializeToString())
@@ -215,6 +260,10 @@ class TopicStream:
             header_bytes, data = codec.split(message)
             header = pb.FetchAnswer.FromString(header_bytes)
             self._pauses.reset()
+            self._connection.broker_time.heard_keeping(header.now, self._connection.world.clock.monotonic())
+            if header.HasField("notice"):
+                self._noticed(header.notice)
+                continue
             self.batches += 1
             self.bytes += len(message)
             if header.rows or self._wanted.selection.where:  # what a filter has passed over was read, too
@@ -231,6 +280,39 @@ class TopicStream:
                 self._came(None)
         if not self._until and any(not end for _, _, end in self._open_ranges()):
             raise errors.Unavailable("the broker has ended the stream.", hint="Wait and repeat.")
-        self._ended = True  # a good end: nothing is left
+        self._all_came()  # a good end: nothing is left
+        self._is_over = True
+
+    def _all_came(self) -> None:
         for number, _, end in self._open_ranges():
             self._received[number] = max(end, self._received[number])
+        self._ended = True
+
+    # ---- what becomes of rows that have come
+
+    def _noticed(self, notice: pb.FetchNotice) -> None:
+        if notice.retention:
+            self.kept_for(notice.retention)
+        if notice.deleted:
+            self.deleted(notice.partition, [(run.offset, run.rows) for run in notice.deleted])
+        if notice.done:
+            self._all_came()
+            self._came(None)
+
+    def kept_for(self, retention: int) -> None:
+        """The topic keeps messages for so many microseconds."""
+        if retention and retention != self.freshness.retention:
+            self.freshness.retention = retention
+            self._doubted()
+
+    def deleted(self, partition: int, runs: Iterable[tuple[int, int]]) -> None:
+        """These rows were deleted."""
+        self.freshness.deleted(partition, runs, self._passed(partition))
+        self._doubted()
+
+    def fail(self, error: errors.Error) -> None:
+        """Ends the stream with this error."""
+        self.error = self.error or error
+        self._task.cancel()
+        self._doubted()
+        self._came(None)

@@ -6,6 +6,9 @@ bounded whatever the credit, and a slow connection holds all but the next round 
 
 The stream ends well when every partition has reached its end, and when the reader has said that no more credit comes and has used
 what it had.
+
+A reader that asks for notices (`broker.notices`) is told, at once and whatever its credit, what was deleted of the messages that it was
+sent. Its stream stays open at the end of its ranges, because it may hold messages for long; it ends when the reader ends its side.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from bowstring import errors
 from bowstring.broker.broker import Broker
 from bowstring.broker.fetching import Fetcher
 from bowstring.broker.joining import Fetched
+from bowstring.broker.notices import Notice, Notices
 from bowstring.broker.selection import Selection
 from bowstring.messages import filters, schema
 from bowstring.ports.transport import Inbound
@@ -44,6 +48,9 @@ class FetchStream:
         self._credit = 0
         self._no_more_credit = False
         self._granted = asyncio.Event()
+        self._writing = asyncio.Lock()
+        self._held: dict[int, int] | None = None
+        """From where on a reader that wants notices holds messages, by partition."""
         self._ending: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Holds the error that ends the stream from outside, or from reading, while something else is waited for."""
 
@@ -75,17 +82,23 @@ class FetchStream:
         froms = [(wanted.partition, wanted.offset, wanted.end) for wanted in opening.partitions]
         where = filters.parse(opening.where, self._broker.clock.now()) if opening.where else None
         selection = Selection(where, opening.columns & schema.ALL if opening.HasField("columns") else None)
-        return self._broker.fetcher(opening.topic, froms, selection, until=max(0, opening.until))
+        if opening.notices:
+            self._held = {wanted.partition: wanted.held for wanted in opening.partitions if wanted.held}
+        return self._broker.fetcher(opening.topic, froms, selection, until=max(0, opening.until), topic_id=opening.topic_id)
 
     async def _serve(self, fetcher: Fetcher) -> None:
         """Sends until there is an end, or until reading fails."""
-        reading = asyncio.create_task(self._read())
+        beside = [asyncio.create_task(self._read())]
+        if self._held is not None:
+            beside.append(asyncio.create_task(self._notify(fetcher, Notices(fetcher, self.end), self._held)))
         try:
-            await self._unless_ending(self._send(fetcher))
+            if await self._unless_ending(self._send(fetcher)) and self._held is not None:
+                await self._unless_ending(self._stay(fetcher))
         finally:
             fetcher.close()
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
 
     async def _unless_ending(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Waits for it, unless the stream is ended before."""
@@ -113,21 +126,46 @@ class FetchStream:
         self._no_more_credit = True
         self._granted.set()
 
-    async def _send(self, fetcher: Fetcher) -> None:
-        """Round after round. Behind a large one there is probably more, so the next one is read while it is written."""
+    async def _notify(self, fetcher: Fetcher, notices: Notices, held: dict[int, int]) -> None:
+        """Sends notices as there are some."""
+        try:
+            await notices.begin(held)
+            while True:
+                for notice in await notices.next():
+                    await self._write(notice_answer(notice, fetcher.keeping_time()))
+        except Exception as error:
+            self.end(error)
+
+    async def _stay(self, fetcher: Fetcher) -> None:
+        """Everything is sent: notices go on until the reader has ended its side."""
+        done = pb.FetchAnswer(now=fetcher.keeping_time(), notice=pb.FetchNotice(done=True))
+        await self._write(done.SerializeToString())
+        while not self._no_more_credit:
+            self._granted.clear()
+            await self._granted.wait()
+
+    async def _write(self, answer: bytes) -> None:
+        async with self._writing:
+            await self._inbound.write(answer)
+
+    async def _send(self, fetcher: Fetcher) -> bool:
+        """Round after round. Behind a large one there is probably more, so the next one is read while it is written. Says whether
+        everything was sent; else the reader gives no more credit."""
         ahead: asyncio.Task[list[Fetched]] | None = None
         try:
             while ahead is not None or await self._has_credit():
                 answers = await (ahead or fetcher.next(min(self._credit, ROUND_BYTES_MAX)))
                 ahead = None
                 if not answers:
-                    return
+                    return True
                 size = sum(fetched.size for fetched in answers)
                 self._credit -= size
                 if size > ROUND_BYTES_MAX // 2 and self._credit > 0:
                     ahead = asyncio.create_task(fetcher.next(min(self._credit, ROUND_BYTES_MAX)))
+                now = fetcher.keeping_time()
                 for fetched in answers:
-                    await self._inbound.write(fetch_answer(fetched))
+                    await self._write(fetch_answer(fetched, now))
+            return False
         finally:
             if ahead is not None:
                 ahead.cancel()
@@ -143,7 +181,14 @@ class FetchStream:
         return True
 
 
-def fetch_answer(fetched: Fetched) -> bytes:
+def notice_answer(notice: Notice, now: int) -> bytes:
+    """The message of a notice."""
+    deleted = [pb.Run(offset=offset, rows=rows) for offset, rows in notice.deleted]
+    told = pb.FetchNotice(retention=notice.retention, partition=notice.partition, deleted=deleted)
+    return pb.FetchAnswer(now=now, notice=told).SerializeToString()
+
+
+def fetch_answer(fetched: Fetched, now: int) -> bytes:
     """The message of a piece of a partition: its header, and behind it the batch as the broker holds it."""
     header = pb.FetchAnswer(
         partition=fetched.partition,
@@ -153,6 +198,7 @@ def fetch_answer(fetched: Fetched) -> bytes:
         columns=fetched.columns,
         rows=fetched.rows,
         stored_bytes=fetched.size,
+        now=now,
     )
     for offset, rows, arrived in fetched.runs:
         header.runs.add(offset=offset, rows=rows, arrived=0 if arrived == fetched.arrived else arrived)

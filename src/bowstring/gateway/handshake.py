@@ -31,4 +31,5 @@ def hello(broker: Broker, software: str, now: int, request: pb.HelloRequest) -> 
         batch_bytes_max=broker.settings.batch_bytes_max,
         publish_window=broker.settings.publish_window,
         incarnation=broker.incarnation,
+        keeping_time=broker.keeping_time(),
     )

@@ -16,7 +16,7 @@ async def find(broker: Broker, request: pb.FindRequest) -> pb.FindAnswer:
 
 async def delete(broker: Broker, request: pb.DeleteMessagesRequest) -> pb.DeleteMessagesAnswer:
     """Deletes messages for their owner; what cannot be deleted is refused for itself."""
-    answer = pb.DeleteMessagesAnswer()
+    answer = pb.DeleteMessagesAnswer(topic_id=broker.serving.topic(request.topic).row.id)
     for outcome in await messages.delete(broker.serving, request.topic, request.group, list(request.ids)):
         if isinstance(outcome, messages.Place):
             answer.messages.add(partition=outcome.partition, offset=outcome.offset)

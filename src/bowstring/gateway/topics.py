@@ -64,7 +64,8 @@ async def alter(broker: Broker, request: pb.AlterTopicRequest) -> pb.Topic:
 
 async def delete(broker: Broker, request: pb.DeleteTopicRequest) -> pb.DeleteTopicAnswer:
     """Deletes a topic; as with `create`, cancelling the call does not stop what has begun."""
-    return pb.DeleteTopicAnswer(deleted=await broker.delete_topic(request.name, request.missing_ok))
+    topic_id = await broker.delete_topic(request.name, request.missing_ok)
+    return pb.DeleteTopicAnswer(deleted=topic_id != 0, topic_id=topic_id)
 
 
 def topic_message(facts: TopicFacts) -> pb.Topic:

@@ -40,7 +40,7 @@ class HelloRequest(_message.Message):
     def __init__(self, software: _Optional[str] = ..., protocol: _Optional[int] = ..., protocol_min: _Optional[int] = ..., client_time: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
 
 class HelloAnswer(_message.Message):
-    __slots__ = ("software", "protocol", "protocol_min", "broker_time", "cluster", "batch_bytes_max", "publish_window", "incarnation")
+    __slots__ = ("software", "protocol", "protocol_min", "broker_time", "cluster", "batch_bytes_max", "publish_window", "incarnation", "keeping_time")
     SOFTWARE_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_MIN_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +49,7 @@ class HelloAnswer(_message.Message):
     BATCH_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_WINDOW_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    KEEPING_TIME_FIELD_NUMBER: _ClassVar[int]
     software: str
     protocol: int
     protocol_min: int
@@ -57,7 +58,8 @@ class HelloAnswer(_message.Message):
     batch_bytes_max: int
     publish_window: int
     incarnation: int
-    def __init__(self, software: _Optional[str] = ..., protocol: _Optional[int] = ..., protocol_min: _Optional[int] = ..., broker_time: _Optional[int] = ..., cluster: _Optional[bytes] = ..., batch_bytes_max: _Optional[int] = ..., publish_window: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
+    keeping_time: int
+    def __init__(self, software: _Optional[str] = ..., protocol: _Optional[int] = ..., protocol_min: _Optional[int] = ..., broker_time: _Optional[int] = ..., cluster: _Optional[bytes] = ..., batch_bytes_max: _Optional[int] = ..., publish_window: _Optional[int] = ..., incarnation: _Optional[int] = ..., keeping_time: _Optional[int] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
     __slots__ = ("name", "partitions", "retention", "retention_bytes", "deduplication", "exists_ok")
@@ -152,10 +154,12 @@ class DeleteTopicRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., missing_ok: _Optional[bool] = ...) -> None: ...
 
 class DeleteTopicAnswer(_message.Message):
-    __slots__ = ("deleted",)
+    __slots__ = ("deleted", "topic_id")
     DELETED_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     deleted: bool
-    def __init__(self, deleted: _Optional[bool] = ...) -> None: ...
+    topic_id: int
+    def __init__(self, deleted: _Optional[bool] = ..., topic_id: _Optional[int] = ...) -> None: ...
 
 class PublishOpen(_message.Message):
     __slots__ = ("topic", "producer", "stream", "group")
@@ -232,28 +236,34 @@ class Repeat(_message.Message):
     def __init__(self, row: _Optional[int] = ..., rows: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class FetchOpen(_message.Message):
-    __slots__ = ("topic", "partitions", "until", "columns", "where")
+    __slots__ = ("topic", "partitions", "until", "columns", "where", "notices", "topic_id")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     UNTIL_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
     WHERE_FIELD_NUMBER: _ClassVar[int]
+    NOTICES_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partitions: _containers.RepeatedCompositeFieldContainer[FetchFrom]
     until: int
     columns: int
     where: str
-    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[FetchFrom, _Mapping]]] = ..., until: _Optional[int] = ..., columns: _Optional[int] = ..., where: _Optional[str] = ...) -> None: ...
+    notices: bool
+    topic_id: int
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[FetchFrom, _Mapping]]] = ..., until: _Optional[int] = ..., columns: _Optional[int] = ..., where: _Optional[str] = ..., notices: _Optional[bool] = ..., topic_id: _Optional[int] = ...) -> None: ...
 
 class FetchFrom(_message.Message):
-    __slots__ = ("partition", "offset", "end")
+    __slots__ = ("partition", "offset", "end", "held")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     partition: int
     offset: int
     end: int
-    def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+    held: int
+    def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ..., end: _Optional[int] = ..., held: _Optional[int] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
     __slots__ = ("open", "credit")
@@ -264,7 +274,7 @@ class FetchRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[FetchOpen, _Mapping]] = ..., credit: _Optional[int] = ...) -> None: ...
 
 class FetchAnswer(_message.Message):
-    __slots__ = ("partition", "next_offset", "arrived", "schema", "columns", "rows", "runs", "origins", "stored_bytes", "batch")
+    __slots__ = ("partition", "next_offset", "arrived", "schema", "columns", "rows", "runs", "origins", "stored_bytes", "now", "notice", "batch")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     ARRIVED_FIELD_NUMBER: _ClassVar[int]
@@ -274,6 +284,8 @@ class FetchAnswer(_message.Message):
     RUNS_FIELD_NUMBER: _ClassVar[int]
     ORIGINS_FIELD_NUMBER: _ClassVar[int]
     STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    NOW_FIELD_NUMBER: _ClassVar[int]
+    NOTICE_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     partition: int
     next_offset: int
@@ -284,8 +296,10 @@ class FetchAnswer(_message.Message):
     runs: _containers.RepeatedCompositeFieldContainer[Run]
     origins: _containers.RepeatedCompositeFieldContainer[Origin]
     stored_bytes: int
+    now: int
+    notice: FetchNotice
     batch: bytes
-    def __init__(self, partition: _Optional[int] = ..., next_offset: _Optional[int] = ..., arrived: _Optional[int] = ..., schema: _Optional[int] = ..., columns: _Optional[int] = ..., rows: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., origins: _Optional[_Iterable[_Union[Origin, _Mapping]]] = ..., stored_bytes: _Optional[int] = ..., batch: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, partition: _Optional[int] = ..., next_offset: _Optional[int] = ..., arrived: _Optional[int] = ..., schema: _Optional[int] = ..., columns: _Optional[int] = ..., rows: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., origins: _Optional[_Iterable[_Union[Origin, _Mapping]]] = ..., stored_bytes: _Optional[int] = ..., now: _Optional[int] = ..., notice: _Optional[_Union[FetchNotice, _Mapping]] = ..., batch: _Optional[bytes] = ...) -> None: ...
 
 class Run(_message.Message):
     __slots__ = ("offset", "rows", "arrived")
@@ -296,6 +310,18 @@ class Run(_message.Message):
     rows: int
     arrived: int
     def __init__(self, offset: _Optional[int] = ..., rows: _Optional[int] = ..., arrived: _Optional[int] = ...) -> None: ...
+
+class FetchNotice(_message.Message):
+    __slots__ = ("retention", "partition", "deleted", "done")
+    RETENTION_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    retention: int
+    partition: int
+    deleted: _containers.RepeatedCompositeFieldContainer[Run]
+    done: bool
+    def __init__(self, retention: _Optional[int] = ..., partition: _Optional[int] = ..., deleted: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., done: _Optional[bool] = ...) -> None: ...
 
 class Origin(_message.Message):
     __slots__ = ("rows", "producer", "number", "first_row", "group")
@@ -462,10 +488,12 @@ class DeleteMessagesRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DeleteMessagesAnswer(_message.Message):
-    __slots__ = ("messages",)
+    __slots__ = ("messages", "topic_id")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[DeletedMessage]
-    def __init__(self, messages: _Optional[_Iterable[_Union[DeletedMessage, _Mapping]]] = ...) -> None: ...
+    topic_id: int
+    def __init__(self, messages: _Optional[_Iterable[_Union[DeletedMessage, _Mapping]]] = ..., topic_id: _Optional[int] = ...) -> None: ...
 
 class DeletedMessage(_message.Message):
     __slots__ = ("partition", "offset", "refused")
