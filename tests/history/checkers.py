@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 
-from tests.history import promises_of_deleting, promises_of_keeping, promises_of_reading, promises_of_the_kit
+from tests.history import promises_of_deleting, promises_of_delivery, promises_of_keeping, promises_of_reading, promises_of_the_kit
 from tests.history.events import Event, Row
 from tests.history.facts import Facts, Session, facts_of, topics_of
 from tests.history.keeping import Clocks, Keeping
@@ -170,6 +170,7 @@ CHECKERS: tuple[Checker, ...] = (
 def check(events: list[Event], *, steady_clocks: bool = False, clocks: Clocks | None = None) -> list[Violation]:
     """Every broken promise in a history. What is known of the broker's clock says what may be gone; without it nothing may."""
     of_keeping = (*promises_of_keeping.CHECKERS, *promises_of_deleting.CHECKERS, promises_of_the_kit.silence_means_stored)
+    of_keeping += promises_of_delivery.CHECKERS
     of_keeping += (promises_of_keeping.stored_is_found,) if steady_clocks else ()
     broken: list[Violation] = []
     for topic in topics_of(events):

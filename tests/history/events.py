@@ -26,6 +26,8 @@ PUBLISH, READ, OPEN, FIND, CREATE, DELETE, NOTE = "publish", "read", "open", "fi
 ALTER, COMMIT, SET, LOOK, SILENT = "alter", "commit", "set", "look", "silent"
 ERASE = "erase"
 """An owner deletes messages; the other delete is that of topics."""
+CAME, NOTICED = "came", "noticed"
+"""Rows came to a reader's kit, to be handed out when the program asks; and the kit was told that some were deleted."""
 INVOKE, OK, FAIL, UNKNOWN = "invoke", "ok", "fail", "unknown"
 
 
@@ -86,6 +88,8 @@ class Event(NamedTuple):
     """For open: the moment from which on it reads, where it began by time."""
     asked: float = 0.0
     """For open: when the reader asked where that is."""
+    reads_ahead: bool = False
+    """For open: it is a reader of the real kit, which has rows before it hands them out."""
 
 
 FINAL = "final"
@@ -158,10 +162,19 @@ class History:
         where: str = "",
         since: int = 0,
         asked: float = 0.0,
+        reads_ahead: bool = False,
     ) -> None:
         """A reader begins here, at these offsets by partition: what it reads it reads from now on. With a name it goes on there."""
-        rows = places(starts)
-        self._add(Event(OK, client, 0, self._now(), OPEN, topic, rows, name, session=session, where=where, since=since, asked=asked))
+        event = Event(OK, client, 0, self._now(), OPEN, topic, places(starts), name, session=session, where=where, since=since)
+        self._add(event._replace(asked=asked, reads_ahead=reads_ahead))
+
+    def came(self, client: str, session: str, topic: str, rows: Iterable[Row]) -> None:
+        """These places came to the kit of a reader; it has not handed them out yet."""
+        self._add(Event(OK, client, 0, self._now(), CAME, topic, tuple(rows), session=session))
+
+    def noticed(self, client: str, session: str, topic: str, rows: Iterable[Row]) -> None:
+        """The kit of a reader knows that these places were deleted."""
+        self._add(Event(OK, client, 0, self._now(), NOTICED, topic, tuple(rows), session=session))
 
     def looked(self, client: str, topic: str, name: str, offsets: Mapping[int, int]) -> None:
         """A position was asked for, and is there."""

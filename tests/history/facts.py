@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tests.history.events import (
     ALTER,
+    CAME,
     CREATE,
     DELETE,
     ERASE,
@@ -21,6 +22,7 @@ from tests.history.events import (
     FINAL,
     FIND,
     INVOKE,
+    NOTICED,
     OK,
     OPEN,
     PUBLISH,
@@ -90,6 +92,12 @@ class Session:
     where: str = ""
     since: int = 0
     asked: float = 0.0
+    client: str = ""
+    reads_ahead: bool = False
+    came: set[tuple[int, int]] = field(default_factory=set)
+    """Places that its kit had, of topics that keep messages for a short time."""
+    noticed: dict[tuple[int, int], float] = field(default_factory=dict)
+    """Places of which its kit was told that they were deleted, and when."""
 
 
 class Held(NamedTuple):
@@ -119,6 +127,7 @@ class Deletion(NamedTuple):
     group: str
     partition: int = -1
     offset: int = 0
+    client: str = ""
 
 
 @dataclass(slots=True)
@@ -240,7 +249,7 @@ def _deletions(facts: Facts, events: list[Event]) -> None:
         for at, asked in enumerate(event.rows):
             answer = end.rows[at] if end is not None and known else Row("")
             place = (answer.partition, answer.offset) if not answer.error else (-1, 0)
-            facts.deletions.append(Deletion(event.time, end.time if end is not None else inf, asked.id, asked.group, *place))
+            facts.deletions.append(Deletion(event.time, end.time if end is not None else inf, asked.id, asked.group, *place, event.client))
 
 
 def _readings(facts: Facts, events: list[Event]) -> None:
@@ -252,7 +261,14 @@ def _readings(facts: Facts, events: list[Event]) -> None:
         elif event.operation == OPEN and event.time >= facts.acknowledged:
             starts = {row.partition: row.offset for row in event.rows}
             facts.sessions[event.session] = Session(
-                event.session, event.time, starts, where=event.where, since=event.since, asked=event.asked
+                event.session,
+                event.time,
+                starts,
+                where=event.where,
+                since=event.since,
+                asked=event.asked,
+                client=event.client,
+                reads_ahead=event.reads_ahead,
             )
             facts.read_to_the_end |= event.session.startswith(FINAL)
         elif event.operation == READ and event.session in facts.sessions:
@@ -261,6 +277,11 @@ def _readings(facts: Facts, events: list[Event]) -> None:
                 facts.rows.setdefault((row.partition, row.offset), row)
             if event.session.startswith(FINAL):
                 facts.final.update({(row.partition, row.offset): row for row in event.rows})
+        elif event.operation == CAME and event.session in facts.sessions:
+            facts.sessions[event.session].came |= {(row.partition, row.offset) for row in event.rows}
+        elif event.operation == NOTICED and event.session in facts.sessions:
+            for row in event.rows:
+                facts.sessions[event.session].noticed.setdefault((row.partition, row.offset), event.time)
         elif event.operation == SILENT:
             facts.silent.update(row.label for row in event.rows)
         elif event.operation == FIND and event.kind == INVOKE and event.time >= facts.acknowledged:

@@ -28,6 +28,10 @@ class Clocks(NamedTuple):
     ahead: Callable[[float], float]
     """By how many seconds it may have been ahead, up to a moment of the history."""
     behind: float
+    late: float = 0.0
+    """By how many seconds what a kit knows of that clock may be late: as long as its answers travel."""
+    notice: float | None = None
+    """Within how many seconds a kit knows of what another client was told; None where connections break."""
 
     def earliest(self, time: float) -> float:
         """The earliest that it may have been by the broker's clock, in microseconds."""
@@ -81,14 +85,16 @@ class Keeping:
         send = send or self._places.get(place)
         if send is None:
             return True
-        return self.has_expired(send, time) or self._too_old(place, send, time) or self._too_much(place, time)
+        return self.has_expired(send, time) or self.too_old(place, send, time) or self._too_much(place, time)
 
     def has_expired(self, send: Send, time: float) -> bool:
         """Whether the moment that the sender named may have come."""
         return self.clocks is not None and 0 < send.sent.expires <= self.clocks.latest(time)
 
-    def _too_old(self, place: tuple[int, int], send: Send, time: float) -> bool:
-        assert self.clocks is not None
+    def too_old(self, place: tuple[int, int], send: Send, time: float) -> bool:
+        """Whether it may have been older than its topic keeps messages."""
+        if self.clocks is None:
+            return False
         shortest = min(settings.retention for settings in self.facts.settings(send.invoked, time))
         return self._age_from(place, send) + shortest * 1e6 <= self.clocks.latest(time)
 
@@ -115,15 +121,15 @@ class Keeping:
         sizes = self._sizes[partition]
         return sizes[offset - 1][1] if 0 < offset <= len(sizes) else 0
 
-    def must_be_gone(self, place: tuple[int, int], send: Send, time: float) -> bool:
-        """Whether nobody may be given it any more, by any clock that the broker may have had."""
+    def must_be_gone(self, place: tuple[int, int], send: Send, time: float, since: float | None = None) -> bool:
+        """Whether nobody may be given it any more, by any clock that the broker may have had, and by any settings since a moment."""
         if self.clocks is None:
             return False
         now = self.clocks.earliest(time)
         row = self.facts.rows.get(place)
         if row is not None and 0 < row.expires < now:
             return True
-        longest = max(settings.retention for settings in self.facts.settings(time, time))
+        longest = max(settings.retention for settings in self.facts.settings(time if since is None else since, time))
         return row is not None and max(row.arrived, send.sent.due) + longest * 1e6 < now
 
 

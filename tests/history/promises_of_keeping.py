@@ -56,7 +56,7 @@ def read_stays_readable(kept: Keeping) -> Cases:
 
 def nothing_is_passed_over(kept: Keeping) -> Cases:
     """A reader gets every message from where it began, or is told that it was overtaken. It passes over holes, and what has expired or was
-    deleted; one from the beginning also what was gone when it got its first."""
+    deleted; one from the beginning also what was gone when it got its first. What has come to its kit may grow too old there."""
     facts = kept.facts
     for session in facts.sessions.values():
         last = {partition: start - 1 for partition, start in session.starts.items() if start}
@@ -67,6 +67,8 @@ def nothing_is_passed_over(kept: Keeping) -> Cases:
                 place = row.partition, offset
                 send = kept.at(*place)
                 if send is None or kept.has_expired(send, time) or kept.may_be_deleted(send, time) or not passes(session.where, send.sent):
+                    continue
+                if place in session.came and kept.too_old(place, send, time):
                     continue
                 if session.starts.get(row.partition) or not kept.may_be_gone(place, first):
                     yield f"{session.name} passed over {facts.topic}/{row.partition}@{offset}, {send.label}, and read {row.offset}"

@@ -10,10 +10,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
+from bowstring.client.connection import HANDSHAKE_SECONDS
 from tests.history.keeping import Clocks
 from tests.simulation.clock import START, WallClock
+from tests.simulation.load import Load
+from tests.simulation.options import Options
 
 STEP_SECONDS = 0.25
+DELAYS = 20
+"""No message takes more delays than this: they are drawn exponentially."""
 MARGIN_SECONDS = 0.5
 TOLERANCE_SECONDS = 60.0 + 2 * MARGIN_SECONDS
 
@@ -46,3 +51,19 @@ def _ahead(jumps: list[tuple[float, float]], begun: list[float], until: float) -
         times.append(time)
         bounds.append(most)
     return times, bounds
+
+
+def late_seconds(options: Options) -> float:
+    """By how much a kit's idea of the broker's time may be late: a handshake's way back, or what it waits for one at most."""
+    if options.clog_every or options.half_open or options.cut_rate or options.cut_every:
+        return HANDSHAKE_SECONDS
+    return min(HANDSHAKE_SECONDS, DELAYS * options.delay_seconds)
+
+
+def notice_seconds(options: Options, load: Load) -> float | None:
+    """Within what time a reader is told what another client was told, in a world where connections hold and the broker stays up."""
+    faults = (options.clog_every, options.half_open, options.cut_rate, options.cut_every, options.crash_every, options.power_cut_every)
+    broken = (options.sync_error_rate, options.write_error_rate, options.read_error_rate, options.full_every, options.disk_bytes)
+    if any(faults) or any(broken) or load.stop_every or load.usurp_every:
+        return None
+    return DELAYS * options.delay_seconds + MARGIN_SECONDS

@@ -10,6 +10,7 @@ from __future__ import annotations
 from tests.simulation import (
     bugs_of_backing_up,
     bugs_of_deleting,
+    bugs_of_delivery,
     bugs_of_flushing,
     bugs_of_keeping,
     bugs_of_reading,
@@ -18,7 +19,16 @@ from tests.simulation import (
 )
 from tests.simulation.planting import BUGS, Bug
 
-FILES = (bugs_of_flushing, bugs_of_state, bugs_of_keeping, bugs_of_reading, bugs_of_the_kit, bugs_of_deleting, bugs_of_backing_up)
+FILES = (
+    bugs_of_flushing,
+    bugs_of_state,
+    bugs_of_keeping,
+    bugs_of_reading,
+    bugs_of_the_kit,
+    bugs_of_deleting,
+    bugs_of_backing_up,
+    bugs_of_delivery,
+)
 """Where they are; each adds its own to the list."""
 
 __all__ = ["BUGS", "FILES", "Bug"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -83,8 +83,19 @@ async def connected(life: Incarnation, *, plain: bool) -> Kit:
         kit = PlainKit(life, ADDRESS)
         await kit.hello()
         return kit
-    client = Client([ADDRESS], dialer=life.dialer, clock=life.clock, randomness=life.randomness, name=life.name)
-    return RealKit(await client.open())
+    return RealKit(await _client(life).open())
+
+
+async def open_client(life: Incarnation, pause: Callable[[], Awaitable[None]]) -> Client:
+    """The product's own client, connected at last."""
+    while True:
+        with suppress(errors.Unavailable):
+            return await _client(life).open()
+        await pause()
+
+
+def _client(life: Incarnation) -> Client:
+    return Client([ADDRESS], dialer=life.dialer, clock=life.clock, randomness=life.randomness, name=life.name)
 
 
 class RealKit:
@@ -205,7 +216,7 @@ class RealReading:
     """`bowstring.aio.Reader`."""
 
     def __init__(self, reader: Any) -> None:
-        self._reader = reader
+        self._reader = self.reader = reader
 
     async def batches(self) -> AsyncIterator[list[Row]]:
         async for batch in self._reader.batches(max_wait=0.001):

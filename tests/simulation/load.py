@@ -46,6 +46,8 @@ class Load:
     named: int = 0
     """Client processes that read under a name, and commit; `filtered` is the share of their sessions that have a filter."""
     filtered: float = 0.4
+    slow: int = 0
+    """Client processes that read so slowly that most of what they get was sent long before."""
     plain: float = 0.2
     """The share of clients with the plain kit instead of the real one."""
     pause_seconds: float = 0.05
@@ -178,5 +180,6 @@ def drawn_load(seed: int) -> Load:
         ignored=random.Random(f"{seed}/ignored").choice((0.0, 0.0, 0.3)),
         deletes=source.choice((0.0, 0.0, 0.1, 0.5)),
         small_bytes=random.Random(f"{seed}/small").choice((0, 256, 1024, 16 * KIB)),
+        slow=random.Random(f"{seed}/slow").choice((0, 0, 1, 2)),
         backup_every=random.Random(f"{seed}/backups").choice((0.0, 0.0, 1.0, 4.0)),
     )

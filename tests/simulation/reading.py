@@ -18,8 +18,8 @@ from bowstring.times import to_datetime
 from tests.history.events import COMMIT, FAIL, OK, SET, UNKNOWN, Row, places
 from tests.history.filtering import FILTERS
 from tests.history.violations import Violation
-from tests.simulation.kit import rows_of
-from tests.simulation.server import ADDRESS
+from tests.simulation.dawdling import overhear
+from tests.simulation.kit import open_client, rows_of
 
 if TYPE_CHECKING:
     from tests.simulation.node import Incarnation
@@ -42,7 +42,7 @@ class NamedReader:
 
     async def run(self) -> None:
         """Sessions one after the other."""
-        client = await self._connected()
+        client = await open_client(self._life, lambda: self._workload.pause(self._life, 0.3))
         await self._workload.made.wait()
         while not self._workload.over:
             self._sessions += 1
@@ -58,15 +58,6 @@ class NamedReader:
                 self._take_new_name(topic)
             await self._workload.pause(self._life, 0.1)
         await client.close()
-
-    async def _connected(self) -> Client:
-        while True:
-            client = Client(
-                [ADDRESS], dialer=self._life.dialer, clock=self._life.clock, randomness=self._life.randomness, name=self._life.name
-            )
-            with suppress(errors.Unavailable):
-                return await client.open()
-            await self._workload.pause(self._life, 0.3)
 
     # ---- names
 
@@ -92,10 +83,11 @@ class NamedReader:
             await self._set_back(client, topic)
         window = self._random.choice((None, 3, 20))
         reader = client.reader(topic, name=self._name(topic), where=where or None, window=window)
+        session = f"{self._life.name}.n{self._sessions}"
+        overhear(reader, self._history, self._life.name, session, topic)
         try:
             starts = await self._placed(reader, topic)
-            session = f"{self._life.name}.n{self._sessions}"
-            self._history.opened(self._life.name, session, topic, starts, name=self._name(topic), where=where)
+            self._history.opened(self._life.name, session, topic, starts, name=self._name(topic), where=where, reads_ahead=True)
             self._world.sometimes("reader went on at its position", any(starts.values()))
             await self._follow(client, reader, topic, session, window)
         finally:
@@ -115,13 +107,15 @@ class NamedReader:
             reader = client.reader(topic, start=to_datetime(moment), where=where or None)
         except errors.InvalidArgument:
             return  # by this client's clock it is still to come
+        session = f"{self._life.name}.n{self._sessions}"
+        overhear(reader, self._history, self._life.name, session, topic)
         try:
             place = reader._settings.starts[topic]
             assert isinstance(place, Moment)
             await reader._fetching.placed()
-            session = f"{self._life.name}.n{self._sessions}"
             starts = _offsets(reader, topic)
-            self._history.opened(self._life.name, session, topic, starts, where=where, since=place.microseconds, asked=asked)
+            since = place.microseconds
+            self._history.opened(self._life.name, session, topic, starts, where=where, since=since, asked=asked, reads_ahead=True)
             self._world.sometimes("reader began by time")
             async for batch in reader.batches(max_wait=0.001):
                 self._history.read(self._life.name, session, topic, rows_of(batch))

@@ -17,11 +17,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import IO
 
-from tests.history import checkers, promises_of_deleting, promises_of_reading
+from tests.history import checkers, promises_of_deleting, promises_of_delivery, promises_of_reading
 from tests.history.checkers import Violation
 from tests.history.events import NOTE, PUBLISH, READ, Event
 from tests.simulation.backing_up import Backups
-from tests.simulation.broker_time import clocks_of
+from tests.simulation.broker_time import clocks_of, late_seconds, notice_seconds
 from tests.simulation.load import KIB, Load, drawn_load
 from tests.simulation.loop import Stuck
 from tests.simulation.nemesis import Nemesis
@@ -151,6 +151,7 @@ class Run:
         administrator = world.node("admin", disk=False)
         producers = [world.node(f"p{number}", disk=False) for number in range(self.load.producers)]
         readers = [world.node(f"r{number}", disk=False) for number in range(self.load.readers)]
+        slow = [world.node(f"s{number}", disk=False) for number in range(self.load.slow)]
         named = [world.node(f"n{number}", disk=False) for number in range(self.load.named)]
         administrator.start(workload.administrate)
         for node in producers:
@@ -159,7 +160,9 @@ class Run:
             node.start(workload.read)
         for node in named:
             node.start(workload.read_by_name)
-        readers += named
+        for node in slow:
+            node.start(workload.read_slowly)
+        readers += [*named, *slow]
         keepers = [world.node("backups", disk=False)] if self.load.backup_every else []
         for node in keepers:
             node.start(Backups(self.server, workload).run)
@@ -239,6 +242,8 @@ class Run:
         report.violations += checkers.refused_bytes_never_travel(watch.sent, events)
         report.violations += promises_of_reading.filtered_bytes_never_travel(watch.filtered, events)
         clocks = clocks_of(self.server.node.wall, watch.begins, self.world.options.drift, self.world.loop.time())
+        clocks = clocks._replace(late=late_seconds(options), notice=notice_seconds(options, self.load))
+        report.violations += promises_of_delivery.a_deleted_topic_ends_its_readers(events, clocks)
         report.violations += checkers.expired_is_not_delivered(watch.fetched, events, clocks)
         report.violations += promises_of_deleting.deleted_bytes_are_not_taken(watch.fetched, events)
         if self.read_to_the_end:

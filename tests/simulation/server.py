@@ -152,8 +152,10 @@ class WatchedBroker(Broker):
         super().__init__(**ports)
         self._watch = watch
 
-    def fetcher(self, topic: str, froms: list[tuple[int, int, int]], selection: Selection = EVERYTHING, *, until: int = 0) -> Fetcher:
-        fetcher = super().fetcher(topic, froms, selection, until=until)
+    def fetcher(
+        self, topic: str, froms: list[tuple[int, int, int]], selection: Selection = EVERYTHING, *, until: int = 0, topic_id: int = 0
+    ) -> Fetcher:
+        fetcher = super().fetcher(topic, froms, selection, until=until, topic_id=topic_id)
         taken = fetcher.next
         where = next((text for text in FILTERS if parse(text) == selection.where), "")
 

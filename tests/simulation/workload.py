@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from bowstring import errors
 from tests.history.events import ALTER, CREATE, DELETE, FINAL, OK, PUBLISH, History, Row, Settings, fingerprint, label
 from tests.history.violations import Violation
-from tests.simulation.kit import Kit, Sender, connected
+from tests.simulation.dawdling import SlowReader, overhear
+from tests.simulation.kit import Kit, RealReading, Sender, connected
 from tests.simulation.load import Load
 from tests.simulation.producing import ProducerClient
 from tests.simulation.reading import NamedReader
@@ -133,6 +134,9 @@ class Workload:
 
     # ---- readers ---------------------------------------------------------------------------------------------------
 
+    async def read_slowly(self, life: Incarnation) -> None:
+        await SlowReader(self, life).run()
+
     async def read_by_name(self, life: Incarnation) -> None:
         await NamedReader(self, life).run()
 
@@ -159,8 +163,10 @@ class Workload:
         return 1 if not end else max(source.randint(1, end), source.randint(1, end))
 
     async def _session(self, life: Incarnation, kit: Kit, session: str, topic: str, starts: dict[int, int], follow: float) -> None:
-        self.history.opened(life.name, session, topic, starts)
         reader = kit.reader(topic, starts)
+        self.history.opened(life.name, session, topic, starts, reads_ahead=isinstance(reader, RealReading))
+        if isinstance(reader, RealReading):
+            overhear(reader.reader, self.history, life.name, session, topic)
         try:
             async with asyncio.timeout(follow):
                 async for rows in reader.batches():
@@ -199,8 +205,10 @@ class Workload:
         """One partition to its end. Where retention is quicker than the reader it begins again: what is there then has to be read."""
         for attempt in range(ATTEMPTS_MAX):
             name = f"{session}-{attempt}" if attempt else session
-            self.history.opened(life.name, name, topic, {partition: 0})
             reader = kit.reader(topic, {partition: 0}, latest=True)
+            self.history.opened(life.name, name, topic, {partition: 0}, reads_ahead=isinstance(reader, RealReading))
+            if isinstance(reader, RealReading):
+                overhear(reader.reader, self.history, life.name, name, topic)
             try:
                 async for rows in reader.batches():
                     self.history.read(life.name, name, topic, rows)
