@@ -179,12 +179,14 @@ class Broker:
         deduplication: float | None = None,
         exists_ok: bool = False,
     ) -> TopicFacts:
-        """Durable when it returns."""
-        retention = self.settings.topic_retention if retention is None else retention
-        deduplication = min(self.settings.topic_deduplication, retention) if deduplication is None else deduplication
-        settings = TopicSettings(retention=retention, deduplication=deduplication, retention_bytes=retention_bytes)
+        """Durable when it returns. What is not given is as this broker's settings say."""
+        settings = TopicSettings(
+            retention=self.settings.topic_retention if retention is None else retention,
+            deduplication=self.settings.topic_deduplication if deduplication is None else deduplication,
+            retention_bytes=retention_bytes,
+        )
         check_name(name)
-        check_numbers(partitions, settings)
+        check_numbers(partitions, settings, deduplication)
 
         async def create(now: Incarnation) -> Topic:
             if now.has_topic(name):
@@ -198,7 +200,8 @@ class Broker:
     async def alter_topic(
         self, name: str, *, retention: float | None = None, retention_bytes: int | None = None, deduplication: float | None = None
     ) -> TopicFacts:
-        """Changes what is given, and only that; `retention_bytes=0` means no limit. Durable when it returns."""
+        """Changes what is given, and only that; `retention_bytes=0` means no limit. A retention below the deduplication window shortens
+        that too, until the retention is longer again. Durable when it returns."""
 
         async def alter(now: Incarnation) -> Topic:
             topic = now.topic(name)
@@ -208,7 +211,7 @@ class Broker:
                 deduplication=before.deduplication if deduplication is None else deduplication,
                 retention_bytes=before.retention_bytes if retention_bytes is None else retention_bytes or None,
             )
-            check_numbers(topic.row.partitions, settings)
+            check_numbers(topic.row.partitions, settings, deduplication)
             await now.alter_topic(topic, settings)
             return topic
 
