@@ -84,19 +84,23 @@ class Broker:
 
     async def start(self) -> None:
         """Loads what is there and serves. Raises what makes that impossible."""
+        await self._with_the_reserve(self._catalog.open)
+        if self._reserve is not None:
+            await self._reserve.hold()
+        await self._with_the_reserve(self._begin)
+        self.cluster = await self._catalog.cluster()
+        self._serving = asyncio.create_task(self._serve())
+
+    async def _with_the_reserve(self, step: Callable[[], Coroutine[None, None, None]]) -> None:
+        """A step that gets the reserve to write with if the disk is full. One that was done already is not repeated: the catalog that is
+        open would find itself in use."""
         try:
-            await self._catalog.open()
-            if self._reserve is not None:
-                await self._reserve.hold()
-            await self._begin()
+            await step()
         except DiskFull:
             if self._reserve is None:
                 raise
             await self._reserve.give_up()
-            await self._catalog.open()
-            await self._begin()
-        self.cluster = await self._catalog.cluster()
-        self._serving = asyncio.create_task(self._serve())
+            await step()
 
     async def _begin(self) -> None:
         self._incarnation = await Incarnation.begin(
