@@ -147,7 +147,9 @@ class Settings:
         "on-request", "on-publish", meaning="`on-publish` makes a topic when somebody publishes to it, `on-request` only when asked to."
     )
     topic_retention: float = _span(7 * 86400.0, "How long a new topic keeps its messages, unless it is told otherwise.", 1.0)
-    topic_deduplication: float = _span(600.0, "For how long a new topic recognises an id, unless it is told otherwise.", 0.0)
+    topic_deduplication: float = _span(
+        600.0, "For how long a new topic recognises an id, unless it is told otherwise; at most its retention.", 0.0
+    )
 
     batch_bytes_max: int = _size(16 * MIB, "The largest batch, as it travels and decompressed.", KIB, GIB)
 
@@ -271,6 +273,8 @@ def load(*layers: Layer, defaults: Mapping[str, object] | None = None) -> Settin
         for name, given in layer.items():
             values[name] = kind_of(name).parse(given.value, given.shown)
             shown[name] = given.shown
+    if "topic_deduplication" not in values and "topic_retention" in values:
+        values["topic_deduplication"] = min(TABLE["topic_deduplication"].default, values["topic_retention"])
     settings = Settings(**values)
     _check_together(settings, shown)
     return settings

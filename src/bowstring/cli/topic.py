@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,7 +30,9 @@ Examples:
 """
 CREATE_HELP = """Makes a topic.
 
-Without --retention it keeps messages for 7 days. An id that is published again within --deduplication is stored once.
+Without --retention it keeps messages for as long as the broker's setting topic.retention says, 7 days unless changed. An id that is
+published again within --deduplication is stored once; without it the setting topic.deduplication counts, 10 minutes unless changed, and
+at most the retention. With --exists-ok a topic that is there stays as it is.
 
 Examples:
 
@@ -55,6 +58,8 @@ Examples:
   bowstring topic describe orders -o json | jq .retention
 """
 ALTER_HELP = """Changes a topic: what is given, and only that. `--retention-bytes none` takes the limit away.
+
+A retention below the deduplication window shortens that too, until the retention is longer again.
 
 Examples:
 
@@ -110,8 +115,22 @@ def create(
     with connect(server, context, timeout) as client:
         topic = client.create_topic(name, partitions=1 if partitions is None else partitions, exists_ok=exists_ok, **given)
     _print_one(printer, topic)
-    if partitions not in (None, topic.partitions):
-        note(f"'{name}' was there already, and has {topic.partitions:,} partitions, not {partitions:,}.")
+    _note_differences(topic, {"partitions": partitions, **given})
+
+
+def _note_differences(topic: Topic, given: dict[str, Any]) -> None:
+    """A topic that was there already may be another one than was asked for."""
+    for name, wanted in given.items():
+        found = getattr(topic, name)
+        found = found.total_seconds() if isinstance(found, timedelta) else found
+        if wanted is not None and wanted != found:
+            note(f"'{topic.name}' was there already: {name} is {_shown(name, found)}, not {_shown(name, wanted)}.")
+
+
+def _shown(name: str, value: Any) -> str:
+    if name in ("retention", "deduplication"):
+        return times.span_to_text(value)
+    return "none" if value is None else f"{value:,}"
 
 
 def list_topics(
