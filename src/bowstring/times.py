@@ -31,6 +31,8 @@ MOMENT_MAX: Final = (datetime(2200, 1, 1, tzinfo=UTC) - EPOCH) // MICROSECOND
 DELAY_MAX: Final = 10 * YEAR
 SPAN_MAX: Final = 200 * YEAR
 """Longer spans would end after 2200 whenever they begin."""
+FOREVER: Final = SPAN_MAX
+"""A topic that keeps its messages for so long keeps them for ever. In Python that is `timedelta.max`, as text `forever`."""
 
 # Numbers in these ranges are Unix times of our days, in seconds and in milliseconds: from 2001 to 2096.
 _UNIX_SECONDS: Final = (1e9, 4e9)
@@ -61,6 +63,11 @@ def span(value: object, name: str) -> float:
     if seconds > SPAN_MAX:
         raise InvalidArgument(f"{_shown(name, value)} is {_years(seconds)}.", hint="At most 200 years are taken.")
     return seconds
+
+
+def keeping(value: object, name: str) -> float:
+    """How long something is kept, in seconds: a span, or `timedelta.max` for ever."""
+    return FOREVER if value == timedelta.max else span(value, name)
 
 
 def delay(value: object, name: str = "delay") -> float:
@@ -139,6 +146,11 @@ def span_from_text(text: str, name: str) -> float:
     return seconds
 
 
+def keeping_from_text(text: str, name: str) -> float:
+    """How long something is kept, in seconds: a span, or `forever`."""
+    return FOREVER if text.strip() == "forever" else span_from_text(text, name)
+
+
 def moment_from_text(text: str, name: str, now: int) -> int:
     """A point in time in microseconds from ISO text with a zone, or from a signed span counted from now."""
     stripped = text.strip()
@@ -191,8 +203,15 @@ def to_text(moment_microseconds: int) -> str:
     return to_datetime(moment_microseconds).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+def to_timedelta(seconds: float) -> timedelta:
+    """A span as it comes back to people: `timedelta.max` for ever."""
+    return timedelta.max if seconds >= FOREVER else timedelta(seconds=seconds)
+
+
 def span_to_text(seconds: float) -> str:
-    """The shortest text of the form `7d` or `90s` that gives this span again."""
+    """The shortest text of the form `7d` or `90s` that gives this span again, or `forever`."""
+    if seconds >= FOREVER:
+        return "forever"
     for unit, factor in reversed(_UNITS.items()):
         if seconds >= factor and seconds % factor == 0:
             return f"{int(seconds // factor)}{unit}"

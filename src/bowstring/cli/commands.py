@@ -37,6 +37,7 @@ TABLE: Final[dict[str, Listed]] = {
     "topic": Listed("topic", "Topics: create, list, describe, alter, delete."),
     "produce": Listed("produce", "Publishes lines, or whole files."),
     "read": Listed("read", "Reads a topic as a log; removes nothing."),
+    "message": Listed("message", "Single messages by their ids: find, delete."),
     "position": Listed("position", "Where named readers are: list, show, set, delete."),
     "bench": Listed("bench", "Measures a broker: publishing, reading, delivery."),
     "inspect": Listed("inspect", "Looks into a data directory offline: is it whole?"),

@@ -25,8 +25,12 @@ COMMANDS: Final[dict[str, str]] = {
     "stop": "A broker ends on Ctrl-C or SIGTERM.",
     **dict.fromkeys(("create", "delete", "describe", "alter"), "Topics: `bowstring topic create|list|describe|alter|delete`."),
     **dict.fromkeys(("topics", "list", "ls"), "`bowstring topic list` lists them."),
-    **dict.fromkeys(("group", "groups", "offset", "offsets", "lag", "consumer-groups"), "`bowstring position list` tells how far readers are."),
-    **dict.fromkeys(("status", "info", "ping", "health"), "`bowstring topic list` asks a broker, `bowstring inspect DIR` looks at its data."),
+    **dict.fromkeys(
+        ("group", "groups", "offset", "offsets", "lag", "consumer-groups"), "`bowstring position list` tells how far readers are."
+    ),
+    **dict.fromkeys(
+        ("status", "info", "ping", "health"), "`bowstring topic list` asks a broker, `bowstring inspect DIR` looks at its data."
+    ),
     **dict.fromkeys(("settings", "configs"), "`bowstring config show` tells the settings."),
     **dict.fromkeys(("import", "load"), "`bowstring produce TOPIC FILE` publishes a file."),
     **dict.fromkeys(("export", "dump"), "`bowstring read TOPIC -o parquet > FILE` writes a file."),
@@ -35,7 +39,9 @@ COMMANDS: Final[dict[str, str]] = {
 
 OPTIONS: Final[dict[str, str]] = {
     **dict.fromkeys(("--headers", "--header", "-H", "--property", "--properties", "--attributes"), _ATTRIBUTES),
-    **dict.fromkeys(("--bootstrap-server", "--bootstrap-servers", "--broker-list", "--brokers", "--broker", "--url", "--host"), "Use --server."),
+    **dict.fromkeys(
+        ("--bootstrap-server", "--bootstrap-servers", "--broker-list", "--brokers", "--broker", "--url", "--host"), "Use --server."
+    ),
     **dict.fromkeys(("--from-beginning", "--earliest"), "`read` begins at the beginning; --start says another place."),
     **dict.fromkeys(("--offset", "--offsets", "--since", "--from", "--start-time", "--after"), "Use --start."),
     **dict.fromkeys(("--until", "--to-time", "--before"), "Use --end."),

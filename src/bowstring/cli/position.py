@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bowstring import times
-from bowstring.cli import commands
+from bowstring.cli import commands, completing
 from bowstring.cli.connecting import Context, Server, Timeout, connect
 from bowstring.cli.options import TIMEOUT
 from bowstring.cli.output import Output, Printer, check_can_ask, note
@@ -41,8 +41,8 @@ Examples:
 """
 PARTITIONS_SHOWN = 64
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the reader.")]
-Topic = Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic that it reads.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the reader.", autocompletion=completing.readers)]
+Topic = Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic that it reads.", autocompletion=completing.topics)]
 
 
 def add_to(app: typer.Typer) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 import typer
 
 from bowstring import errors, times
+from bowstring.cli import completing
 from bowstring.cli.commands import no_such
 from bowstring.cli.connecting import Context, Server, Timeout, connect, moment, seconds_of, span
 from bowstring.cli.options import TIMEOUT
@@ -57,7 +58,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", autocompletion=completing.topics)],
     files: Annotated[list[str] | None, typer.Argument(metavar="FILE", help="Files; - is stdin.", show_default=False)] = None,
     value: Annotated[list[str] | None, typer.Option("--value", "-v", metavar="TEXT", help="A message; may be repeated.")] = None,
     form: Annotated[str | None, typer.Option("--input", "-i", metavar="FORM", help="lines, json, csv, arrow, parquet or raw.")] = None,

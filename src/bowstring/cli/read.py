@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from bowstring import errors
+from bowstring.cli import completing
 from bowstring.cli.commands import no_such
 from bowstring.cli.connecting import Context, Server, Timeout, connect
 from bowstring.cli.interrupts import Interrupts
@@ -75,7 +76,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def read(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics; 'orders.*' is a pattern.")],
+    topics: Annotated[
+        list[str], typer.Argument(metavar="TOPIC", help="The topics; 'orders.*' is a pattern.", autocompletion=completing.topics)
+    ],
     start: Annotated[str | None, typer.Option(metavar="PLACE", help="Where to begin. [default: beginning]", show_default=False)] = None,
     end: Annotated[str | None, typer.Option(metavar="PLACE", help="Where to end. [default: latest]", show_default=False)] = None,
     last: Annotated[int | None, typer.Option(metavar="N", min=1, help="Begin with the newest N messages.")] = None,
@@ -84,7 +87,9 @@ def read(
     partition: Annotated[list[int] | None, typer.Option(metavar="N", help="Only this partition; may be repeated.")] = None,
     columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these fields.")] = None,
     format: Annotated[str | None, typer.Option(metavar="TEXT", help="A line per message: '{offset} {key}: {value}'.")] = None,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="Go on where the reader of this name was.")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Go on where the reader of this name was.", autocompletion=completing.readers)
+    ] = None,
     where: Annotated[str | None, typer.Option(metavar="EXPR", help="Only messages for which this holds.")] = None,
     uncommitted: Annotated[bool, typer.Option("--uncommitted", help="Messages of open transactions, too.")] = False,
     output: Form_ = None,

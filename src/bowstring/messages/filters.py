@@ -15,8 +15,8 @@
     value     = 'text' (a quote in it is doubled) | x'6b6579' (bytes, for keys) | 17 (for partition and offset)
 
 Attributes are text, a key is bytes that are compared with text as UTF-8, and times are compared with moments as commands write them:
-`2026-11-15T09:00Z`, or `-1h` from now. Partition and offset are whole numbers. As in SQL nothing is known of what is null: a test of it is neither true nor false, and only rows
-for which the whole is true pass.
+`2026-11-15T09:00Z`, or `-1h` from now. Partition and offset are whole numbers. As in SQL nothing is known of what is null: a test of it is
+neither true nor false, and only rows for which the whole is true pass.
 
 The kit reads a filter to refuse a wrong one at once, the broker reads it again and applies it (`filter_kernels`). Nothing here touches
 Arrow.
