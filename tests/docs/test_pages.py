@@ -31,6 +31,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_EXAMPLES = [each for each in PAGES if each.name not in OF_THEIR_OWN and page.blocks(each)]
 SHOWN_BY = {"README.md": "rows as Arrow", "tutorial.md": "Stored(topic='orders'", "spark.md": "|-- value: binary", "files.md": "Graz"}
 LIMIT_SECONDS = 400
+CODE = re.compile(r"^```(python|py|console|toml)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 CODE_COLUMNS = 85
 WRITE = os.environ.get("BOWSTRING_WRITE_SHOWN") == "1"
 
@@ -76,7 +77,7 @@ def test_the_examples_of_a_page_run(shown: Path, tmp_path: Path, here: Path) -> 
 def test_code_fits_the_page(shown: Path) -> None:
     """Output is as long as it is: a line of JSON is scrolled."""
     wide: list[str] = []
-    for language, text in re.findall(r"^```(python|py|console|toml)\n(.*?)^```", shown.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+    for language, text in CODE.findall(shown.read_text(encoding="utf-8")):
         typed = [command.typed for command in page.commands(text)] if language == "console" else []
         lines = [line for line in text.splitlines() if language != "console" or any(line.removeprefix("$ ") in each for each in typed)]
         wide += [line for line in lines if len(line) > CODE_COLUMNS]
