@@ -24,7 +24,7 @@ from bowstring import errors
 from bowstring.client import ranges
 from bowstring.client.connection import Connection, Pauses
 from bowstring.client.freshness import Freshness
-from bowstring.client.pages import Chunk, Page, Selection
+from bowstring.client.pages import NEVER, Chunk, Page, Selection
 from bowstring.client.ranges import Moment
 from bowstring.ports.transport import Stream
 from bowstring.wire import codec
@@ -302,7 +302,7 @@ class TopicStream:
     def kept_for(self, retention: int) -> None:
         """The topic keeps messages for so many microseconds."""
         if retention and retention != self.freshness.retention:
-            self.freshness.retention = retention
+            self.freshness.retention = min(retention, NEVER)
             self._doubted()
 
     def deleted(self, partition: int, runs: Iterable[tuple[int, int]]) -> None:
