@@ -135,5 +135,5 @@ def _places(partition: int, offsets: list[int]) -> list[Row]:
 
 def _row(message: Message) -> Row:
     moments = [moment and times.moment(moment, "moment") for moment in (message.arrived, message.due, message.expires)]
-    place = message.partition, message.offset
-    return read_row(message.value, message.key, message.id, *place, message.attributes, *moments, message.producer_group)  # type: ignore[arg-type]
+    fields: list[Any] = [message.value, message.key, message.id, message.partition, message.offset, message.attributes, *moments]
+    return read_row(*fields, message.producer_group)
