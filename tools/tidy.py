@@ -35,7 +35,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "times": {"errors"},
     "messages": {"errors", "times"},
-    "settings": {"errors", "times"},
+    "listening": {"errors"},
+    "settings": {"errors", "listening", "times"},
     "version": set(),
     "contexts": {"errors"},
     "ports": VALUES,
@@ -46,11 +47,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "broker": VALUES | {"store", "catalog", "ports", "core", "settings", "times"},
     "inspection": VALUES | {"broker", "store", "catalog", "ports", "core", "host", "times"},
     "backup": VALUES | {"inspection", "store", "catalog", "ports", "core", "times"},
-    "wire": VALUES | {"ports"},
+    "wire": VALUES | {"ports", "listening"},
     "gateway": VALUES | {"wire", "broker", "ports", "core", "settings", "times"},
     "client": VALUES | {"wire", "ports", "times", "settings", "host", "contexts", "version"},
     "cli": VALUES | {"bowstring", "client", "contexts", "settings", "times", "version"},
     "server": VALUES | {"backup", "broker", "gateway", "store", "catalog", "wire", "ports", "host", "settings", "times", "version"},
+    "preflight": {"errors", "catalog", "host", "server", "settings", "store", "wire"},
     "manual_clock": {"errors", "times", "host", "embedded"},
     "embedded": VALUES | {"manual_clock", "server", "broker", "wire", "client", "ports", "host", "settings", "times"},
     "aio": VALUES | {"client", "embedded", "times"},
@@ -61,7 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 # Single files that reach further than their package: the command that is a broker, and a catalog that frames inlined pages as the
 # store does.
 MAY_IMPORT_TOO: dict[str, set[str]] = {
-    "cli/serve.py": {"broker", "gateway", "store", "catalog", "wire", "ports", "host", "embedded", "server"},
+    "cli/serve.py": {"broker", "gateway", "store", "catalog", "wire", "ports", "host", "embedded", "preflight", "server"},
     "cli/dev.py": {"wire", "server"},
     "cli/bench.py": {"wire"},
     "cli/inspect.py": {"inspection", "ports"},
@@ -95,6 +97,7 @@ ADAPTERS: dict[str, set[str]] = {
     "inspection/repairing.py": {"*"},
     "backup/*": {"*"},
     "embedded.py": {"*"},
+    "preflight.py": {"*"},
     "client/sync*.py": {"threading", "concurrent"},
     "spark/*": {"*"},
 }

@@ -161,7 +161,7 @@ class Server:
         if self._disk is not None:
             self._disk.lock(address)
             self._locked = True
-            _check_catalog_is_there(self._disk, self.settings.data)
+            check_catalog_is_there(self._disk.names(), self.settings.data)
 
     async def _watch(self) -> None:
         """A broker that has failed is told to those who ask for health."""
@@ -176,9 +176,8 @@ def _store(settings: Settings, disk: Disk | None, clock: Clock) -> Store:
     return LocalStore(disk, segment_bytes_first=settings.segment_bytes_first, segment_bytes_max=settings.segment_bytes_max, clock=clock)
 
 
-def _check_catalog_is_there(disk: Disk, data: str) -> None:
+def check_catalog_is_there(names: list[str], data: str) -> None:
     """Segments without their catalog are not garbage: somebody has moved or lost it. A fresh one would take their place for free."""
-    names = disk.names()
     segments = [name for name in names if name.startswith("segment-")]
     if segments and CATALOG not in names:
         raise errors.Corrupt(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -37,9 +38,9 @@ def _fill(producer: bowstring.Producer) -> tuple[int, errors.Error]:
 
 def _take_all(place: Path) -> None:
     """No byte is left on the file system."""
-    with place.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
-        while True:
-            file.write(bytes(1 << 20))
+    with place.open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(1 << 20)):
+            pass
 
 
 def test_a_broker_that_cannot_start_on_a_full_disk_says_so_and_starts_when_there_is_room(small_disk: Path):

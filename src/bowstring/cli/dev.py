@@ -71,7 +71,11 @@ def dev(
     if sample and not topics:
         topics = [Wanted(SAMPLE_TOPIC, SAMPLE_PARTITIONS)]
     with ExitStack() as stack:
-        place = os.path.abspath(data) if data else stack.enter_context(tempfile.TemporaryDirectory(prefix="bowstring-dev-"))
+        place = (
+            os.path.abspath(settings.at_home(data, "--data", os.environ))
+            if data
+            else stack.enter_context(tempfile.TemporaryDirectory(prefix="bowstring-dev-"))
+        )
         loop = loops.new_event_loop()
         stack.callback(loop.close)
         flags = {"data": place, "listen": listen, "topic_retention": topic_retention, "topic_deduplication": topic_deduplication}

@@ -23,6 +23,7 @@ import typer
 from bowstring import errors, settings
 from bowstring.cli import config_file
 from bowstring.cli.options import LOG_FORMAT
+from bowstring.cli.output import note
 
 if TYPE_CHECKING:
     from bowstring.server import Server
@@ -58,15 +59,16 @@ def _command() -> Any:
     def serve(config: str | None, check: bool, **flags: str | None) -> None:
         chosen = _settings(flags, config)
         if check:
-            typer.echo("The settings are right.")
-            return
+            return _check(chosen)
         logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
         _prepare_process(chosen)
         _run(_serve(chosen))
 
     parameters = {name: _flag(name) for name in settings.TABLE} | {
         "config": Annotated[str | None, typer.Option("--config", metavar="FILE", help="A bowstring.toml.", show_default=False)],
-        "check": Annotated[bool, typer.Option("--check", help="Only look whether the settings are right.")],
+        "check": Annotated[
+            bool, typer.Option("--check", help="Only look whether a broker would start: settings, address, data directory.")
+        ],
     }
     # typer reads flags off a function's signature, so this one is given the signature that the table says.
     serve.__annotations__ = parameters
@@ -90,6 +92,19 @@ def _settings(flags: dict[str, str | None], config: str | None) -> settings.Sett
         return settings.load(settings.from_flags(flags), settings.from_environment(os.environ), config_file.layer(file))
     except errors.InvalidArgument as error:
         raise _usage(error) from None
+
+
+def _check(chosen: settings.Settings) -> None:
+    """Says that all is right, or raises what `serve` would. Nothing is changed."""
+    from bowstring import preflight
+
+    try:
+        served = preflight.check(chosen)
+    except errors.InvalidArgument as error:
+        raise _usage(error) from None
+    if served is not None:
+        note(f"{served[:1].upper()}{served[1:]} So its contents were not looked at.")
+    typer.echo("The settings are right.")
 
 
 def _usage(error: errors.Error) -> typer.Exit:
