@@ -41,6 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "contexts": {"errors"},
     "ports": VALUES,
     "core": VALUES,
+    "logs": {"ports", "times"},
     "host": {"ports", "errors"},
     "store": VALUES | {"ports", "core"},
     "catalog": VALUES | {"ports", "core"},
@@ -51,7 +52,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gateway": VALUES | {"wire", "broker", "ports", "core", "settings", "times"},
     "client": VALUES | {"wire", "ports", "times", "settings", "host", "contexts", "version"},
     "cli": VALUES | {"bowstring", "client", "contexts", "settings", "times", "version"},
-    "server": VALUES | {"backup", "broker", "gateway", "store", "catalog", "wire", "ports", "host", "settings", "times", "version"},
+    "server": VALUES
+    | {"backup", "broker", "gateway", "store", "catalog", "wire", "ports", "host", "listening", "logs", "settings", "times", "version"},
     "preflight": {"errors", "catalog", "host", "server", "settings", "store", "wire"},
     "manual_clock": {"errors", "times", "host", "embedded"},
     "embedded": VALUES | {"manual_clock", "server", "broker", "wire", "client", "ports", "host", "settings", "times"},
@@ -63,8 +65,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 # Single files that reach further than their package: the command that is a broker, and a catalog that frames inlined pages as the
 # store does.
 MAY_IMPORT_TOO: dict[str, set[str]] = {
-    "cli/serve.py": {"broker", "gateway", "store", "catalog", "wire", "ports", "host", "embedded", "preflight", "server"},
-    "cli/dev.py": {"wire", "server"},
+    "cli/serve.py": {"broker", "gateway", "store", "catalog", "wire", "ports", "host", "embedded", "logs", "preflight", "server"},
+    "cli/dev.py": {"logs", "wire", "server"},
     "cli/bench.py": {"wire"},
     "cli/inspect.py": {"inspection", "ports"},
     "cli/backup.py": {"backup", "host"},

@@ -15,7 +15,7 @@ from bowstring import errors
 from bowstring.catalog import sqlite_file
 from bowstring.host.lock import DirectoryLock
 from bowstring.server import CATALOG, check_catalog_is_there
-from bowstring.settings import Settings, default_data
+from bowstring.settings import Settings
 from bowstring.store.reserve import RESERVE
 from bowstring.wire import grpc_listening
 
@@ -24,17 +24,18 @@ ROOM: Final = 1 << 20
 
 
 def check(settings: Settings) -> str | None:
-    """Raises what keeps a broker with these settings from starting. Says who serves the directory at this moment, if a broker does."""
+    """Raises what keeps a broker with these settings from starting; their data directory is a whole path. Says who serves the directory
+    at this moment, if a broker does."""
     if settings.store == "memory":
-        grpc_listening.probe(settings.listen)
+        _probe(settings.listen)
         return None
-    served = _served_by(data := os.path.abspath(settings.data or default_data(os.environ)))
+    served = _served_by(settings.data)
     if served is not None:
         if served.details.get("address") != settings.listen:
             _probe(settings.listen)
         return str(served.message)
     _probe(settings.listen)
-    _check_directory(data)
+    _check_directory(settings.data)
     return None
 
 

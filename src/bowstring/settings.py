@@ -172,6 +172,10 @@ class Settings:
         meaning="`local` keeps pages in the data directory, `memory` keeps everything in this process and nothing beyond.",
     )
 
+    log_format: str = _choice(
+        "text", "json", meaning="How `bowstring serve` writes its log to stderr: lines for people, or one JSON object a line."
+    )
+
     topic_create: str = _choice(
         "on-request", "on-publish", meaning="`on-publish` makes a topic when somebody publishes to it, `on-request` only when asked to."
     )

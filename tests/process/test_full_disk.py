@@ -78,3 +78,8 @@ def test_a_full_disk_refuses_what_is_sent_serves_what_is_there_and_goes_on_when_
             assert sum(len(batch) for batch in client.reader("orders", end="latest").batches()) == stored
             client.alter_topic("orders", retention=timedelta(seconds=1), deduplication=timedelta(seconds=1))
             assert producer.send(b"when there is room again", timeout=60).result(70).offset > 1
+        _, log = served.end()
+        told = [line for line in log.splitlines() if "the disk " in line]
+        assert " WARNING the disk is full: publishes are refused, reading goes on" in told[0]
+        assert " INFO    the disk has room again: publishes are taken seconds=" in told[1]
+        assert len(told) == 2

@@ -30,7 +30,8 @@ from grpc_reflection.v1alpha import reflection as typed_reflection
 
 from bowstring import errors
 from bowstring.ports.disk import Buffer
-from bowstring.ports.transport import Handler, Inbound
+from bowstring.ports.events import UNOBSERVED, Observer
+from bowstring.ports.transport import CALLER, Handler, Inbound
 from bowstring.wire import grpc_listening, status
 from bowstring.wire.generated import bowstring_pb2 as pb
 
@@ -61,8 +62,18 @@ Context = Any
 class GrpcServer:
     """Serves a handler at one address. `listen` is host:port, port 0 for any free one, or unix:path."""
 
-    def __init__(self, handler: Handler, *, listen: str, batch_bytes_max: int, streams_max: int, connection_streams_max: int) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        listen: str,
+        batch_bytes_max: int,
+        streams_max: int,
+        connection_streams_max: int,
+        observer: Observer = UNOBSERVED,
+    ) -> None:
         grpc_library.prepare()
+        self._observer = observer
         self._handler = handler
         self._listen = listen
         self._streams_max = streams_max
@@ -136,30 +147,39 @@ class GrpcServer:
 
     async def _counted(self, method: str, peer: str, inbound: Inbound) -> None:
         if self._streams_of[peer] >= self._connection_streams_max and not peer.startswith("unix:"):
+            self._refused("connection.streams-max", self._streams_of[peer])
             raise errors.Unavailable(
                 f"this connection has {self._streams_of[peer]} streams already, which is the limit (connection.streams-max).",
                 hint="Open another connection, or raise the limit.",
             )
         if self._streams >= self._streams_max:
+            self._refused("connections.max", self._streams)
             raise errors.Unavailable(
-                f"this broker serves {self._streams} streams already, which is its limit (connections-max).",
+                f"this broker serves {self._streams} streams already, which is its limit (connections.max).",
                 hint="Close some producers and readers, or raise the limit.",
             )
         self._streams += 1
         self._streams_of[peer] += 1
+        self._observer.note("stream-opened", call=method, client=CALLER.get(), streams=self._streams)
         try:
             await self._handler.stream(method, inbound)
         finally:
+            self._observer.note("stream-closed", call=method, client=CALLER.get(), streams=self._streams - 1)
             self._streams -= 1
             self._streams_of[peer] -= 1
             if not self._streams_of[peer]:
                 del self._streams_of[peer]
 
+    def _refused(self, limit: str, streams: int) -> None:
+        self._observer.note("client-refused", limit=limit, streams=streams, client=CALLER.get())
+
     async def _guarded(self, method: str, context: Context, call: Callable[[], Awaitable[Any]]) -> Any:
         """Runs the handler; what it raises becomes the call's status."""
+        CALLER.set(_shown(context.peer()))
         try:
             return await call()
         except errors.Error as error:
+            self._observer.note("call-refused", call=method, client=CALLER.get(), problem=str(error))
             code, text, error_bytes = status.to_status(error)
         except Exception:
             _log.exception("%s from %s failed in a way that nobody foresaw", method, context.peer())
@@ -196,6 +216,11 @@ def _streamed(name: str, stream: Callable[[str, Context], Awaitable[None]]) -> A
         await stream(name, context)
 
     return grpc.stream_stream_rpc_method_handler(serve)
+
+
+def _shown(peer: str) -> str:
+    """`ipv4:127.0.0.1:51234` as people write it; of a Unix socket gRPC says no more than that it is one."""
+    return peer.removeprefix("ipv4:").removeprefix("ipv6:").replace("%5B", "[").replace("%5D", "]")
 
 
 def _options(message_bytes_max: int, connection_calls_max: int) -> list[tuple[str, int]]:
