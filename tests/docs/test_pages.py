@@ -1,4 +1,5 @@
-"""Every example of the README and of docs/ is run as it stands (`page`), with a broker as `bowstring dev` is one at BOWSTRING_SERVER."""
+"""Every example of the README and of docs/ is run as it stands (`page`), with a broker at BOWSTRING_SERVER: one as `bowstring dev` is, or
+for pages that are about `make run` a `bowstring serve`, which makes no topics by itself."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from bowstring.errors import NotSupported
 from bowstring.spark import java
 from tests.docs import page
 from tests.process import stored
-from tests.process.serving import environment
+from tests.process.serving import environment, serving
 
 ROOT = Path(__file__).parents[2]
 OF_THEIR_OWN = {"embedded.md", "testing.md"}
@@ -23,6 +24,7 @@ OF_THEIR_OWN = {"embedded.md", "testing.md"}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_EXAMPLES = [each for each in PAGES if each.name not in OF_THEIR_OWN and page.blocks(each)]
 SHOWN_BY = {"README.md": "rows as Arrow", "tutorial.md": "Stored(topic='orders'", "spark.md": "|-- value: binary", "files.md": "Graz"}
+SERVED = {"README.md"}
 LIMIT_SECONDS = 400
 
 
@@ -45,7 +47,7 @@ def test_the_examples_of_a_page_run(shown: Path, tmp_path: Path) -> None:
         stored.store(here / "data")
     path = f"{commands(tmp_path)}{os.pathsep}{os.environ['PATH']}"
     line = [sys.executable, "-W", "error::ResourceWarning", str(Path(page.__file__)), str(shown)]
-    with bowstring.Broker.ephemeral() as broker:
+    with serving("--data", str(tmp_path / "data")) if shown.name in SERVED else bowstring.Broker.ephemeral() as broker:
         variables = environment({"BOWSTRING_SERVER": broker.address, "PATH": path, "HOME": str(tmp_path)})
         done = subprocess.run(line, cwd=here, env=variables, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
