@@ -29,6 +29,7 @@ class Topic:
     bytes: int
     created: datetime
     retention: timedelta
+    """How long messages are kept; `timedelta.max` for ever."""
     retention_bytes: int | None
     deduplication: timedelta
     id: int
@@ -45,7 +46,7 @@ def from_wire(message: pb.Topic) -> Topic:
         messages=message.messages,
         bytes=message.bytes,
         created=times.to_datetime(message.created),
-        retention=timedelta(microseconds=message.retention),
+        retention=times.to_timedelta(message.retention / 1e6),
         retention_bytes=message.retention_bytes or None,
         deduplication=timedelta(microseconds=message.deduplication),
         id=message.id,
@@ -73,7 +74,7 @@ def creation(
     return pb.CreateTopicRequest(
         name=arguments.topic_name(name),
         partitions=_whole("partitions", partitions, PARTITIONS_MAX),
-        retention=None if retention is None else max(1, times.microseconds(times.span(retention, "retention"))),
+        retention=None if retention is None else max(1, times.microseconds(times.keeping(retention, "retention"))),
         retention_bytes=0 if retention_bytes is None else _whole("retention_bytes", retention_bytes, 2**62),
         deduplication=None if deduplication is None else times.microseconds(times.span(deduplication, "deduplication")),
         exists_ok=exists_ok,
@@ -95,7 +96,7 @@ def alteration(
             raise errors.NotSupported(f"{what}={given!r}: {_FIXED.get(what, f'{what} is not in this version')}.", hint=hint)
     request = pb.AlterTopicRequest(name=arguments.topic_name(name))
     if not isinstance(retention, EllipsisType):
-        request.retention = max(1, times.microseconds(times.span(retention, "retention")))
+        request.retention = max(1, times.microseconds(times.keeping(retention, "retention")))
     if not isinstance(retention_bytes, EllipsisType):
         request.retention_bytes = 0 if retention_bytes is None else _whole("retention_bytes", retention_bytes, 2**62)
     if not isinstance(deduplication, EllipsisType):
