@@ -103,7 +103,8 @@ class Producer:
 
     def send_batch(self, data: object, *, transaction: None = None, timeout: SpanOrMoment | None = None) -> BatchReceipt:
         """Sends many messages: a list of values, or anything with `__arrow_c_stream__` that has a column `value` (binary or text) and any
-        of key, attributes, id, due, expires, created. The receipt turns into `Answers`, one per row."""
+        of key, attributes, id, due, expires, created. Other columns of a batch that was read are ignored. The receipt turns into
+        `Answers`, one per row."""
         raise NotImplementedError
 
     async def ready(self) -> None:
