@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 
 import bowstring
-from tests.spark.reads import Reads, all_places, eventually, places, publish
-
-
-def expire(client: bowstring.Client, topic: str) -> None:
-    """Everything in the topic expires."""
-    moment = timedelta(milliseconds=1)
-    client.alter_topic(topic, retention=moment, deduplication=moment)
-    eventually(lambda: not any(client.topic(topic).ranges), "all messages have expired")
-    client.alter_topic(topic, retention=timedelta(days=1))
+from tests.spark.reads import Reads, all_places, expire, places, publish
 
 
 def test_offsets_that_expired_fail_a_batch_unless_it_may_pass_them_over(client: bowstring.Client, topic: str, reads: Reads) -> None:

@@ -248,7 +248,7 @@ def _place(said: _Said, prefix: str, now: int) -> Place | None:
 def _by_partition(said: _Said, option: str, read: Callable[[Any], int]) -> dict[str, dict[int, int]]:
     places: dict[str, dict[int, int]] = {}
     for topic, partitions in (said.json(option) or {}).items():
-        if topic == IDS:
+        if topic.startswith("_"):
             continue
         if not isinstance(partitions, dict) or not all(re.fullmatch(r"[0-9]{1,9}", number) for number in partitions):
             raise InvalidArgument(f"{option} has {json.dumps(partitions)} for '{topic}'.", hint=_EXAMPLES[option])

@@ -2,17 +2,18 @@
 
 Offsets are known here as `{topic: {partition: offset}}`, where the offset is the next one to read or the first one not to read. As JSON,
 in checkpoints and in a stream's progress, they look as those of Spark's Kafka source do, and carry the numbers of the topics besides: a
-topic that was deleted and made again is another one, and its offsets mean other messages.
+topic that was deleted and made again is another one, and its offsets mean other messages. The end of a stream's first micro-batch also
+carries where that micro-batch begins, because Spark does not log it. No topic's name begins with `_`, so these keys meet none.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from bowstring import times
-from bowstring.errors import InvalidArgument, NotFound, OutOfRange, TopicNotFound
+from bowstring.errors import Conflict, InvalidArgument, NotFound, OutOfRange, TopicNotFound
 from bowstring.spark.options import EARLIEST, IDS, LATEST, Options, Place
 
 if TYPE_CHECKING:
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from bowstring.client.topics import Topic
 
 Offsets = dict[str, dict[int, int]]
+INITIAL: Final = "_initial"
+"""Marks the start of a query that has not begun."""
+START: Final = "_start"
+"""Where the first micro-batch begins, in its end."""
 LOST = "Set failOnDataLoss to false to go on with what is there."
 
 
@@ -51,6 +56,13 @@ def look(client: Client, options: Options, *, missing_ok: bool = False) -> Stand
     else:
         found = [topic for name in options.topics if (topic := _topic(client, name, missing_ok)) is not None]
     return {topic.name: _standing(topic, options.assigned.get(topic.name)) for topic in sorted(found, key=lambda topic: topic.name)}
+
+
+def check_named(client: Client, options: Options, standings: Standings) -> None:
+    """Raises `TopicNotFound` for a topic that is named and not there."""
+    for name in options.topics:
+        if name not in standings:
+            client.topic(name)
 
 
 def _topic(client: Client, name: str, missing_ok: bool) -> Topic | None:
@@ -181,6 +193,19 @@ def to_json(offsets: Offsets, ids: Mapping[str, int]) -> dict[str, Any]:
 def from_json(told: Mapping[str, Any]) -> tuple[Offsets, dict[str, int]]:
     """Offsets as Spark gives them back, and the numbers of their topics."""
     offsets = {
-        name: {int(number): int(offset) for number, offset in partitions.items()} for name, partitions in told.items() if name != IDS
+        name: {int(number): int(offset) for number, offset in partitions.items()}
+        for name, partitions in told.items()
+        if not name.startswith("_")
     }
     return offsets, dict(told.get(IDS, {}))
+
+
+def start_of(start: Mapping[str, Any], end: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Where a micro-batch begins: in the first one, where its end says; else where the one before ended."""
+    begin: Mapping[str, Any] = end.get(START, start)
+    if INITIAL in begin:
+        raise Conflict(
+            "the checkpoint does not say where its first micro-batch begins: an older version wrote it.",
+            hint="Nothing of it is committed: start with a new checkpoint location.",
+        )
+    return begin

@@ -1,6 +1,8 @@
 """Streaming reads: where a micro-batch begins and ends.
 
-Spark's log of offsets is the truth, and a stream that is started again goes on from there. `latestOffset(start)` is asked at every trigger:
+Spark's log of offsets is the truth, and a stream that is started again goes on from there. The log holds only the ends of micro-batches.
+Spark asks for the start of the first one again whenever it plans it, so `initialOffset` is a mark that never changes and asks nobody;
+`latestOffset` decides what the mark means and writes that start into the first end. `latestOffset(start)` is asked at every trigger:
 its `start` is in the commit log, so everything before it is in the sink, and that is when progress is told. `partitions` is asked with
 logged offsets when a micro-batch is repeated, and then gives the same rows again. Nothing here changes anything at the broker, apart
 from the named position.
@@ -48,14 +50,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- offsets
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins."""
-        asked, connected = self._options, clients.client(self._options)
-        standings = places.look(connected, asked)
-        place = asked.start or Place("latest", "startingOffsets")
-        starts = places.resolve(connected, place, standings, asked.strategy)
-        if asked.fail_on_data_loss:
-            places.check_start(starts, standings)
-        return places.to_json(places.clamp(starts, standings), _ids(standings))
+        """The mark of a new query. The first `latestOffset` decides where it begins, once and for all."""
+        return {places.INITIAL: True}
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fixes what counts as available: what is there now."""
@@ -72,19 +68,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """How far the next micro-batch goes; `start` itself if there is none."""
-        self._tell(start)
         standings = self._look() if self._target is None else self._target
         self._latest = places.to_json({name: standing.ends for name, standing in standings.items()}, _ids(standings))
+        if places.INITIAL in start:
+            return self._first(standings, limit)
+        self._tell(start)
         starts = self._starts(start, standings)
-        ends = {name: {number: max(end, starts[name][number]) for number, end in standings[name].ends.items()} for name in standings}
+        ends = _ends(starts, standings)
         waiting = limits.rows(starts, ends)
-        limited = not isinstance(limit, ReadAllAvailable)
-        if not waiting or (limited and self._waits_for_more(waiting)):
+        if not waiting or (not isinstance(limit, ReadAllAvailable) and self._waits_for_more(waiting)):
             return start
-        self._last_trigger = time.monotonic()
-        if limited:
-            ends = self._within_limits(starts, ends, standings)
-        return places.to_json(ends, _ids(standings))
+        return places.to_json(self._within(limit, starts, ends, standings), _ids(standings))
+
+    def _first(self, standings: Standings, limit: ReadLimit) -> dict[str, Any]:
+        """The end of the first micro-batch, with its start. It may be empty: from then on the start is in Spark's log."""
+        asked, connected = self._options, clients.client(self._options)
+        places.check_named(connected, asked, standings)
+        starts = places.resolve(connected, asked.start or Place("latest", "startingOffsets"), standings, asked.strategy)
+        if asked.fail_on_data_loss:
+            places.check_start(starts, standings)
+        starts = places.clamp(starts, standings)
+        begin = places.to_json(starts, _ids(standings))
+        self._tell(begin)
+        return {**places.to_json(self._within(limit, starts, _ends(starts, standings), standings), _ids(standings)), places.START: begin}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """What there is, for the progress of the query."""
@@ -111,8 +117,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         return time.monotonic() - self._last_trigger < self._options.delay_seconds_max
 
-    def _within_limits(self, starts: Offsets, ends: Offsets, standings: Standings) -> Offsets:
+    def _within(self, limit: ReadLimit, starts: Offsets, ends: Offsets, standings: Standings) -> Offsets:
+        """The ends of a micro-batch that is made now: no further than the options allow, where Spark says that they count."""
+        self._last_trigger = time.monotonic()
         asked = self._options
+        if isinstance(limit, ReadAllAvailable):
+            return ends
         if asked.bytes_max is not None:
             ends = limits.advance(starts, ends, limits.rows_of_bytes(starts, ends, standings, asked.bytes_max))
         return ends if asked.offsets_max is None else limits.advance(starts, ends, asked.offsets_max)
@@ -144,7 +154,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """What each task of a micro-batch reads: the same for the same offsets."""
-        known, ids = places.from_json(start)
+        known, ids = places.from_json(places.start_of(start, end))
         ends, end_ids = places.from_json(end)
         lenient = not self._options.fail_on_data_loss
         ranges: list[tasks.Task] = []
@@ -163,6 +173,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Closes the driver's connection."""
         clients.close()
+
+
+def _ends(starts: Offsets, standings: Standings) -> Offsets:
+    return {name: {number: max(end, starts[name][number]) for number, end in standings[name].ends.items()} for name in standings}
 
 
 def _ids(standings: Standings) -> dict[str, int]:
