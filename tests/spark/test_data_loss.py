@@ -64,3 +64,19 @@ def test_a_topic_that_was_made_again_is_another_one(client: bowstring.Client, to
     assert f"the topic '{topic}' was deleted and made again" in reads.refused(lambda: reads.run(reads.stream(**stream)))
     reads.run(reads.stream(**stream, failOnDataLoss="false"))
     assert reads.numbers(reads.written()) == list(range(80))
+
+
+def test_a_topic_that_is_deleted_after_planning_is_passed_over_if_it_may(client: bowstring.Client, topic: str, reads: Reads) -> None:
+    """The micro-batch is in Spark's log, so every restart plans it again."""
+    other = f"{topic}-other"
+    client.create_topic(other)
+    publish(client, topic, 10)
+    publish(client, other, 10, 10)
+    stream = {"subscribePattern": f"{topic}.*", "startingOffsets": "earliest"}
+    reads.refused(lambda: reads.run(reads.stream(**stream).where("assert_true(false, 'no luck') is null")))
+    client.delete_topic(other)
+    said = reads.refused(lambda: reads.run(reads.stream(**stream)))
+    assert f"there is no topic '{other}'" in said
+    assert "Set failOnDataLoss to false" in said
+    reads.run(reads.stream(**stream, failOnDataLoss="false"))
+    assert reads.numbers(reads.written()) == list(range(10))

@@ -127,7 +127,9 @@ def _since(client: Client, name: str, standing: Standing, place: Place, strategy
     """The first offsets that arrived at a moment or later. Where there is none, a start fails, or is the end if the strategy says so."""
     moments = {partition: place.offsets[name][partition] if place.kind == "moments" else place.moment for partition in standing.ranges}
     arrived: dict[int, int] = {}
-    for moment in dict.fromkeys(moments.values()):
+    if place.option.startswith("ending"):  # what is to come by then is not waited for: a batch ends with what is there
+        arrived = {partition: standing.ranges[partition].stop for partition, moment in moments.items() if moment > place.asked}
+    for moment in dict.fromkeys(moments[partition] for partition in moments.keys() - arrived.keys()):
         wanted = [partition for partition, its in moments.items() if its == moment]
         arrived |= client.offsets(name, times.to_datetime(moment), partitions=wanted)
     found: dict[int, int] = {}
