@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -91,6 +91,12 @@ class Options:
     """How long a broker may be away."""
     chooses_columns: str | None
     """The option that says which columns there are, if one does."""
+
+    @property
+    def description(self) -> str:
+        """What is read, for people."""
+        what = f"topics like {self.pattern}" if self.pattern is not None else ", ".join(self.topics)
+        return f"{what} of {self.server}"
 
 
 def parse(given: Mapping[str, str], now: int, kind: Literal["batch", "stream"] | None = None) -> Options:
@@ -177,7 +183,7 @@ class _Said:
     def empty(self) -> bool:
         return not self._given
 
-    def first(self, names: list[str]) -> str | None:
+    def first(self, names: Iterable[str]) -> str | None:
         """The first of these options that was given."""
         return next((name for name in names if name.lower() in self._given), None)
 

@@ -9,7 +9,7 @@ carries where that micro-batch begins, because Spark does not log it. No topic's
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from bowstring import times
@@ -25,6 +25,8 @@ INITIAL: Final = "_initial"
 """Marks the start of a query that has not begun."""
 START: Final = "_start"
 """Where the first micro-batch begins, in its end."""
+METRICS: Final = "_metrics"
+"""The figures of a micro-batch, in the latest offsets of a progress."""
 LOST = "Set failOnDataLoss to false to go on with what is there."
 
 
@@ -49,13 +51,21 @@ class Standing(NamedTuple):
 Standings = dict[str, Standing]
 
 
-def look(client: Client, options: Options, *, missing_ok: bool = False) -> Standings:
+def look(client: Client, options: Options) -> Standings:
     """The topics that are read, in the order of their names. Raises `TopicNotFound` for one that is named and not there."""
+    return standings_of(listed(client, options, missing_ok=False), options)
+
+
+def listed(client: Client, options: Options, *, missing_ok: bool) -> list[Topic]:
+    """The topics that the options name."""
     if options.pattern is not None:
-        found = [topic for topic in client.topics() if re.fullmatch(options.pattern, topic.name)]
-    else:
-        found = [topic for name in options.topics if (topic := _topic(client, name, missing_ok)) is not None]
-    return {topic.name: _standing(topic, options.assigned.get(topic.name)) for topic in sorted(found, key=lambda topic: topic.name)}
+        return [topic for topic in client.topics() if re.fullmatch(options.pattern, topic.name)]
+    return [topic for name in options.topics if (topic := _topic(client, name, missing_ok)) is not None]
+
+
+def standings_of(topics: Iterable[Topic], options: Options) -> Standings:
+    """The topics as far as they are read, in the order of their names."""
+    return {topic.name: _standing(topic, options.assigned.get(topic.name)) for topic in sorted(topics, key=lambda topic: topic.name)}
 
 
 def check_named(client: Client, options: Options, standings: Standings) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -33,6 +33,13 @@ from bowstring.spark import clients, limits, places, reading, tasks
 from bowstring.spark.options import Options, Place
 from bowstring.spark.places import LOST, Offsets, Standings
 
+if TYPE_CHECKING:
+    from bowstring.client.topic_watch import TopicWatch
+
+IDLE_SECONDS: Final = 0.25
+"""How long a stream without anything to read waits for news. Spark asks every 10 ms without it. The other sources of a query, and whoever
+stops it, wait as long."""
+
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads on from where the last micro-batch ended."""
@@ -46,6 +53,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_trigger = float("-inf")
         self._told: dict[str, Any] | None = None
         """The progress that was told last."""
+        self._watch: TopicWatch | None = None
+        self._waiting: dict[str, Any] | None = None
+        """Where there was nothing to read when Spark asked last."""
 
     # ---- offsets
 
@@ -55,7 +65,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fixes what counts as available: what is there now."""
-        self._target = self._look()
+        self._target = self._look(0.0)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Tells Spark that there are limits; which, the options know better than a single one could say."""
@@ -68,8 +78,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """How far the next micro-batch goes; `start` itself if there is none."""
-        standings = self._look() if self._target is None else self._target
-        self._latest = places.to_json({name: standing.ends for name, standing in standings.items()}, _ids(standings))
+        standings = self._look(IDLE_SECONDS if start == self._waiting else 0.0) if self._target is None else self._target
         if places.INITIAL in start:
             return self._first(standings, limit)
         self._tell(start)
@@ -77,8 +86,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = _ends(starts, standings)
         waiting = limits.rows(starts, ends)
         if not waiting or (not isinstance(limit, ReadAllAvailable) and self._waits_for_more(waiting)):
+            self._waiting = start
+            self._latest = self._progress(starts, starts, standings)
             return start
-        return places.to_json(self._within(limit, starts, ends, standings), _ids(standings))
+        ends = self._within(limit, starts, ends, standings)
+        self._latest = self._progress(starts, ends, standings)
+        return places.to_json(ends, _ids(standings))
 
     def _first(self, standings: Standings, limit: ReadLimit) -> dict[str, Any]:
         """The end of the first micro-batch, with its start. It may be empty: from then on the start is in Spark's log."""
@@ -90,11 +103,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts = places.clamp(starts, standings)
         begin = places.to_json(starts, _ids(standings))
         self._tell(begin)
-        return {**places.to_json(self._within(limit, starts, _ends(starts, standings), standings), _ids(standings)), places.START: begin}
+        ends = self._within(limit, starts, _ends(starts, standings), standings)
+        self._latest = self._progress(starts, ends, standings)
+        return {**places.to_json(ends, _ids(standings)), places.START: begin}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """What there is, for the progress of the query."""
+        """What there is, and the figures of this micro-batch, for the progress of the query: Spark takes no other figures from Python."""
         return self._latest
+
+    def _progress(self, starts: Offsets, ends: Offsets, standings: Standings) -> dict[str, Any]:
+        latest = {name: standing.ends for name, standing in standings.items()}
+        return {
+            **places.to_json(latest, _ids(standings)),
+            places.METRICS: {
+                "description": self._options.description,
+                "rows": limits.rows(starts, ends),
+                "bytes": round(limits.size(starts, ends, standings)),
+                "lag": {name: limits.rows({name: ends[name]}, {name: latest[name]}) for name in sorted(latest)},
+            },
+        }
 
     def _tell(self, start: dict[str, Any]) -> None:
         """Keeps the progress under the name that was given. Everything before `start` is in the sink; a checkpoint that was set back sets
@@ -107,8 +134,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 connected.set_position(self._options.name, topic, offsets)
         self._told = start
 
-    def _look(self) -> Standings:
-        return places.look(clients.client(self._options), self._options, missing_ok=True)
+    def _look(self, seconds: float) -> Standings:
+        """What there is now. A stream that has nothing to read waits for news at the broker: Spark asks again at once."""
+        if self._watch is None:
+            from bowstring.client.topic_watch import TopicWatch
+
+            connected = clients.client(self._options)
+            self._watch = TopicWatch(connected, lambda: places.listed(connected, self._options, missing_ok=True))
+        return places.standings_of(self._watch.look(seconds).values(), self._options)
 
     def _waits_for_more(self, waiting: int) -> bool:
         """Whether a micro-batch would be too small, and is not overdue. What is available now is never waited for."""
