@@ -59,7 +59,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "embedded": VALUES | {"manual_clock", "server", "broker", "wire", "client", "ports", "host", "settings", "times"},
     "aio": VALUES | {"client", "embedded", "times"},
     "testing": {"client", "embedded", "manual_clock"},
-    "spark": VALUES | {"client", "times"},
+    "spark": VALUES | {"client", "contexts", "times"},
     "bowstring": VALUES | {"aio", "spark", "client", "embedded", "settings", "times"},
 }
 # Single files that reach further than their package: the command that is a broker, and a catalog that frames inlined pages as the

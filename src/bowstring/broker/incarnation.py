@@ -26,6 +26,7 @@ from bowstring.broker.trusted_clock import TrustedClock
 from bowstring.broker.upkeep import Upkeep
 from bowstring.broker.usage import Usage
 from bowstring.broker.visibility import Moments
+from bowstring.broker.watching import TopicList
 from bowstring.core.answers import Answer
 from bowstring.core.changes import Change, Floor
 from bowstring.core.credit import Credit
@@ -85,6 +86,7 @@ class Incarnation:
         """Commits that calls wait for."""
         self._calls = 0
         self.ended: errors.Error | None = None
+        self.topic_list = TopicList(loaded.fence.epoch)
         for row in loaded.topics:
             self._add_topic(row, [loaded.partitions[row.id, number] for number in range(row.partitions)])
         self.upkeep = Upkeep(self, trimmed=loaded.trimmed, deleted=loaded.deleted)
@@ -127,6 +129,7 @@ class Incarnation:
         for actor in actors:
             self._actors[row.id, actor.partition.number] = actor
             self.usage.add_recent(actor.partition.pages.segments())
+        self.topic_list.changed()
         return topic
 
     def topic(self, name: str) -> Topic:
@@ -166,6 +169,7 @@ class Incarnation:
         del self._topics[topic.row.name], self._topic_ids[topic.row.id]
         for actor in topic.actors:
             actor.close(gone)
+        self.topic_list.changed()
         await self.catalog.delete_topic(self.fence, topic.row.id, now)
         for actor in topic.actors:
             self._actors.pop((topic.row.id, actor.partition.number))
@@ -353,6 +357,7 @@ class Incarnation:
         self.upkeep.stop()
         for actor in self._actors.values():
             actor.close(error)
+        self.topic_list.changed()
         for waiting in (*self._outstanding.values(), *self._awaited):
             if not waiting.done():
                 waiting.set_exception(error)

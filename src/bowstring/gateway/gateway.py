@@ -6,6 +6,7 @@ its values make sense the broker decides. Requests that are no streams carry no 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -35,6 +36,7 @@ METHODS: Final = {
     "CreateTopic": _Method(pb.CreateTopicRequest, topics.create),
     "DescribeTopic": _Method(pb.DescribeTopicRequest, topics.describe),
     "ListTopics": _Method(pb.ListTopicsRequest, topics.list_page),
+    "WatchTopics": _Method(pb.WatchTopicsRequest, topics.watch),
     "AlterTopic": _Method(pb.AlterTopicRequest, topics.alter),
     "DeleteTopic": _Method(pb.DeleteTopicRequest, topics.delete),
     "Find": _Method(pb.FindRequest, messages.find),
@@ -46,6 +48,10 @@ METHODS: Final = {
     "ListPositions": _Method(pb.ListPositionsRequest, positions.list_page),
     "DeletePosition": _Method(pb.DeletePositionRequest, positions.delete),
 }
+
+
+WAITING: Final = {"WatchTopics"}
+"""Calls that wait for something to happen."""
 
 
 class _Stream(Protocol):
@@ -65,6 +71,7 @@ class Gateway:
         self._software = software
         self._settings = settings
         self._clock = clock
+        self._waiting: dict[asyncio.Future[Message], None] = {}
         self._streams: dict[_Stream, None] = {}  # a set has no order that a run could repeat
         self._closed: errors.Error | None = None
 
@@ -84,9 +91,22 @@ class Gateway:
         except DecodeError:
             raise errors.InvalidArgument(f"this is not a {method} request.", hint="The schema is in proto/bowstring/v1.") from None
         try:
-            return (await METHODS[method].serve(self._broker, message)).SerializeToString()
+            answering = METHODS[method].serve(self._broker, message)
+            return (await (self._wait(answering) if method in WAITING else answering)).SerializeToString()
         except StorageFailed as failure:  # the store was closed under a call that reads in it
             raise errors.Unavailable(f"the broker has ended: {failure}") from failure
+
+    async def _wait(self, answering: Awaitable[Message]) -> Message:
+        """An answer that may take long on purpose: it is given up when the broker stops."""
+        task = asyncio.ensure_future(answering)
+        self._waiting[task] = None
+        try:
+            return await task
+        except asyncio.CancelledError:
+            self._check_open()
+            raise
+        finally:
+            del self._waiting[task]
 
     async def stream(self, method: str, inbound: Inbound) -> None:
         self._check_open()
@@ -107,6 +127,8 @@ class Gateway:
     def close(self, error: errors.Error) -> None:
         """Every call from now on is refused with this error. Streams take nothing more, answer what is under way, and end with it."""
         self._closed = error
+        for task in tuple(self._waiting):
+            task.cancel()
         for stream in tuple(self._streams):
             stream.end(error)
 
