@@ -244,9 +244,11 @@ class Publisher:
 
     def _next(self) -> Outgoing | None:
         """What to write now; None while there is nothing, or no room for it."""
-        if self._gathered and not self._window.queue:
+        batch = self._window.next()
+        if batch is None and self._gathered and not self._window.queue:
             self._seal_due()
-        return self._window.next()
+            batch = self._window.next()
+        return batch
 
     def _seal_due(self) -> None:
         oldest = self._window.oldest
