@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import apsw
 
-_WRITE_BYTES = 1 << 20
+_WRITE_BYTES = 1 << 16
+"""SQLite's own files take less than 128 KiB at a time, and call more than that a full disk."""
 
 
 def write_anew(connection: apsw.Connection, vfs: str | None) -> bool:
