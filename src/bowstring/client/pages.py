@@ -98,8 +98,8 @@ class Page:
     @cached_property
     def ages(self) -> npt.NDArray[np.int64]:
         """The moment from which the age of each row counts: its arrival, or its due time if that is later."""
-        arrived = _moments(self._column("arrived"), 0)
-        return np.maximum(arrived, _moments(self._column("due"), 0)) if self.header.columns & schema.DUE else arrived
+        arrived = _moments(self.any_column("arrived"), 0)
+        return np.maximum(arrived, _moments(self.any_column("due"), 0)) if self.header.columns & schema.DUE else arrived
 
     @cached_property
     def ages_from(self) -> int:
@@ -111,7 +111,7 @@ class Page:
     @cached_property
     def expiries(self) -> npt.NDArray[np.int64]:
         """The moment at which each row expires."""
-        return _moments(self._column("expires"), NEVER) if self.header.columns & schema.EXPIRES else np.full(self.rows, NEVER)
+        return _moments(self.any_column("expires"), NEVER) if self.header.columns & schema.EXPIRES else np.full(self.rows, NEVER)
 
     @cached_property
     def expires_from(self) -> int:
@@ -126,9 +126,10 @@ class Page:
         """A column over all rows of the page."""
         if not self.has(name):
             raise errors.InvalidArgument(f"this reader leaves {name!r} out.", hint="Name it in columns=, too, or leave columns= away.")
-        return self._column(name)
+        return self.any_column(name)
 
-    def _column(self, name: str) -> pa.Array:
+    def any_column(self, name: str) -> pa.Array:
+        """A column that the page knows, whether or not the reader has asked for it."""
         found = self._columns.get(name)
         if found is None:
             make = _MADE.get(name)
@@ -186,10 +187,11 @@ class Remainder(Page):
         """The moment at which each row expires."""
         return self._whole.expiries[self._kept]
 
-    def _column(self, name: str) -> pa.Array:
+    def any_column(self, name: str) -> pa.Array:
+        """A column of these rows."""
         found = self._columns.get(name)
         if found is None:
-            found = self._columns[name] = self._whole._column(name).take(pa.array(self._kept))
+            found = self._columns[name] = self._whole.any_column(name).take(pa.array(self._kept))
         return found
 
 
