@@ -35,34 +35,38 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "times": {"errors"},
     "messages": {"errors", "times"},
-    "settings": {"errors", "times"},
+    "listening": {"errors"},
+    "settings": {"errors", "listening", "times"},
     "version": set(),
     "contexts": {"errors"},
     "ports": VALUES,
     "core": VALUES,
+    "logs": {"ports", "times"},
     "host": {"ports", "errors"},
     "store": VALUES | {"ports", "core"},
     "catalog": VALUES | {"ports", "core"},
     "broker": VALUES | {"store", "catalog", "ports", "core", "settings", "times"},
     "inspection": VALUES | {"broker", "store", "catalog", "ports", "core", "host", "times"},
     "backup": VALUES | {"inspection", "store", "catalog", "ports", "core", "times"},
-    "wire": VALUES | {"ports"},
+    "wire": VALUES | {"ports", "listening"},
     "gateway": VALUES | {"wire", "broker", "ports", "core", "settings", "times"},
     "client": VALUES | {"wire", "ports", "times", "settings", "host", "contexts", "version"},
     "cli": VALUES | {"bowstring", "client", "contexts", "settings", "times", "version"},
-    "server": VALUES | {"backup", "broker", "gateway", "store", "catalog", "wire", "ports", "host", "settings", "times", "version"},
+    "server": VALUES
+    | {"backup", "broker", "gateway", "store", "catalog", "wire", "ports", "host", "listening", "logs", "settings", "times", "version"},
+    "preflight": {"errors", "catalog", "host", "server", "settings", "store", "wire"},
     "manual_clock": {"errors", "times", "host", "embedded"},
     "embedded": VALUES | {"manual_clock", "server", "broker", "wire", "client", "ports", "host", "settings", "times"},
     "aio": VALUES | {"client", "embedded", "times"},
     "testing": {"client", "embedded", "manual_clock"},
-    "spark": VALUES | {"client", "times"},
+    "spark": VALUES | {"client", "contexts", "times"},
     "bowstring": VALUES | {"aio", "spark", "client", "embedded", "settings", "times"},
 }
 # Single files that reach further than their package: the command that is a broker, and a catalog that frames inlined pages as the
 # store does.
 MAY_IMPORT_TOO: dict[str, set[str]] = {
-    "cli/serve.py": {"broker", "gateway", "store", "catalog", "wire", "ports", "host", "embedded", "server"},
-    "cli/dev.py": {"wire", "server"},
+    "cli/serve.py": {"broker", "gateway", "store", "catalog", "wire", "ports", "host", "embedded", "logs", "preflight", "server"},
+    "cli/dev.py": {"logs", "wire", "server"},
     "cli/bench.py": {"wire"},
     "cli/inspect.py": {"inspection", "ports"},
     "cli/backup.py": {"backup", "host"},
@@ -95,6 +99,7 @@ ADAPTERS: dict[str, set[str]] = {
     "inspection/repairing.py": {"*"},
     "backup/*": {"*"},
     "embedded.py": {"*"},
+    "preflight.py": {"*"},
     "client/sync*.py": {"threading", "concurrent"},
     "spark/*": {"*"},
 }
@@ -354,7 +359,7 @@ def tree(root: Path) -> Iterator[Source]:
     for folder, folders, files in os.walk(root):
         left_alone = NOT_OURS | (NOT_OURS_AT_THE_TOP if Path(folder) == root else set())
         folders[:] = sorted(name for name in folders if name not in left_alone and (name == ".ci" or not name.startswith(".")))
-        for path in (Path(folder, name) for name in sorted(files)):
+        for path in (Path(folder, name) for name in sorted(files) if name != ".git"):  # a worktree's says where its repository is
             try:
                 yield Source(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
             except UnicodeDecodeError:

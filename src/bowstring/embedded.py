@@ -80,7 +80,7 @@ class AsyncBroker:
         server, self._server = self._server, None
         if server is not None:
             self._settings = replace(self._settings, listen=server.address)
-            await server.stop(grace=0.0)
+            await server.stop(grace=0.0, reason="kill()")
 
     async def restart(self) -> None:
         """Ends as a crash would, if it still runs, and starts again at the same address."""

@@ -11,13 +11,14 @@ people write them there, so that an error can name what they wrote: `--topic-ret
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
-from bowstring import times
+from bowstring import listening, times
 from bowstring.errors import InvalidArgument
 
 KIB = 1024
@@ -48,6 +49,30 @@ def _parse_text(value: object, name: str) -> str:
     raise InvalidArgument(f"{name} = {value!r} is not text.", hint='Right would be text in quotes: "…".')
 
 
+def _parse_path(value: object, name: str) -> str:
+    return at_home(_parse_text(value, name), name, os.environ)
+
+
+def at_home(path: str, name: str, environment: Mapping[str, str]) -> str:
+    """A path with the home directory in place of a leading ~: flags, variables and files do not pass through a shell."""
+    if not path.startswith("~"):
+        return path
+    if path != "~" and not path.startswith("~/"):
+        hint = f'Write the whole path, or "./{path}" for one that is called so.'
+        raise InvalidArgument(f'{name} = "{path}": only your own home directory, ~/, is known here.', hint=hint)
+    if not environment.get("HOME"):
+        raise InvalidArgument(f'{name} = "{path}": there is no home directory (HOME is not set).', hint="Write the whole path.")
+    return environment["HOME"].rstrip("/") + path[1:]
+
+
+def _parse_address(value: object, name: str) -> str:
+    listen = _parse_text(value, name)
+    if listen.startswith(listening.UNIX):
+        listen = listening.UNIX + _parse_path(listen.removeprefix(listening.UNIX), name)
+    listening.parse(listen, name)
+    return listen
+
+
 def _parse_choice(value: object, name: str, choices: tuple[str, ...]) -> str:
     if value in choices:
         return str(value)
@@ -55,8 +80,9 @@ def _parse_choice(value: object, name: str, choices: tuple[str, ...]) -> str:
     raise InvalidArgument(f"{name} = {_quoted(value)} is not known.", hint=f"Right would be {quoted}.")
 
 
-def _parse_span(value: object, name: str, least: float) -> float:
-    seconds = times.span_from_text(value, name) if isinstance(value, str) else times.span(value, name)
+def _parse_span(value: object, name: str, least: float, forever: bool) -> float:
+    from_text, from_value = (times.keeping_from_text, times.keeping) if forever else (times.span_from_text, times.span)
+    seconds = from_text(value, name) if isinstance(value, str) else from_value(value, name)
     if seconds < least:
         raise InvalidArgument(f"{name} = {_quoted(value)} is too short.", hint=f"It is at least {times.span_to_text(least)}.")
     return seconds
@@ -107,8 +133,12 @@ class Kind(NamedTuple):
     show: Callable[[Any], str] = str
 
 
-def _text(default: str, meaning: str) -> str:
-    return field(default=default, metadata={"kind": Kind(meaning, _parse_text)})
+def _path(default: str, meaning: str) -> str:
+    return field(default=default, metadata={"kind": Kind(meaning, _parse_path)})
+
+
+def _address(default: str, meaning: str) -> str:
+    return field(default=default, metadata={"kind": Kind(meaning, _parse_address)})
 
 
 def _choice(*choices: str, meaning: str) -> str:
@@ -116,8 +146,8 @@ def _choice(*choices: str, meaning: str) -> str:
     return field(default=choices[0], metadata={"kind": Kind(meaning, lambda value, name: _parse_choice(value, name, choices))})
 
 
-def _span(default: float, meaning: str, least: float) -> float:
-    kind = Kind(meaning, lambda value, name: _parse_span(value, name, least), times.span_to_text)
+def _span(default: float, meaning: str, least: float, *, forever: bool = False) -> float:
+    kind = Kind(meaning, lambda value, name: _parse_span(value, name, least, forever), times.span_to_text)
     return field(default=default, metadata={"kind": kind})
 
 
@@ -135,19 +165,27 @@ def _count(default: int, meaning: str, least: int, most: int) -> int:
 class Settings:
     """The options of one broker, parsed and checked."""
 
-    listen: str = _text("127.0.0.1:27769", "Where the broker listens for gRPC; port 0 takes any free one.")
-    data: str = _text("", "The data directory; empty for the default place of this user, ~/.local/share/bowstring.")
+    listen: str = _address("127.0.0.1:27769", "Where the broker listens for gRPC; port 0 takes any free one.")
+    data: str = _path("", "The data directory; empty for the default place of this user, ~/.local/share/bowstring.")
     store: str = _choice(
         "local",
         "memory",
         meaning="`local` keeps pages in the data directory, `memory` keeps everything in this process and nothing beyond.",
     )
 
+    log_format: str = _choice(
+        "text", "json", meaning="How `bowstring serve` writes its log to stderr: lines for people, or one JSON object a line."
+    )
+
     topic_create: str = _choice(
         "on-request", "on-publish", meaning="`on-publish` makes a topic when somebody publishes to it, `on-request` only when asked to."
     )
-    topic_retention: float = _span(7 * 86400.0, "How long a new topic keeps its messages, unless it is told otherwise.", 1.0)
-    topic_deduplication: float = _span(600.0, "For how long a new topic recognises an id, unless it is told otherwise.", 0.0)
+    topic_retention: float = _span(
+        7 * 86400.0, 'How long a new topic keeps its messages, unless it is told otherwise: "30d", "forever".', 1.0, forever=True
+    )
+    topic_deduplication: float = _span(
+        600.0, "For how long a new topic recognises an id, unless it is told otherwise; at most its retention.", 0.0
+    )
 
     batch_bytes_max: int = _size(16 * MIB, "The largest batch, as it travels and decompressed.", KIB, GIB)
 
@@ -271,6 +309,8 @@ def load(*layers: Layer, defaults: Mapping[str, object] | None = None) -> Settin
         for name, given in layer.items():
             values[name] = kind_of(name).parse(given.value, given.shown)
             shown[name] = given.shown
+    if "topic_deduplication" not in values and "topic_retention" in values:
+        values["topic_deduplication"] = min(TABLE["topic_deduplication"].default, values["topic_retention"])
     settings = Settings(**values)
     _check_together(settings, shown)
     return settings

@@ -21,14 +21,17 @@ from bowstring.broker.fetching import Fetcher, make_fetcher
 from bowstring.broker.incarnation import Incarnation, disk_full
 from bowstring.broker.publishing import Publisher
 from bowstring.broker.selection import EVERYTHING, Selection
+from bowstring.broker.shortage import Shortage
 from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name, check_numbers, encode_settings
 from bowstring.messages.limits import NAME_BYTES_MAX
 from bowstring.ports.archive import Archive
 from bowstring.ports.catalog import Catalog, TopicRow
 from bowstring.ports.clock import Clock
+from bowstring.ports.events import UNOBSERVED, Observer
 from bowstring.ports.failures import DiskFull, Fenced, StorageFailed
 from bowstring.ports.store import Store
+from bowstring.ports.transport import CALLER
 from bowstring.settings import Settings
 from bowstring.store.reserve import Reserve
 
@@ -61,11 +64,14 @@ class Broker:
         store: Store,
         reserve: Reserve | None = None,
         archives: Callable[[str], Archive] | None = None,
+        observer: Observer = UNOBSERVED,
         starts_again: bool = True,
     ) -> None:
         self.settings = settings
         self.clock = SteadyClock(clock)
         """The broker's time, which is what kits are told."""
+        self._observer = observer
+        self._shortage = Shortage(observer, self.clock)
         self.cluster = b""
         """16 bytes that name the data."""
         self._catalog = catalog
@@ -89,23 +95,33 @@ class Broker:
 
     async def start(self) -> None:
         """Loads what is there and serves. Raises what makes that impossible."""
+        await self._with_the_reserve(self._catalog.open)
+        if self._reserve is not None:
+            await self._reserve.hold()
+        await self._with_the_reserve(self._begin)
+        self.cluster = await self._catalog.cluster()
+        self._serving = asyncio.create_task(self._serve())
+
+    async def _with_the_reserve(self, step: Callable[[], Coroutine[None, None, None]]) -> None:
+        """A step that gets the reserve to write with if the disk is full. One that was done already is not repeated: the catalog that is
+        open would find itself in use."""
         try:
-            await self._catalog.open()
-            if self._reserve is not None:
-                await self._reserve.hold()
-            await self._begin()
+            await step()
         except DiskFull:
             if self._reserve is None:
                 raise
             await self._reserve.give_up()
-            await self._catalog.open()
-            await self._begin()
-        self.cluster = await self._catalog.cluster()
-        self._serving = asyncio.create_task(self._serve())
+            await step()
 
     async def _begin(self) -> None:
         self._incarnation = await Incarnation.begin(
-            settings=self.settings, clock=self.clock, catalog=self._catalog, store=self._store, reserve=self._reserve
+            settings=self.settings,
+            clock=self.clock,
+            catalog=self._catalog,
+            store=self._store,
+            reserve=self._reserve,
+            observer=self._observer,
+            shortage=self._shortage,
         )
 
     async def _serve(self) -> None:
@@ -117,6 +133,10 @@ class Broker:
                     await self._incarnation.flusher.run()
                 except (DiskFull, Fenced) as failure:
                     self._end(_why(failure))
+                    if isinstance(failure, Fenced):
+                        self._observer.note("fenced")
+                    else:
+                        self._shortage.begin()
                     if self._reserve is not None and isinstance(failure, DiskFull):
                         await self._reserve.give_up()
                 await self._begin_again()
@@ -124,13 +144,16 @@ class Broker:
             raise
         except BaseException as failure:
             self._end(errors.Unavailable(_ending(failure), hint=START_AGAIN, details=self._for_good))
+            self._observer.note("broker-failed", cause=str(failure), data=self.settings.data)
             self.failed.set_result(failure)
 
     async def _begin_again(self) -> None:
         """Loads under a new epoch; again and again while the disk is full."""
+        begun = self.clock.monotonic()
         while True:
             try:
-                return await self._begin()
+                await self._begin()
+                return self._observer.note("loaded-again", incarnation=self.incarnation, seconds=self.clock.monotonic() - begun)
             except (DiskFull, Fenced):
                 await self.clock.sleep(RETRY_SECONDS)
 
@@ -184,26 +207,31 @@ class Broker:
         deduplication: float | None = None,
         exists_ok: bool = False,
     ) -> TopicFacts:
-        """Durable when it returns."""
-        retention = self.settings.topic_retention if retention is None else retention
-        deduplication = min(self.settings.topic_deduplication, retention) if deduplication is None else deduplication
-        settings = TopicSettings(retention=retention, deduplication=deduplication, retention_bytes=retention_bytes)
+        """Durable when it returns. What is not given is as this broker's settings say."""
+        settings = TopicSettings(
+            retention=self.settings.topic_retention if retention is None else retention,
+            deduplication=self.settings.topic_deduplication if deduplication is None else deduplication,
+            retention_bytes=retention_bytes,
+        )
         check_name(name)
-        check_numbers(partitions, settings)
+        check_numbers(partitions, settings, deduplication)
 
         async def create(now: Incarnation) -> Topic:
             if now.has_topic(name):
                 if exists_ok:
                     return now.topic(name)
                 raise errors.TopicExists(f"there is a topic '{name}' already.", hint="Use exists_ok=True if that is fine.")
-            return await now.create_topic(TopicRow(0, name, partitions, self.clock.now(), encode_settings(settings), None))
+            topic = await now.create_topic(TopicRow(0, name, partitions, self.clock.now(), encode_settings(settings), None))
+            self._observer.note("topic-created", topic=name, partitions=partitions, **_told(topic.settings))
+            return topic
 
         return (await self._transaction(create)).facts()
 
     async def alter_topic(
         self, name: str, *, retention: float | None = None, retention_bytes: int | None = None, deduplication: float | None = None
     ) -> TopicFacts:
-        """Changes what is given, and only that; `retention_bytes=0` means no limit. Durable when it returns."""
+        """Changes what is given, and only that; `retention_bytes=0` means no limit. A retention below the deduplication window shortens
+        that too, until the retention is longer again. Durable when it returns."""
 
         async def alter(now: Incarnation) -> Topic:
             topic = now.topic(name)
@@ -213,8 +241,9 @@ class Broker:
                 deduplication=before.deduplication if deduplication is None else deduplication,
                 retention_bytes=before.retention_bytes if retention_bytes is None else retention_bytes or None,
             )
-            check_numbers(topic.row.partitions, settings)
+            check_numbers(topic.row.partitions, settings, deduplication)
             await now.alter_topic(topic, settings)
+            self._observer.note("topic-altered", topic=name, **_told(settings))
             return topic
 
         return (await self._transaction(alter)).facts()
@@ -225,7 +254,10 @@ class Broker:
         async def delete(now: Incarnation) -> bool:
             if missing_ok and not now.has_topic(name):
                 return False
-            await now.delete_topic(now.topic(name), self.clock.now())
+            topic = now.topic(name)
+            messages = sum(actor.partition.messages for actor in topic.actors)
+            await now.delete_topic(topic, self.clock.now())
+            self._observer.note("topic-deleted", topic=name, messages=messages, client=CALLER.get())
             return True
 
         return await self._transaction(delete)
@@ -302,6 +334,12 @@ class Broker:
     def fetcher(self, topic: str, froms: list[tuple[int, int, int]], selection: Selection = EVERYTHING, *, until: int = 0) -> Fetcher:
         """A reader of ranges (partition, offset, end); end 0 follows for ever, or until a moment."""
         return make_fetcher(self.serving, topic, froms, selection, until)
+
+
+def _told(settings: TopicSettings) -> dict[str, object]:
+    """A topic's settings as an event tells them, and who asked for them."""
+    spans = {"retention": settings.retention, "deduplication": settings.window}
+    return {**spans, "retention_bytes": settings.retention_bytes, "client": CALLER.get()}
 
 
 def _why(failure: DiskFull | Fenced) -> errors.Error:

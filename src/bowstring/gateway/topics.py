@@ -1,6 +1,6 @@
 """The calls about topics: a request message in, an answer message out.
 
-Spans travel as microseconds and are seconds inside; 0 on the wire means "not given" wherever 0 would make no sense.
+Spans travel as microseconds and are seconds inside. A span that is absent is the broker's to fill in; 0 partitions mean "not given".
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Final
 
 from bowstring import errors
+from bowstring.broker import watching
 from bowstring.broker.broker import Broker
 from bowstring.broker.topics import TopicFacts
+from bowstring.broker.watching import KnownTopic
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 PAGE_TOPICS_MAX: Final = 1000
@@ -23,9 +25,9 @@ async def create(broker: Broker, request: pb.CreateTopicRequest) -> pb.Topic:
     made = await broker.create_topic(
         request.name,
         partitions=request.partitions or 1,
-        retention=request.retention / 1e6 if request.retention else None,
+        retention=request.retention / 1e6 if request.HasField("retention") else None,
         retention_bytes=request.retention_bytes or None,
-        deduplication=request.deduplication / 1e6 if request.deduplication else None,
+        deduplication=request.deduplication / 1e6 if request.HasField("deduplication") else None,
         exists_ok=request.exists_ok,
     )
     return topic_message(made)
@@ -49,6 +51,13 @@ async def list_page(broker: Broker, request: pb.ListTopicsRequest) -> pb.ListTop
             break
         answer.topics.append(topic_message(facts))
     return answer
+
+
+async def watch(broker: Broker, request: pb.WatchTopicsRequest) -> pb.WatchTopicsAnswer:
+    """Waits for news of topics."""
+    known = [KnownTopic(told.name, told.id, told.sum) for told in request.topics]
+    news = await watching.watch(broker.serving, known, request.edition, request.wait / 1e6)
+    return pb.WatchTopicsAnswer(edition=news.edition, topics=[topic_message(facts) for facts in news.topics])
 
 
 async def alter(broker: Broker, request: pb.AlterTopicRequest) -> pb.Topic:
