@@ -151,6 +151,7 @@ class Fetcher:
                 return await self._fetch(cursor, entries)
             except Damaged as error:
                 if moves == partition.moves:
+                    self._incarnation.note_damage(partition, error)
                     raise errors.Corrupt(f"{self._topic}/{partition.number}: {error}", hint="bowstring inspect tells more.") from error
 
     async def _fetch(self, cursor: _Cursor, entries: list[PageEntry]) -> list[Fetched]:

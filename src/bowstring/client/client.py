@@ -193,6 +193,8 @@ class Client(PositionCalls):
             try:
                 return await self._connection.channel.call(method, request.SerializeToString(), max(0.01, deadline - clock.monotonic()))
             except (errors.Unavailable, errors.OutcomeUnknown) as error:
+                if (ended := self._connection.given_up(error)) is not None:
+                    raise (errors.OutcomeUnknown(ended.message, hint=ended.hint, details=ended.details) if lost else ended) from None
                 lost = True
                 if clock.monotonic() >= deadline - 0.1:
                     raise error

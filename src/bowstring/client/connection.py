@@ -2,6 +2,10 @@
 
 The channel reconnects by itself; what it cannot know is whether the same broker is there. So whoever has lost a stream shakes hands again
 before opening the next. That also measures the broker's clock anew and tells its limits.
+
+A broker that is away is waited for, until the caller's time is over: whoever runs it starts it again. One that says that it has ended for
+good (its storage has failed, and it is part of a program that does not start it again) is not: what waits is told at once, and so is
+whoever calls later, until a broker answers at that address again.
 """
 
 from __future__ import annotations
@@ -25,6 +29,8 @@ SOFTWARE: Final = f"bowstring-python/{VERSION}"
 """How this kit calls itself."""
 PAUSE_FIRST: Final = 0.02
 PAUSE_MAX: Final = 1.0
+ENDED: Final = "ended"
+"""Among the details of an error: the broker has ended, and waiting for it is of no use."""
 HANDSHAKE_SECONDS: Final = 3.0
 """How long one seed is given to answer before the next is asked."""
 
@@ -47,6 +53,13 @@ class Greeting(NamedTuple):
     incarnation: int
     batch_bytes_max: int
     publish_window: int
+
+
+class Ending:
+    """That the broker of a client has ended for good, if it said so. All connections of the client share it."""
+
+    def __init__(self) -> None:
+        self.told: errors.Error | None = None
 
 
 class Pauses:
@@ -78,7 +91,9 @@ class Connection:
         name: str,
         fits: Callable[[Greeting], bool],
         greeted: Callable[[Greeting], object],
+        ending: Ending | None = None,
     ) -> None:
+        self._ending = ending or Ending()
         self.seeds = list(seeds)
         self.world = world
         self.broker_time = broker_time
@@ -92,17 +107,21 @@ class Connection:
     def another(self) -> Connection:
         """A connection of its own for a producer or a reader; it begins where this one has come to."""
         seeds = sorted(self.seeds, key=lambda seed: seed != self._address)
-        return Connection(seeds, self.world, self.broker_time, self._name, self._fits, self._greeted)
+        return Connection(seeds, self.world, self.broker_time, self._name, self._fits, self._greeted, self._ending)
 
     async def hello(self) -> Greeting:
         """Shakes hands with the broker of this connection, else with the next seed that answers; one round over all of them."""
         failures: list[str] = []
+        ended: errors.Error | None = None
         for seed in sorted(self.seeds, key=lambda seed: seed != self._address):
             try:
                 return await self._greet(seed)
             except errors.Unavailable as error:
                 reason = error.details.get("reason", error.message)
                 failures.append(f"{seed}: {reason.rstrip('.')}")
+                ended = self.given_up(error) or ended
+        if ended is not None:
+            raise ended
         raise errors.Unavailable(f"no broker answers at {'; '.join(failures)}.", hint="Is it running, and is the address right?")
 
     async def _greet(self, seed: str) -> Greeting:
@@ -121,8 +140,17 @@ class Connection:
             await channel.close()
             raise errors.Unavailable("it serves other data than the broker that this client was connected to.")
         self.broker_time.measured(answer.broker_time, asked, answered)
+        self._ending.told = None
         self._greeted(greeting)
         return greeting
+
+    def given_up(self, error: errors.Error) -> errors.Error | None:
+        """What to raise instead of trying again, if the broker has ended for good. Where there are other seeds, others may take over."""
+        if ENDED in error.details:
+            self._ending.told = error if len(self.seeds) == 1 else None
+            return error
+        told = self._ending.told
+        return None if told is None else type(told)(told.message, hint=told.hint, details=told.details)
 
     async def _dialled(self, seed: str) -> Channel:
         self._check_open()
@@ -155,6 +183,8 @@ class Connection:
                     await self.hello()
                 return await self.channel.call(method, request, max(left, 0.01))
             except errors.Unavailable as error:
+                if (ended := self.given_up(error)) is not None:
+                    raise ended from None
                 if deadline - self.world.clock.monotonic() <= PAUSE_MAX / 10 or isinstance(error, errors.DeadlinePassed):
                     raise
             await pauses.wait()
@@ -180,6 +210,8 @@ class Connection:
                         return await self.hello()
                     except errors.Unavailable as error:
                         last = error
+                        if self.given_up(error) is not None:
+                            raise
                     if self.world.clock.monotonic() >= deadline:
                         raise last
                     await pauses.wait()

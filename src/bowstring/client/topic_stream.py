@@ -118,7 +118,9 @@ class TopicStream:
             try:
                 await self._connection.hello()
                 return await self._connection.channel.call(method, request.SerializeToString(), CALL_SECONDS)
-            except errors.Unavailable:
+            except errors.Unavailable as error:
+                if (ended := self._connection.given_up(error)) is not None:
+                    raise ended from None
                 await self._pauses.wait()
 
     # ---- the stream
@@ -129,7 +131,9 @@ class TopicStream:
             while not self._ended:
                 try:
                     await self._serve()
-                except errors.Unavailable:
+                except errors.Unavailable as error:
+                    if (ended := self._connection.given_up(error)) is not None:
+                        raise ended from None
                     await self._pauses.wait()
                     await self._check_topic()
         except errors.Error as error:

@@ -19,8 +19,9 @@ from bowstring.gateway.backing_up import BackupStream
 from bowstring.gateway.fetching import FetchStream
 from bowstring.gateway.publishing import PublishStream
 from bowstring.ports.clock import Clock
+from bowstring.ports.events import UNOBSERVED, Observer
 from bowstring.ports.failures import StorageFailed
-from bowstring.ports.transport import Inbound
+from bowstring.ports.transport import CALLER, Inbound
 from bowstring.settings import Settings
 from bowstring.wire.codec import HEADER_BYTES_MAX
 from bowstring.wire.generated import bowstring_pb2 as pb
@@ -62,8 +63,11 @@ class _Stream(Protocol):
 class Gateway:
     """What is behind the transport: implements `ports.transport.Handler` for one broker."""
 
-    def __init__(self, broker: Broker, settings: Settings, clock: Clock, software: str = "bowstring") -> None:
+    def __init__(
+        self, broker: Broker, settings: Settings, clock: Clock, software: str = "bowstring", observer: Observer = UNOBSERVED
+    ) -> None:
         self._broker = broker
+        self._observer = observer
         self._software = software
         self._settings = settings
         self._clock = clock
@@ -77,7 +81,9 @@ class Gateway:
         self._check_open()
         try:
             if method == "Hello":
-                greeting = handshake.hello(self._broker, self._software, self._clock.now(), pb.HelloRequest.FromString(request))
+                hello = pb.HelloRequest.FromString(request)
+                greeting = handshake.hello(self._broker, self._software, self._clock.now(), hello)
+                self._observer.note("client-connected", client=CALLER.get(), name=hello.name, software=hello.software)
                 return greeting.SerializeToString()
             if method not in METHODS:
                 raise _unknown(method)
