@@ -26,6 +26,9 @@ GIB = 1024 * MIB
 TIB = 1024 * GIB
 
 
+OFF: Final = "off"
+
+
 # ---- kinds of values -------------------------------------------------------------------------------------------------
 
 _UNITS: Final = {"": 1, "B": 1, "kB": 1000, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": TIB}
@@ -60,6 +63,24 @@ def _parse_span(value: object, name: str, least: float) -> float:
     if seconds < least:
         raise InvalidArgument(f"{name} = {_quoted(value)} is too short.", hint=f"It is at least {times.span_to_text(least)}.")
     return seconds
+
+
+def host_and_port(address: str, name: str) -> tuple[str, int]:
+    """Host and port of host:port or [host]:port. Raises InvalidArgument."""
+    host, colon, port = address.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    well = colon and bare and port.isascii() and port.isdecimal() and int(port) <= 65535
+    if not well or (":" in bare and not host.startswith("[")):
+        hint = 'Right would be "127.0.0.1:27770", "[::1]:27770", "0.0.0.0:0" or "off".'
+        raise InvalidArgument(f"{name} = {_quoted(address)} is not an address.", hint=hint)
+    return bare, int(port)
+
+
+def _parse_http(value: object, name: str) -> str:
+    address = _parse_text(value, name)
+    if address != OFF:
+        host_and_port(address, name)
+    return address
 
 
 def size_from_text(text: str, name: str) -> int:
@@ -111,6 +132,10 @@ def _text(default: str, meaning: str) -> str:
     return field(default=default, metadata={"kind": Kind(meaning, _parse_text)})
 
 
+def _http(default: str, meaning: str) -> str:
+    return field(default=default, metadata={"kind": Kind(meaning, _parse_http)})
+
+
 def _choice(*choices: str, meaning: str) -> str:
     """One of these words; the first is the default."""
     return field(default=choices[0], metadata={"kind": Kind(meaning, lambda value, name: _parse_choice(value, name, choices))})
@@ -142,6 +167,13 @@ class Settings:
         "memory",
         meaning="`local` keeps pages in the data directory, `memory` keeps everything in this process and nothing beyond.",
     )
+
+    http: str = _http(
+        "127.0.0.1:27770",
+        "Where metrics and health are, by HTTP; `off` for none. If nobody names a port and this one is in use, any free one is taken.",
+    )
+    metrics_topics_max: int = _count(200, "So many topics, the largest, have metrics of their own; others are summed up.", 0, 10_000)
+    metrics_positions_max: int = _count(200, "The same for positions of readers: those with the largest lag.", 0, 10_000)
 
     topic_create: str = _choice(
         "on-request", "on-publish", meaning="`on-publish` makes a topic when somebody publishes to it, `on-request` only when asked to."
@@ -175,8 +207,11 @@ class Settings:
         100, "Publish and fetch streams of one connection. Each may hold one batch that is not admitted yet, and two MiB unread.", 1, 10_000
     )
 
+    given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    """The settings that somebody gave, in whatever layer; the others have their default."""
 
-TABLE: Final[dict[str, Field[Any]]] = {entry.name: entry for entry in fields(Settings)}
+
+TABLE: Final[dict[str, Field[Any]]] = {entry.name: entry for entry in fields(Settings) if "kind" in entry.metadata}
 ENVIRONMENT: Final = "BOWSTRING_"
 # Variables that are no settings of a broker: what clients read, and what Kubernetes makes up for a service called bowstring.
 _NO_SETTINGS: Final = re.compile(r"SERVER|TOKEN|CONTEXT|CONFIG|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_\d+_\w+)?")
@@ -271,7 +306,7 @@ def load(*layers: Layer, defaults: Mapping[str, object] | None = None) -> Settin
         for name, given in layer.items():
             values[name] = kind_of(name).parse(given.value, given.shown)
             shown[name] = given.shown
-    settings = Settings(**values)
+    settings = Settings(**values, given=frozenset(name for layer in layers for name in layer))
     _check_together(settings, shown)
     return settings
 

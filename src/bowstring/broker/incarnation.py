@@ -13,6 +13,7 @@ from bowstring import errors
 from bowstring.broker.actor import PartitionActor
 from bowstring.broker.caches import Caches, PageCache, TailKey
 from bowstring.broker.cleaner import ALIVE_MIN
+from bowstring.broker.counters import Counters
 from bowstring.broker.extents import Extents
 from bowstring.broker.flusher import Flush, Flusher
 from bowstring.broker.loader import Loaded, load, restore_ids
@@ -25,7 +26,7 @@ from bowstring.broker.trusted_clock import TrustedClock
 from bowstring.broker.upkeep import Upkeep
 from bowstring.broker.usage import Usage
 from bowstring.broker.visibility import Moments
-from bowstring.core.answers import Answer
+from bowstring.core.answers import Answer, Stored
 from bowstring.core.changes import Change, Floor
 from bowstring.core.credit import Credit
 from bowstring.core.partition import Partition
@@ -44,9 +45,19 @@ class Incarnation:
     """One life of a broker."""
 
     def __init__(
-        self, loaded: Loaded, *, settings: Settings, clock: SteadyClock, catalog: Catalog, store: Store, reserve: Reserve | None
+        self,
+        loaded: Loaded,
+        *,
+        settings: Settings,
+        clock: SteadyClock,
+        catalog: Catalog,
+        store: Store,
+        reserve: Reserve | None,
+        counters: Counters,
     ) -> None:
         self.settings = settings
+        self.counters = counters
+        counters.incarnations += 1
         self.fence = loaded.fence
         self.clock = clock
         self.trusted = TrustedClock(clock)
@@ -54,11 +65,20 @@ class Incarnation:
         self.catalog = catalog
         self.reserve = reserve
         caches = Caches(PageCache(settings.memory_tail_bytes, touch=False), PageCache(settings.memory_pages_bytes, touch=True))
-        self._tail = caches.tail
+        self._tail, self._pages = caches
         self.extents = Extents(catalog=catalog, store=store, settings=settings, clock=clock)
         self.reader = PageReader(store=store, catalog=catalog, caches=caches, extents=self.extents)
         self.lookups = Lookups(self.reader, self.extents)
-        self.flusher = Flusher(settings=settings, catalog=catalog, store=store, fence=loaded.fence, sequence=loaded.sequence, watcher=self)
+        self.flusher = Flusher(
+            settings=settings,
+            clock=clock,
+            counters=counters,
+            catalog=catalog,
+            store=store,
+            fence=loaded.fence,
+            sequence=loaded.sequence,
+            watcher=self,
+        )
         self.usage = Usage()
         self.usage.reset_sealed(loaded.usage)
         self._credit: Credit[asyncio.Future[None]] = Credit(settings.memory_publish_bytes)
@@ -77,13 +97,21 @@ class Incarnation:
 
     @staticmethod
     async def begin(
-        *, settings: Settings, clock: SteadyClock, catalog: Catalog, store: Store, reserve: Reserve | None = None
+        *,
+        settings: Settings,
+        clock: SteadyClock,
+        catalog: Catalog,
+        store: Store,
+        reserve: Reserve | None = None,
+        counters: Counters | None = None,
     ) -> Incarnation:
         """Registers a new epoch and loads everything."""
         loaded = await load(catalog, BROKER_NUMBER)
         clock.not_before(max((partition.arrived for partition in loaded.partitions.values()), default=0))
         await store.open(loaded.fence.epoch, loaded.segments(), loaded.sequence)
-        incarnation = Incarnation(loaded, settings=settings, clock=clock, catalog=catalog, store=store, reserve=reserve)
+        incarnation = Incarnation(
+            loaded, settings=settings, clock=clock, catalog=catalog, store=store, reserve=reserve, counters=counters or Counters()
+        )
         await restore_ids(loaded.partitions.values(), incarnation.reader)
         incarnation.upkeep.start()
         return incarnation
@@ -141,6 +169,7 @@ class Incarnation:
             self._actors.pop((topic.row.id, actor.partition.number))
             self.usage.remove_recent(actor.partition.pages.segments())
         self.upkeep.deleted(topic.row.id)
+        self.counters.forget_topic(topic.row.id)
 
     def moments(self, topic: int) -> Moments:
         """The time that delivering messages of the topic goes by. Raises TopicNotFound."""
@@ -159,6 +188,8 @@ class Incarnation:
     def switch(self, actor: PartitionActor, extent: Extent) -> None:
         """Pages were sealed: from here on the extent tells where they are."""
         self.usage.add_sealed(extent.uses)
+        self.counters.sealed_pages += extent.pages
+        self.counters.sealed_bytes += extent.bytes
         partition = actor.partition
         before = partition.pages.segments()
         partition.sealed(extent.end_offset, partition.sealed_bytes + extent.bytes)
@@ -199,6 +230,22 @@ class Incarnation:
         if self._publishers.get(producer) is publisher:
             del self._publishers[producer]
 
+    @property
+    def publishers(self) -> int:
+        """How many publish streams are open."""
+        return len(self._publishers)
+
+    def memory(self) -> list[tuple[str, int, int]]:
+        """What is bounded: its name, the bytes in use, and at most how many."""
+        settings, (index, ids) = self.settings, self.extents.bytes
+        return [
+            ("publish", self._credit.reserved, settings.memory_publish_bytes),
+            ("tail", self._tail.bytes, settings.memory_tail_bytes),
+            ("pages", self._pages.bytes, settings.memory_pages_bytes),
+            ("index", index, settings.memory_index_bytes),
+            ("ids", ids, settings.memory_ids_bytes),
+        ]
+
     def check_room(self, size: int) -> None:
         """Raises Full if there is no room for so much on the disk: the next segment could not be made, or the catalog has nothing in
         reserve. Some room is left for what makes room again."""
@@ -234,12 +281,23 @@ class Incarnation:
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._outstanding[call] = answer
 
-        def settled(_: asyncio.Future[Answer]) -> None:
+        def settled(answer: asyncio.Future[Answer]) -> None:
             del self._outstanding[call]
             self._release_credit(size)
+            self._count(answer)
 
         answer.add_done_callback(settled)
         return answer
+
+    def _count(self, answer: asyncio.Future[Answer]) -> None:
+        """What is stored is counted with its flush; here is what is not."""
+        if answer.cancelled():
+            return
+        error = answer.exception()
+        if error is not None:
+            self.counters.refused[error.kind if isinstance(error, errors.Error) else "bug"] += 1
+        elif isinstance(found := answer.result(), Stored) and (found.duplicate or found.repeats):
+            self.counters.duplicates += found.rows if found.duplicate else sum([repeat.rows for repeat in found.repeats])
 
     def _release_credit(self, size: int) -> None:
         for turn, reserved in self._credit.release(size):
@@ -275,7 +333,9 @@ class Incarnation:
 
     def committed(self, flush: Flush) -> None:
         """The flush is durable: readers see it, and what waited for it goes on."""
+        topic_bytes = self.counters.topic_bytes
         for change, page in flush.pages:
+            topic_bytes[change.topic] += len(page.header) + len(page.body)
             if (change.topic, change.partition) in self._actors:
                 self._tail.put(TailKey(change.topic, change.partition, change.first_offset, change.rows), page)
             elif change.segment:

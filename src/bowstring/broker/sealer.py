@@ -110,6 +110,7 @@ class Sealer:
             self._counts = Counts(*map(sum, zip(before, self._counts, strict=True)))
             raise
         self._sealed_at = self._incarnation.clock.monotonic()
+        self._incarnation.counters.seals += 1
 
     async def _seal(self, sequence: int) -> None:
         actors = self._incarnation.partitions()

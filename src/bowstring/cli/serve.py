@@ -35,7 +35,7 @@ Examples:
   bowstring serve --data ./data
   bowstring serve --listen 0.0.0.0:27769 --topic-retention 30d
   BOWSTRING_BATCH_BYTES_MAX=32MiB bowstring serve
-  bowstring serve --store memory --listen 127.0.0.1:0
+  bowstring serve --store memory --listen 127.0.0.1:0 --http off
   bowstring serve --data ./data --check
   bowstring serve --config ./bowstring.toml
 
@@ -139,6 +139,8 @@ async def _serve(chosen: settings.Settings) -> None:
     gc.freeze()
     try:
         typer.echo(f"bowstring serves {server.address} from {_place(server.settings)}")
+        if server.http_address is not None:
+            typer.echo(f"metrics and health are on {server.http_address}")
         stopping = asyncio.create_task(stopped.wait())
         await asyncio.wait((stopping, server.failed), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
