@@ -164,7 +164,7 @@ def metrics_text() -> str:
     bounds = {"topics": chosen.metrics_topics_max, "positions": chosen.metrics_positions_max}
     parts = [METRICS.format(first=SECONDS[0], last=SECONDS[-1], others=OTHERS, **bounds)]
     for title, metrics in GROUPS:
-        rows = [f"| `{each.name}` | {each.kind} | {', '.join(f'`{label}`' for label in each.labels)} | {each.meaning} |" for each in metrics]
+        rows = [f"| `{each.name}` | {each.kind} | {' '.join(f'`{label}`' for label in each.labels)} | {each.meaning} |" for each in metrics]
         parts.append("\n".join([f"## {title}\n", "| metric | kind | labels | what it says |", "|---|---|---|---|", *rows]) + "\n")
     return "\n".join(parts)
 
