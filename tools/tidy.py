@@ -57,7 +57,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aio": VALUES | {"client", "embedded", "times"},
     "testing": {"client", "embedded", "manual_clock"},
     "spark": VALUES | {"client", "times"},
-    "bowstring": VALUES | {"aio", "spark", "client", "embedded", "settings", "times"},
+    "__main__": {"cli"},
+    "bowstring": VALUES | {"aio", "spark", "client", "embedded", "settings", "times", "version"},
 }
 # Single files that reach further than their package: the command that is a broker, and a catalog that frames inlined pages as the
 # store does.
