@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bowstring import errors
 from bowstring.broker.counters import Counters, Distribution
 from bowstring.broker.topics import Topic
+from bowstring.core.partition import Partition
 
 if TYPE_CHECKING:
     from bowstring.broker.incarnation import Incarnation
@@ -219,39 +220,58 @@ def _disk(now: Incarnation) -> DiskStatistics:
 
 async def of_topics(now: Incarnation) -> TopicsStatistics:
     """Topics by name, and their positions. Others have their turn meanwhile, so that the figures are not of one instant."""
-    found: list[TopicStatistics] = []
+    topics: list[TopicStatistics] = []
     positions: list[PositionStatistics] = []
     looked_at = 0
     for topic in list(now.topics()):
-        found.append(_topic(topic, now.counters))
-        positions += _positions(topic)
-        looked_at += len(topic.actors)
-        if looked_at >= PARTITIONS_AT_ONCE:
-            looked_at = 0
-            await now.clock.sleep(0)
-    return TopicsStatistics(found, positions)
+        sums, lags = _Sums(), _Lags()
+        for actor in topic.actors:
+            sums.add(actor.partition)
+            lags.add(actor.partition)
+            looked_at += 1
+            if looked_at % PARTITIONS_AT_ONCE == 0:
+                await now.clock.sleep(0)
+        topics.append(sums.of(topic, now.counters))
+        positions += lags.of(topic)
+    return TopicsStatistics(topics, positions)
 
 
-def _topic(topic: Topic, counters: Counters) -> TopicStatistics:
-    partitions = [actor.partition for actor in topic.actors]
-    number = topic.row.id
-    return TopicStatistics(
-        name=topic.row.name,
-        partitions=len(partitions),
-        messages=sum([partition.messages for partition in partitions]),
-        bytes=sum([partition.bytes for partition in partitions]),
-        published_messages=sum([partition.committed_offset - 1 for partition in partitions]),
-        published_bytes=counters.topic_bytes[number],
-        fetched_messages=counters.topic_fetched[number],
-        fetched_bytes=counters.topic_fetched_bytes[number],
-    )
+class _Sums:
+    """What the partitions of a topic have in all."""
+
+    def __init__(self) -> None:
+        self._messages = self._bytes = self._published = 0
+
+    def add(self, partition: Partition) -> None:
+        self._messages += partition.messages
+        self._bytes += partition.bytes
+        self._published += partition.committed_offset - 1
+
+    def of(self, topic: Topic, counters: Counters) -> TopicStatistics:
+        number = topic.row.id
+        return TopicStatistics(
+            name=topic.row.name,
+            partitions=topic.row.partitions,
+            messages=self._messages,
+            bytes=self._bytes,
+            published_messages=self._published,
+            published_bytes=counters.topic_bytes[number],
+            fetched_messages=counters.topic_fetched[number],
+            fetched_bytes=counters.topic_fetched_bytes[number],
+        )
 
 
-def _positions(topic: Topic) -> Iterable[PositionStatistics]:
-    found: dict[str, tuple[int, int]] = {}
-    for actor in topic.actors:
-        partition = actor.partition
-        for name, offset, moved in partition.positions.rest():
-            lag, latest = found.get(name, (0, 0))
-            found[name] = lag + max(0, partition.readable_offset - offset), max(latest, moved)
-    return (PositionStatistics(topic.row.name, name, lag, moved) for name, (lag, moved) in found.items())
+class _Lags:
+    """The positions in a topic, over its partitions."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[int, int]] = {}
+
+    def add(self, partition: Partition) -> None:
+        for name in partition.positions.names():
+            if (held := partition.positions.get(name)) is not None:
+                lag, moved = self._found.get(name, (0, 0))
+                self._found[name] = lag + max(0, partition.readable_offset - held.offset), max(moved, held.moved)
+
+    def of(self, topic: Topic) -> Iterable[PositionStatistics]:
+        return (PositionStatistics(topic.row.name, name, lag, moved) for name, (lag, moved) in self._found.items())
