@@ -5,7 +5,7 @@ not theirs. Ours live in `bowstring.wire.generated`, so the files are moved ther
 names inside the descriptors stay those of the schema, the same for the kits of every language.
 
 protoc also writes a check into the code: the installed protobuf must be at least as new as protoc. That would force the newest protobuf
-on everybody who installs the kit. The code below the check is a serialised descriptor and three calls that protobuf 4 to 7 all have, so
+on everybody who installs the kit. The code below the check is a serialised descriptor and three calls that protobuf 5 to 7 all have, so
 the check is removed; `tests/process/test_lowest_versions.py` runs the kit and the broker with the oldest protobuf that pyproject.toml
 allows (decision 0027).
 """
