@@ -80,7 +80,7 @@ class AsyncBroker:
         if server is not None:
             http = self._settings.http if server.http_address is None else server.http_address.removeprefix("http://")
             self._settings = replace(self._settings, listen=server.address, http=http)
-            await server.stop(grace=0.0)
+            await server.stop(grace=0.0, reason="kill()")
 
     async def restart(self) -> None:
         """Ends as a crash would, if it still runs, and starts again at the same address."""

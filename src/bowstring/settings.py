@@ -11,13 +11,14 @@ people write them there, so that an error can name what they wrote: `--topic-ret
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
-from bowstring import times
+from bowstring import listening, times
 from bowstring.errors import InvalidArgument
 
 KIB = 1024
@@ -27,6 +28,7 @@ TIB = 1024 * GIB
 
 
 OFF: Final = "off"
+_HTTP_HINT: Final = 'Right would be "127.0.0.1:27770", "[::1]:27770", "0.0.0.0:0" or "off".'
 
 
 # ---- kinds of values -------------------------------------------------------------------------------------------------
@@ -51,6 +53,30 @@ def _parse_text(value: object, name: str) -> str:
     raise InvalidArgument(f"{name} = {value!r} is not text.", hint='Right would be text in quotes: "…".')
 
 
+def _parse_path(value: object, name: str) -> str:
+    return at_home(_parse_text(value, name), name, os.environ)
+
+
+def at_home(path: str, name: str, environment: Mapping[str, str]) -> str:
+    """A path with the home directory in place of a leading ~: flags, variables and files do not pass through a shell."""
+    if not path.startswith("~"):
+        return path
+    if path != "~" and not path.startswith("~/"):
+        hint = f'Write the whole path, or "./{path}" for one that is called so.'
+        raise InvalidArgument(f'{name} = "{path}": only your own home directory, ~/, is known here.', hint=hint)
+    if not environment.get("HOME"):
+        raise InvalidArgument(f'{name} = "{path}": there is no home directory (HOME is not set).', hint="Write the whole path.")
+    return environment["HOME"].rstrip("/") + path[1:]
+
+
+def _parse_address(value: object, name: str) -> str:
+    listen = _parse_text(value, name)
+    if listen.startswith(listening.UNIX):
+        listen = listening.UNIX + _parse_path(listen.removeprefix(listening.UNIX), name)
+    listening.parse(listen, name)
+    return listen
+
+
 def _parse_choice(value: object, name: str, choices: tuple[str, ...]) -> str:
     if value in choices:
         return str(value)
@@ -66,21 +92,10 @@ def _parse_span(value: object, name: str, least: float, forever: bool) -> float:
     return seconds
 
 
-def host_and_port(address: str, name: str) -> tuple[str, int]:
-    """Host and port of host:port or [host]:port. Raises InvalidArgument."""
-    host, colon, port = address.rpartition(":")
-    bare = host.removeprefix("[").removesuffix("]")
-    well = colon and bare and port.isascii() and port.isdecimal() and int(port) <= 65535
-    if not well or (":" in bare and not host.startswith("[")):
-        hint = 'Right would be "127.0.0.1:27770", "[::1]:27770", "0.0.0.0:0" or "off".'
-        raise InvalidArgument(f"{name} = {_quoted(address)} is not an address.", hint=hint)
-    return bare, int(port)
-
-
 def _parse_http(value: object, name: str) -> str:
     address = _parse_text(value, name)
-    if address != OFF:
-        host_and_port(address, name)
+    if address != OFF and listening.parse(address, name, _HTTP_HINT) is None:
+        raise InvalidArgument(f"{name} = {_quoted(address)} is not a place for HTTP.", hint=_HTTP_HINT)
     return address
 
 
@@ -129,8 +144,12 @@ class Kind(NamedTuple):
     show: Callable[[Any], str] = str
 
 
-def _text(default: str, meaning: str) -> str:
-    return field(default=default, metadata={"kind": Kind(meaning, _parse_text)})
+def _path(default: str, meaning: str) -> str:
+    return field(default=default, metadata={"kind": Kind(meaning, _parse_path)})
+
+
+def _address(default: str, meaning: str) -> str:
+    return field(default=default, metadata={"kind": Kind(meaning, _parse_address)})
 
 
 def _http(default: str, meaning: str) -> str:
@@ -161,8 +180,8 @@ def _count(default: int, meaning: str, least: int, most: int) -> int:
 class Settings:
     """The options of one broker, parsed and checked."""
 
-    listen: str = _text("127.0.0.1:27769", "Where the broker listens for gRPC; port 0 takes any free one.")
-    data: str = _text("", "The data directory; empty for the default place of this user, ~/.local/share/bowstring.")
+    listen: str = _address("127.0.0.1:27769", "Where the broker listens for gRPC; port 0 takes any free one.")
+    data: str = _path("", "The data directory; empty for the default place of this user, ~/.local/share/bowstring.")
     store: str = _choice(
         "local",
         "memory",
@@ -175,6 +194,9 @@ class Settings:
     )
     metrics_topics_max: int = _count(200, "So many topics, the largest, have metrics of their own; others are summed up.", 0, 10_000)
     metrics_positions_max: int = _count(200, "The same for positions of readers: those with the largest lag.", 0, 10_000)
+    log_format: str = _choice(
+        "text", "json", meaning="How `bowstring serve` writes its log to stderr: lines for people, or one JSON object a line."
+    )
 
     topic_create: str = _choice(
         "on-request", "on-publish", meaning="`on-publish` makes a topic when somebody publishes to it, `on-request` only when asked to."

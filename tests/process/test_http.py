@@ -198,16 +198,26 @@ def test_a_port_that_nobody_named_may_be_another_one():
             assert found.getsockname()[1] not in (0, port)
 
 
-@pytest.mark.parametrize("wrong", ["27770", "localhost", ":27770", "::1:27770", "127.0.0.1:99999", "http://127.0.0.1:27770", ""])
+@pytest.mark.parametrize("wrong", ["27770", "localhost", "::1:27770", "127.0.0.1:99999", "http://127.0.0.1:27770", "", "unix:/tmp/http"])
 def test_an_address_that_is_none_is_wrong_usage(wrong: str):
     for more in ((), ("--check",)):
         ended = run("serve", "--store", "memory", "--listen", "127.0.0.1:0", "--http", wrong, *more)
         assert (ended.returncode, ended.stdout) == (2, "")
-        assert f'--http = "{wrong}" is not an address. Right would be "127.0.0.1:27770"' in ended.stderr
+        assert re.search(f'--http = "{re.escape(wrong)}" is not a(n address| place for HTTP)', ended.stderr)
+        assert 'Right would be "127.0.0.1:27770"' in ended.stderr
+
+
+def test_a_check_knows_whether_the_port_can_be_had():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        http = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = run("serve", "--store", "memory", "--listen", "127.0.0.1:0", "--http", http, "--check")
+        assert (ended.returncode, ended.stdout) == (3, "")
+        assert "where HTTP should be, is in use" in ended.stderr
+    assert run("serve", "--store", "memory", "--listen", "127.0.0.1:0", "--http", http, "--check").returncode == 0
 
 
 def test_serve_says_where_http_is():
-    with serving("--store", "memory") as served:
+    with serving("--store", "memory", "--quiet") as served:
         assert served.process.stdout is not None
         said = re.fullmatch(r"metrics and health are on (http://127\.0\.0\.1:\d+)\n", served.process.stdout.readline())
         assert said is not None
@@ -216,13 +226,13 @@ def test_serve_says_where_http_is():
 
 
 def test_serve_without_http_says_nothing_of_it():
-    with serving("--store", "memory", "--http", "off") as served:
+    with serving("--store", "memory", "--http", "off", "--quiet") as served:
         served.process.terminate()
         assert served.process.communicate(timeout=60) == ("", "")
 
 
 def test_a_broker_ends_while_somebody_keeps_a_connection(tmp_path: Path):
-    with serving("--store", "memory") as served:
+    with serving("--store", "memory", "--quiet") as served:
         assert served.process.stdout is not None
         host, _, port = served.process.stdout.readline().strip().rpartition("http://")[2].rpartition(":")
         with socket.create_connection((host, int(port)), timeout=60) as connection:

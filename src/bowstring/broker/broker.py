@@ -22,6 +22,7 @@ from bowstring.broker.fetching import Fetcher, make_fetcher
 from bowstring.broker.incarnation import Incarnation, disk_full
 from bowstring.broker.publishing import Publisher
 from bowstring.broker.selection import EVERYTHING, Selection
+from bowstring.broker.shortage import Shortage
 from bowstring.broker.statistics import Statistics, TopicsStatistics
 from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name, check_numbers, encode_settings
@@ -29,8 +30,10 @@ from bowstring.messages.limits import NAME_BYTES_MAX
 from bowstring.ports.archive import Archive
 from bowstring.ports.catalog import Catalog, TopicRow
 from bowstring.ports.clock import Clock
+from bowstring.ports.events import UNOBSERVED, Observer
 from bowstring.ports.failures import DiskFull, Fenced, StorageFailed
 from bowstring.ports.store import Store
+from bowstring.ports.transport import CALLER
 from bowstring.settings import Settings
 from bowstring.store.reserve import Reserve
 
@@ -63,10 +66,13 @@ class Broker:
         store: Store,
         reserve: Reserve | None = None,
         archives: Callable[[str], Archive] | None = None,
+        observer: Observer = UNOBSERVED,
     ) -> None:
         self.settings = settings
         self.clock = SteadyClock(clock)
         """The broker's time, which is what kits are told."""
+        self._observer = observer
+        self._shortage = Shortage(observer, self.clock)
         self.cluster = b""
         """16 bytes that name the data."""
         self._catalog = catalog
@@ -115,6 +121,8 @@ class Broker:
             store=self._store,
             reserve=self._reserve,
             counters=self._counters,
+            observer=self._observer,
+            shortage=self._shortage,
         )
 
     async def _serve(self) -> None:
@@ -126,6 +134,10 @@ class Broker:
                     await self._incarnation.flusher.run()
                 except (DiskFull, Fenced) as failure:
                     self._end(_why(failure))
+                    if isinstance(failure, Fenced):
+                        self._observer.note("fenced")
+                    else:
+                        self._shortage.begin()
                     if self._reserve is not None and isinstance(failure, DiskFull):
                         await self._reserve.give_up()
                 await self._begin_again()
@@ -133,13 +145,16 @@ class Broker:
             raise
         except BaseException as failure:
             self._end(errors.Unavailable(f"the broker has ended: {failure}"))
+            self._observer.note("broker-failed", cause=str(failure), data=self.settings.data)
             self.failed.set_result(failure)
 
     async def _begin_again(self) -> None:
         """Loads under a new epoch; again and again while the disk is full."""
+        begun = self.clock.monotonic()
         while True:
             try:
-                return await self._begin()
+                await self._begin()
+                return self._observer.note("loaded-again", incarnation=self.incarnation, seconds=self.clock.monotonic() - begun)
             except (DiskFull, Fenced):
                 await self.clock.sleep(RETRY_SECONDS)
 
@@ -194,11 +209,7 @@ class Broker:
             return Readiness(False, "loading", self._unavailable.message)
         if now.flusher.oldest_seconds > STUCK_SECONDS:
             return Readiness(False, "stuck", f"a flush has been under way for {now.flusher.oldest_seconds:.0f} s: the disk hangs.")
-        try:
-            now.check_room(1)
-        except errors.Full as full:
-            return Readiness(True, "full", full.message)
-        return Readiness(True, "serving")
+        return Readiness(True, "full", disk_full().message) if now.is_full else Readiness(True, "serving")
 
     # Topics
 
@@ -226,7 +237,9 @@ class Broker:
                 if exists_ok:
                     return now.topic(name)
                 raise errors.TopicExists(f"there is a topic '{name}' already.", hint="Use exists_ok=True if that is fine.")
-            return await now.create_topic(TopicRow(0, name, partitions, self.clock.now(), encode_settings(settings), None))
+            topic = await now.create_topic(TopicRow(0, name, partitions, self.clock.now(), encode_settings(settings), None))
+            self._observer.note("topic-created", topic=name, partitions=partitions, **_told(topic.settings))
+            return topic
 
         return (await self._transaction(create)).facts()
 
@@ -246,6 +259,7 @@ class Broker:
             )
             check_numbers(topic.row.partitions, settings, deduplication)
             await now.alter_topic(topic, settings)
+            self._observer.note("topic-altered", topic=name, **_told(settings))
             return topic
 
         return (await self._transaction(alter)).facts()
@@ -256,7 +270,10 @@ class Broker:
         async def delete(now: Incarnation) -> bool:
             if missing_ok and not now.has_topic(name):
                 return False
-            await now.delete_topic(now.topic(name), self.clock.now())
+            topic = now.topic(name)
+            messages = sum(actor.partition.messages for actor in topic.actors)
+            await now.delete_topic(topic, self.clock.now())
+            self._observer.note("topic-deleted", topic=name, messages=messages, client=CALLER.get())
             return True
 
         return await self._transaction(delete)
@@ -324,6 +341,12 @@ class Broker:
     def fetcher(self, topic: str, froms: list[tuple[int, int, int]], selection: Selection = EVERYTHING, *, until: int = 0) -> Fetcher:
         """A reader of ranges (partition, offset, end); end 0 follows for ever, or until a moment."""
         return make_fetcher(self.serving, topic, froms, selection, until)
+
+
+def _told(settings: TopicSettings) -> dict[str, object]:
+    """A topic's settings as an event tells them, and who asked for them."""
+    spans = {"retention": settings.retention, "deduplication": settings.window}
+    return {**spans, "retention_bytes": settings.retention_bytes, "client": CALLER.get()}
 
 
 def _why(failure: Exception) -> errors.Error:

@@ -6,10 +6,14 @@ values of it. Counters are not durable; they begin at 0 with the process.
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_left
 from collections import Counter
 from itertools import accumulate
 from typing import Final, NamedTuple
+
+from bowstring import errors
+from bowstring.core.answers import Answer, Stored
 
 SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """The upper bounds of the buckets: a sync takes 0.1 ms on a good disk and 10 s on one that is about to fail."""
@@ -90,6 +94,16 @@ class Counters:
         """Segments given back to the store."""
         self.upkeep: dict[str, Work] = {}
         self.incarnations = 0
+
+    def settled(self, answer: asyncio.Future[Answer]) -> None:
+        """A batch was answered. What is stored is counted with its flush; here is what is not."""
+        if answer.cancelled():
+            return
+        error = answer.exception()
+        if error is not None:
+            self.refused[error.kind if isinstance(error, errors.Error) else "bug"] += 1
+        elif isinstance(found := answer.result(), Stored) and (found.duplicate or found.repeats):
+            self.duplicates += found.rows if found.duplicate else sum([repeat.rows for repeat in found.repeats])
 
     def fetched(self, topic: int, answers: int, messages: int, size: int) -> None:
         """A reader was given something."""

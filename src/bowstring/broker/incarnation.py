@@ -20,17 +20,21 @@ from bowstring.broker.loader import Loaded, load, restore_ids
 from bowstring.broker.lookups import Lookups
 from bowstring.broker.publishing import Publisher
 from bowstring.broker.reading import PageReader
+from bowstring.broker.shortage import Shortage
 from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.topics import Topic, TopicSettings, encode_settings, not_found
 from bowstring.broker.trusted_clock import TrustedClock
 from bowstring.broker.upkeep import Upkeep
 from bowstring.broker.usage import Usage
 from bowstring.broker.visibility import Moments
-from bowstring.core.answers import Answer, Stored
+from bowstring.broker.watching import TopicList
+from bowstring.core.answers import Answer
 from bowstring.core.changes import Change, Floor
 from bowstring.core.credit import Credit
 from bowstring.core.partition import Partition
 from bowstring.ports.catalog import Catalog, Edit, Extent, TopicRow
+from bowstring.ports.events import Observer
+from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Store
 from bowstring.settings import Settings
 from bowstring.store.reserve import Reserve
@@ -53,22 +57,28 @@ class Incarnation:
         catalog: Catalog,
         store: Store,
         reserve: Reserve | None,
+        observer: Observer,
+        shortage: Shortage,
         counters: Counters,
     ) -> None:
         self.settings = settings
         self.counters = counters
         counters.incarnations += 1
+        self.observer = observer
+        self.shortage = shortage
         self.fence = loaded.fence
         self.clock = clock
         self.trusted = TrustedClock(clock)
         self.store = store
         self.catalog = catalog
         self.reserve = reserve
-        caches = Caches(PageCache(settings.memory_tail_bytes, touch=False), PageCache(settings.memory_pages_bytes, touch=True))
-        self._tail, self._pages = caches
+        self.caches = caches = Caches(
+            PageCache(settings.memory_tail_bytes, touch=False), PageCache(settings.memory_pages_bytes, touch=True)
+        )
+        self._tail = caches.tail
         self.extents = Extents(catalog=catalog, store=store, settings=settings, clock=clock)
         self.reader = PageReader(store=store, catalog=catalog, caches=caches, extents=self.extents)
-        self.lookups = Lookups(self.reader, self.extents)
+        self.lookups = Lookups(self.reader, self.extents, self.note_damage)
         self.flusher = Flusher(
             settings=settings,
             clock=clock,
@@ -85,12 +95,13 @@ class Incarnation:
         self._actors: dict[tuple[int, int], PartitionActor] = {}
         self._topics: dict[str, Topic] = {}
         self._topic_ids: dict[int, Topic] = {}
-        self._publishers: dict[bytes, Publisher] = {}
+        self.publishers: dict[bytes, Publisher] = {}
         self._outstanding: dict[int, asyncio.Future[Answer]] = {}
         self._awaited: dict[asyncio.Future[None], None] = {}
         """Commits that calls wait for."""
         self._calls = 0
         self.ended: errors.Error | None = None
+        self.topic_list = TopicList(loaded.fence.epoch)
         for row in loaded.topics:
             self._add_topic(row, [loaded.partitions[row.id, number] for number in range(row.partitions)])
         self.upkeep = Upkeep(self, trimmed=loaded.trimmed, deleted=loaded.deleted)
@@ -102,15 +113,25 @@ class Incarnation:
         clock: SteadyClock,
         catalog: Catalog,
         store: Store,
-        reserve: Reserve | None = None,
-        counters: Counters | None = None,
+        reserve: Reserve | None,
+        observer: Observer,
+        shortage: Shortage,
+        counters: Counters,
     ) -> Incarnation:
         """Registers a new epoch and loads everything."""
         loaded = await load(catalog, BROKER_NUMBER)
         clock.not_before(max((partition.arrived for partition in loaded.partitions.values()), default=0))
         await store.open(loaded.fence.epoch, loaded.segments(), loaded.sequence)
         incarnation = Incarnation(
-            loaded, settings=settings, clock=clock, catalog=catalog, store=store, reserve=reserve, counters=counters or Counters()
+            loaded,
+            settings=settings,
+            clock=clock,
+            catalog=catalog,
+            store=store,
+            reserve=reserve,
+            observer=observer,
+            shortage=shortage,
+            counters=counters,
         )
         await restore_ids(loaded.partitions.values(), incarnation.reader)
         incarnation.upkeep.start()
@@ -125,6 +146,7 @@ class Incarnation:
         for actor in actors:
             self._actors[row.id, actor.partition.number] = actor
             self.usage.add_recent(actor.partition.pages.segments())
+        self.topic_list.changed()
         return topic
 
     def topic(self, name: str) -> Topic:
@@ -164,6 +186,7 @@ class Incarnation:
         del self._topics[topic.row.name], self._topic_ids[topic.row.id]
         for actor in topic.actors:
             actor.close(gone)
+        self.topic_list.changed()
         await self.catalog.delete_topic(self.fence, topic.row.id, now)
         for actor in topic.actors:
             self._actors.pop((topic.row.id, actor.partition.number))
@@ -212,49 +235,62 @@ class Incarnation:
         after = partition.pages.segments()
         self.usage.remove_recent({segment: size - after.get(segment, 0) for segment, size in before.items()})
 
+    def note_damage(self, partition: Partition, error: Damaged) -> None:
+        """Somebody has met with bytes that do not verify."""
+        topic = self._topic_ids.get(partition.topic)
+        name = topic.row.name if topic is not None else f"#{partition.topic}"
+        self.observer.note("page-damaged", topic=name, partition=partition.number, problem=str(error))
+
     # Publishing
 
     def publisher(self, topic: Topic, producer: bytes, stream: int, group: str) -> Publisher:
         """A producer's newer stream fences its older one."""
-        older = self._publishers.pop(producer, None)
+        older = self.publishers.pop(producer, None)
         if older is not None and older.stream >= stream:
-            self._publishers[producer] = older
+            self.publishers[producer] = older
             raise errors.Unavailable(f"stream {older.stream} of this producer has taken over from {stream}.")
         if older is not None:
             older.fenced.set()
         publisher = Publisher(self, topic.row.id, producer, stream, group)
-        self._publishers[producer] = publisher
+        self.publishers[producer] = publisher
         return publisher
 
     def forget_publisher(self, producer: bytes, publisher: Publisher) -> None:
-        if self._publishers.get(producer) is publisher:
-            del self._publishers[producer]
-
-    @property
-    def publishers(self) -> int:
-        """How many publish streams are open."""
-        return len(self._publishers)
-
-    def memory(self) -> list[tuple[str, int, int]]:
-        """What is bounded: its name, the bytes in use, and at most how many."""
-        settings, (index, ids) = self.settings, self.extents.bytes
-        return [
-            ("publish", self._credit.reserved, settings.memory_publish_bytes),
-            ("tail", self._tail.bytes, settings.memory_tail_bytes),
-            ("pages", self._pages.bytes, settings.memory_pages_bytes),
-            ("index", index, settings.memory_index_bytes),
-            ("ids", ids, settings.memory_ids_bytes),
-        ]
+        if self.publishers.get(producer) is publisher:
+            del self.publishers[producer]
 
     def check_room(self, size: int) -> None:
-        """Raises Full if there is no room for so much on the disk: the next segment could not be made, or the catalog has nothing in
-        reserve. Some room is left for what makes room again."""
-        short = self.reserve is not None and not self.reserve.held
-        if self.store.is_short:
-            kept = int(ALIVE_MIN * max(self.store.segments().values(), default=0)) + ROOM_KEPT
-            short = short or self.store.room < self.flusher.waiting_bytes + size + min(kept, self.settings.segment_bytes_max // 2)
-        if short:
+        """Raises Full if there is no room for so much on the disk."""
+        if not self._has_room(size):
+            self.shortage.begin(size)
             raise disk_full()
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Bytes of batches that are on their way to the disk."""
+        return self._credit.reserved
+
+    @property
+    def is_full(self) -> bool:
+        """Are publishes refused for lack of room?"""
+        return self.shortage.is_on or not self._has_room(1)
+
+    def look_for_room(self) -> None:
+        """Notes whether the disk is full, for those who watch."""
+        if not self._has_room(max(1, self.shortage.wanted)):
+            self.shortage.begin()
+        else:
+            self.shortage.end()
+
+    def _has_room(self, size: int) -> bool:
+        """There is none if the next segment could not be made, or the catalog has nothing in reserve. Some is left for what makes room
+        again."""
+        if self.reserve is not None and not self.reserve.held:
+            return False
+        if not self.store.is_short:
+            return True
+        kept = int(ALIVE_MIN * max(self.store.segments().values(), default=0)) + ROOM_KEPT
+        return self.store.room >= self.flusher.waiting_bytes + size + min(kept, self.settings.segment_bytes_max // 2)
 
     async def check_fence(self) -> None:
         """Raises Fenced if another incarnation has taken over, of which this one may not have heard: it may give back what we use."""
@@ -284,20 +320,10 @@ class Incarnation:
         def settled(answer: asyncio.Future[Answer]) -> None:
             del self._outstanding[call]
             self._release_credit(size)
-            self._count(answer)
+            self.counters.settled(answer)
 
         answer.add_done_callback(settled)
         return answer
-
-    def _count(self, answer: asyncio.Future[Answer]) -> None:
-        """What is stored is counted with its flush; here is what is not."""
-        if answer.cancelled():
-            return
-        error = answer.exception()
-        if error is not None:
-            self.counters.refused[error.kind if isinstance(error, errors.Error) else "bug"] += 1
-        elif isinstance(found := answer.result(), Stored) and (found.duplicate or found.repeats):
-            self.counters.duplicates += found.rows if found.duplicate else sum([repeat.rows for repeat in found.repeats])
 
     def _release_credit(self, size: int) -> None:
         for turn, reserved in self._credit.release(size):
@@ -333,9 +359,8 @@ class Incarnation:
 
     def committed(self, flush: Flush) -> None:
         """The flush is durable: readers see it, and what waited for it goes on."""
-        topic_bytes = self.counters.topic_bytes
         for change, page in flush.pages:
-            topic_bytes[change.topic] += len(page.header) + len(page.body)
+            self.counters.topic_bytes[change.topic] += len(page.header) + len(page.body)
             if (change.topic, change.partition) in self._actors:
                 self._tail.put(TailKey(change.topic, change.partition, change.first_offset, change.rows), page)
             elif change.segment:
@@ -364,6 +389,7 @@ class Incarnation:
         self.upkeep.stop()
         for actor in self._actors.values():
             actor.close(error)
+        self.topic_list.changed()
         for waiting in (*self._outstanding.values(), *self._awaited):
             if not waiting.done():
                 waiting.set_exception(error)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from bowstring import errors
 from bowstring.broker.counters import Counters, Distribution
 from bowstring.broker.topics import Topic
 from bowstring.core.partition import Partition
@@ -167,11 +166,11 @@ def of(now: Incarnation, messages: int | None = None) -> Statistics:
         duplicates=counters.duplicates,
         refused=tuple(sorted(counters.refused.items())),
         damaged=counters.damaged,
-        producers=now.publishers,
+        producers=len(now.publishers),
         incarnations=counters.incarnations,
         flush=_flush(now, counters),
         upkeep=_upkeep(now, counters),
-        memory=tuple(MemoryStatistics(*each) for each in now.memory()),
+        memory=_memory(now),
         disk=_disk(now),
     )
 
@@ -201,15 +200,21 @@ def _upkeep(now: Incarnation, counters: Counters) -> UpkeepStatistics:
     )
 
 
+def _memory(now: Incarnation) -> tuple[MemoryStatistics, ...]:
+    settings, (index, ids) = now.settings, now.extents.bytes
+    return (
+        MemoryStatistics("publish", now.reserved_bytes, settings.memory_publish_bytes),
+        MemoryStatistics("tail", now.caches.tail.bytes, settings.memory_tail_bytes),
+        MemoryStatistics("pages", now.caches.pages.bytes, settings.memory_pages_bytes),
+        MemoryStatistics("index", index, settings.memory_index_bytes),
+        MemoryStatistics("ids", ids, settings.memory_ids_bytes),
+    )
+
+
 def _disk(now: Incarnation) -> DiskStatistics:
-    try:
-        now.check_room(1)
-        full = False
-    except errors.Full:
-        full = True
     segments, orphans = now.store.segments(), now.store.orphans()
     return DiskStatistics(
-        full=full,
+        full=now.is_full,
         segments=len(segments),
         segment_bytes=sum(segments.values()),
         used_bytes=sum(now.usage.of(segment) for segment in segments),

@@ -5,15 +5,16 @@ from __future__ import annotations
 import errno
 import socket
 
-from bowstring import errors
-from bowstring.settings import host_and_port
+from bowstring import errors, listening
 
 BACKLOG = 128
 
 
 def bind(address: str, *, exactly: bool) -> socket.socket:
     """A socket that listens at host:port. If the port is taken and need not be exactly this one, any free port of the host will do."""
-    host, port = host_and_port(address, "http")
+    place = listening.parse(address, "http")
+    assert place is not None, "the settings take no socket for HTTP"
+    host, port = place
     try:
         return _listening(host, port)
     except socket.gaierror:
@@ -25,9 +26,9 @@ def bind(address: str, *, exactly: bool) -> socket.socket:
         raise _why(address, host, port, error) from None
 
 
-def url(listening: socket.socket) -> str:
+def url(taken: socket.socket) -> str:
     """The address for a browser on this machine."""
-    host, port, *_ = listening.getsockname()
+    host, port, *_ = taken.getsockname()
     home: str = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host) or host
     return f"http://[{home}]:{port}" if ":" in home else f"http://{home}:{port}"
 
