@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import logging
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
@@ -19,6 +20,8 @@ from bowstring import errors
 from bowstring.wire import grpc_library
 
 T = TypeVar("T")
+
+_log = logging.getLogger("bowstring.client")
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -56,9 +59,13 @@ class LoopThread:
                 self.loop.call_soon_threadsafe(call.cancel)
             raise
 
-    def begin(self, coroutine: Coroutine[Any, Any, object]) -> None:
-        """Runs it on the loop, and does not wait."""
-        self._begun(coroutine)
+    def close(self, closing: Coroutine[Any, Any, object], locks: Iterable[Any]) -> None:
+        """Runs what ends something, and waits; but not in a signal handler that has interrupted its thread where that holds one of these
+        locks, because the loop may need it. What is raised then is logged."""
+        if any(getattr(lock, "_is_owned", bool)() for lock in locks):
+            self._begun(_logged(closing))
+        else:
+            self.run(closing)
 
     def _begun(self, coroutine: Coroutine[Any, Any, T]) -> _Call[T]:
         if os.getpid() != self._process:
@@ -146,6 +153,13 @@ class _Call(Generic[T]):
             return task.result()
         finally:
             del task, self  # what it raised refers to this frame
+
+
+async def _logged(closing: Coroutine[Any, Any, object]) -> None:
+    try:
+        await closing
+    except errors.Error as error:
+        _log.warning("closing in a signal handler has raised %s: %s", type(error).__name__, error)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
