@@ -6,6 +6,7 @@ when it ends is whole: files of Arrow and Parquet are finished also after Ctrl-C
 
 from __future__ import annotations
 
+import logging
 import re
 import select
 import signal
@@ -102,7 +103,7 @@ def read(
     form = _form(output, format, columns, several=len(topics) > 1)
     options: dict[str, Any] = {"partitions": partition or None, "name": name, "where": where, "uncommitted": uncommitted}
     options["columns"] = _needed(form, name, last if not follow else None)
-    with connect(server, context, timeout) as client, told_as_given(start=start, end=end):
+    with connect(server, context, timeout) as client, told_as_given(start=start, end=end), absences_told(follow):
         places["end"] = (
             {topic: reachable(client, topic, places["end"]) for topic in topics}
             if len(topics) > 1
@@ -219,6 +220,19 @@ def _batches(reader: Reader, *, follow: bool) -> Iterator[pa.RecordBatch]:
             yield batch.to_arrow()
         elif nobody_reads():
             return
+
+
+@contextmanager
+def absences_told(follow: bool) -> Generator[None]:
+    """Whoever follows reads on stderr what the kit logs: that the broker is away, and that it is back. --verbose says it anyway."""
+    log, handler = logging.getLogger("bowstring.client.connection"), logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("bowstring: %(message)s."))
+    if follow and not given.quiet and not given.verbose:
+        log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
 
 
 def nobody_reads() -> bool:

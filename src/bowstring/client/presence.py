@@ -7,9 +7,13 @@ first one that succeeds. The logger is `bowstring.client.connection`; nothing is
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from bowstring import errors
 from bowstring.ports.clock import Clock
+
+SETTLING_SECONDS: Final = 1.5
+"""So long after one connection has met the broker, another may still fail: a channel that could not connect waits before it tries again."""
 
 _log = logging.getLogger("bowstring.client.connection")
 _log.addHandler(logging.NullHandler())
@@ -20,22 +24,26 @@ class Presence:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._met = False
-        self._away_since: float | None = None
+        self._met_at: float | None = None
+        self._missed_since: float | None = None
+        self._told = False
         self.reason = ""
         """Why the last handshake failed; empty if it succeeded."""
 
     def met(self, address: str) -> None:
         """A handshake has succeeded."""
-        since, self._away_since, self._met, self.reason = self._away_since, None, True, ""
-        if since is not None:
-            _log.warning("the broker is back at %s, after %.1f s", address, self._clock.monotonic() - since)
+        now = self._clock.monotonic()
+        if self._told and self._missed_since is not None:
+            _log.warning("the broker is back at %s, after %.1f s", address, now - self._missed_since)
+        self._met_at, self._missed_since, self._told, self.reason = now, None, False, ""
 
     def missed(self, reason: str, since: float) -> None:
         """A handshake that began then has failed. Before the first one has succeeded, `connect` tells it."""
         self.reason = reason
-        if self._met and self._away_since is None:
-            self._away_since = since
+        if self._missed_since is None:
+            self._missed_since = since
+        if self._met_at is not None and since - self._met_at >= SETTLING_SECONDS and not self._told:
+            self._told = True
             _log.warning("the broker is away (%s); it is looked for until it is back", reason)
 
 
