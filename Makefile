@@ -21,7 +21,7 @@ READY_DOCS := $(VENV)/.stamp-installed-docs
 PYTHON_FOLDERS = $(wildcard src tests tools benchmarks demo)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test test-long sim bench soak demo docs lint types tidy format proto lock setup clean
+.PHONY: help run test test-long sim bench soak demo docs shown lint types tidy format proto lock setup clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -52,6 +52,9 @@ docs: $(READY_DOCS) ## build the site of docs/ to build/docs; a link that leads 
 	@$(BIN)/python tools/reference.py --check
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
 	@echo "The site is in build/docs. To look at it: $(PYTHON) -m http.server --directory build/docs"
+
+shown: $(READY) ## run the commands of README and docs, and write what they print below them
+	BOWSTRING_WRITE_SHOWN=1 $(BIN)/pytest -q tests/docs/test_pages.py -k examples
 
 $(READY_DOCS): $(READY) requirements-docs.lock
 	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-docs.lock

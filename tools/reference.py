@@ -18,20 +18,18 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FOLDER: Final = ROOT / "docs" / "reference"
-COLUMNS: Final = "100"
+COLUMNS: Final = "85"
 """The width that help is written for, whatever the terminal."""
 
+MADE: Final = "\n\n<!-- Made by `python tools/reference.py`: change the code, not this page. -->\n"
+"""At the end of each page, for whoever edits it; readers do not see it."""
 COMMANDS: Final = """# Commands
-
-Made from the commands' own help by `python tools/reference.py`; do not edit it by hand.
 
 On a terminal commands print tables, anywhere else JSON, one object per line; `-o` chooses. Data goes to stdout, everything else to stderr.
 Exit codes are 0 done, 1 refused or conflict, 2 wrong usage, 3 unavailable, 4 outcome unknown, 5 corrupt or a check failed, 130
 interrupted.
 """
 ERRORS: Final = """# Errors
-
-Made from `bowstring.errors` by `python tools/reference.py`; do not edit it by hand.
 
 ```python
 import bowstring
@@ -66,13 +64,14 @@ def pages() -> dict[str, str]:
     from bowstring.cli import config
 
     schema = (ROOT / "proto" / "bowstring" / "v1" / "bowstring.proto").read_text(encoding="utf-8")
-    return {
+    found = {
         "python.md": reference_python.python_text(),
         "commands.md": commands_text(),
         "errors.md": errors_text(),
         "settings.md": config.reference_text(),
         "schema.md": SCHEMA.format(text=schema),
     }
+    return {name: text.rstrip("\n") + MADE for name, text in found.items()}
 
 
 def commands_text() -> str:

@@ -21,7 +21,7 @@ import bowstring.spark
 from bowstring.client.info import BrokerInfo, Info
 from bowstring.client.statistics import ClientStatistics, ProducerStatistics, ReaderStatistics
 
-WIDTH: Final = 110
+WIDTH: Final = 85
 FIRST: Final = ("connect", "Client", "Producer", "Receipt", "BatchReceipt", "Stored", "Answers", "Reader", "Batch", "Message", "Topic")
 """In the order in which a program meets them; what is not here comes behind, by name."""
 VALUES: Final = (Info, BrokerInfo, ClientStatistics, ProducerStatistics, ReaderStatistics)
@@ -29,8 +29,6 @@ SILENT: Final = {"check", "count", "index", "let_pass", "moved", "open", "parts"
 """What parts of Bowstring, or a tuple, need of these classes, and programs do not."""
 
 INTRODUCTION: Final = """# Python
-
-Made from the code by `python tools/reference.py`; do not edit it by hand.
 
 `import bowstring` brings everything on this page. It loads neither the broker nor Arrow until they are used. What is not on this page is
 private. Errors are on [a page of their own](errors.md).

@@ -354,7 +354,7 @@ def tree(root: Path) -> Iterator[Source]:
     for folder, folders, files in os.walk(root):
         left_alone = NOT_OURS | (NOT_OURS_AT_THE_TOP if Path(folder) == root else set())
         folders[:] = sorted(name for name in folders if name not in left_alone and (name == ".ci" or not name.startswith(".")))
-        for path in (Path(folder, name) for name in sorted(files)):
+        for path in (Path(folder, name) for name in sorted(files) if name != ".git"):  # a worktree's says where its repository is
             try:
                 yield Source(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
             except UnicodeDecodeError:

@@ -55,8 +55,9 @@ def _parse_choice(value: object, name: str, choices: tuple[str, ...]) -> str:
     raise InvalidArgument(f"{name} = {_quoted(value)} is not known.", hint=f"Right would be {quoted}.")
 
 
-def _parse_span(value: object, name: str, least: float) -> float:
-    seconds = times.span_from_text(value, name) if isinstance(value, str) else times.span(value, name)
+def _parse_span(value: object, name: str, least: float, forever: bool) -> float:
+    from_text, from_value = (times.keeping_from_text, times.keeping) if forever else (times.span_from_text, times.span)
+    seconds = from_text(value, name) if isinstance(value, str) else from_value(value, name)
     if seconds < least:
         raise InvalidArgument(f"{name} = {_quoted(value)} is too short.", hint=f"It is at least {times.span_to_text(least)}.")
     return seconds
@@ -116,8 +117,8 @@ def _choice(*choices: str, meaning: str) -> str:
     return field(default=choices[0], metadata={"kind": Kind(meaning, lambda value, name: _parse_choice(value, name, choices))})
 
 
-def _span(default: float, meaning: str, least: float) -> float:
-    kind = Kind(meaning, lambda value, name: _parse_span(value, name, least), times.span_to_text)
+def _span(default: float, meaning: str, least: float, *, forever: bool = False) -> float:
+    kind = Kind(meaning, lambda value, name: _parse_span(value, name, least, forever), times.span_to_text)
     return field(default=default, metadata={"kind": kind})
 
 
@@ -146,8 +147,12 @@ class Settings:
     topic_create: str = _choice(
         "on-request", "on-publish", meaning="`on-publish` makes a topic when somebody publishes to it, `on-request` only when asked to."
     )
-    topic_retention: float = _span(7 * 86400.0, "How long a new topic keeps its messages, unless it is told otherwise.", 1.0)
-    topic_deduplication: float = _span(600.0, "For how long a new topic recognises an id, unless it is told otherwise.", 0.0)
+    topic_retention: float = _span(
+        7 * 86400.0, 'How long a new topic keeps its messages, unless it is told otherwise: "30d", "forever".', 1.0, forever=True
+    )
+    topic_deduplication: float = _span(
+        600.0, "For how long a new topic recognises an id, unless it is told otherwise; at most its retention.", 0.0
+    )
 
     batch_bytes_max: int = _size(16 * MIB, "The largest batch, as it travels and decompressed.", KIB, GIB)
 
@@ -271,6 +276,8 @@ def load(*layers: Layer, defaults: Mapping[str, object] | None = None) -> Settin
         for name, given in layer.items():
             values[name] = kind_of(name).parse(given.value, given.shown)
             shown[name] = given.shown
+    if "topic_deduplication" not in values and "topic_retention" in values:
+        values["topic_deduplication"] = min(TABLE["topic_deduplication"].default, values["topic_retention"])
     settings = Settings(**values)
     _check_together(settings, shown)
     return settings

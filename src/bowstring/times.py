@@ -2,7 +2,8 @@
 
 A **moment** is a point in time. People give an aware `datetime`; inside it is a whole number of microseconds since 1970 in UTC. A
 **span** is a length of time. People give a `timedelta` or a number of seconds; inside it is seconds as a float. As text (commands,
-settings, Spark) a moment is `2026-11-15T09:00Z`, or `-1h` and `+30m` from now, and a span is `500ms 30s 10m 2h 7d`.
+settings, Spark) a moment is `2026-11-15T09:00Z`, `-1h` and `+30m` from now, or the Unix time `@1794740400`; a span is
+`500ms 30s 10m 2h 7d`, and where things are kept also `forever`.
 
 What is ambiguous is refused instead of guessed: a datetime without a zone, a date, text where Python has better types, NaN, a span
 below zero, and a Unix time given as a delay, which would otherwise put a message off for half a century. Every refusal names the
@@ -30,6 +31,8 @@ MOMENT_MAX: Final = (datetime(2200, 1, 1, tzinfo=UTC) - EPOCH) // MICROSECOND
 DELAY_MAX: Final = 10 * YEAR
 SPAN_MAX: Final = 200 * YEAR
 """Longer spans would end after 2200 whenever they begin."""
+FOREVER: Final = SPAN_MAX
+"""A topic that keeps its messages for so long keeps them for ever. In Python that is `timedelta.max`, as text `forever`."""
 
 # Numbers in these ranges are Unix times of our days, in seconds and in milliseconds: from 2001 to 2096.
 _UNIX_SECONDS: Final = (1e9, 4e9)
@@ -38,6 +41,7 @@ _UNIX_MILLISECONDS: Final = (1e12, 4e12)
 _UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN_TEXT: Final = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*(us|ms|s|m|h|d)?", re.ASCII)
 _SPAN_RIGHT: Final = 'Right would be "7d", "12h", "30s", "500ms" or a number of seconds.'
+_UNIX_TEXT: Final = re.compile(r"@?(\d{1,13}(?:\.\d{1,6})?)", re.ASCII)
 _MOMENT_RIGHT: Final = 'Right would be "2026-11-15T09:00Z", "2026-11-15T10:00+01:00", "-1h" or "+30m".'
 
 
@@ -59,6 +63,11 @@ def span(value: object, name: str) -> float:
     if seconds > SPAN_MAX:
         raise InvalidArgument(f"{_shown(name, value)} is {_years(seconds)}.", hint="At most 200 years are taken.")
     return seconds
+
+
+def keeping(value: object, name: str) -> float:
+    """How long something is kept, in seconds: a span, or `timedelta.max` for ever."""
+    return FOREVER if value == timedelta.max else span(value, name)
 
 
 def delay(value: object, name: str = "delay") -> float:
@@ -137,6 +146,11 @@ def span_from_text(text: str, name: str) -> float:
     return seconds
 
 
+def keeping_from_text(text: str, name: str) -> float:
+    """How long something is kept, in seconds: a span, or `forever`."""
+    return FOREVER if text.strip() == "forever" else span_from_text(text, name)
+
+
 def moment_from_text(text: str, name: str, now: int) -> int:
     """A point in time in microseconds from ISO text with a zone, or from a signed span counted from now."""
     stripped = text.strip()
@@ -145,6 +159,8 @@ def moment_from_text(text: str, name: str, now: int) -> int:
             raise InvalidArgument(f'{name} = "{text}" is not a moment.', hint=_MOMENT_RIGHT)
         away = microseconds(span_from_text(stripped[1:], name))
         result = now - away if stripped[0] == "-" else now + away
+    elif (unix := _UNIX_TEXT.fullmatch(stripped)) and (stripped[0] == "@" or is_unix(float(unix[1]))):
+        result = from_unix(float(unix[1]))
     else:
         try:
             parsed = datetime.fromisoformat(stripped)
@@ -157,6 +173,16 @@ def moment_from_text(text: str, name: str, now: int) -> int:
     if result >= MOMENT_MAX:
         raise InvalidArgument(f'{name} = "{text}" is after 2200.', hint="Moments before 2200 are taken.")
     return result
+
+
+def is_unix(number: float) -> bool:
+    """Whether a number is a Unix time of our days, in seconds or in milliseconds."""
+    return any(first <= number <= last for first, last in (_UNIX_SECONDS, _UNIX_MILLISECONDS))
+
+
+def from_unix(number: float) -> int:
+    """The moment of a Unix time in seconds, or in milliseconds if it would be thousands of years away otherwise."""
+    return round(number * (1_000 if number >= _UNIX_MILLISECONDS[0] else 1_000_000))
 
 
 # ---- between the forms -----------------------------------------------------------------------------------------------
@@ -177,8 +203,15 @@ def to_text(moment_microseconds: int) -> str:
     return to_datetime(moment_microseconds).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+def to_timedelta(seconds: float) -> timedelta:
+    """A span as it comes back to people: `timedelta.max` for ever."""
+    return timedelta.max if seconds >= FOREVER else timedelta(seconds=seconds)
+
+
 def span_to_text(seconds: float) -> str:
-    """The shortest text of the form `7d` or `90s` that gives this span again."""
+    """The shortest text of the form `7d` or `90s` that gives this span again, or `forever`."""
+    if seconds >= FOREVER:
+        return "forever"
     for unit, factor in reversed(_UNITS.items()):
         if seconds >= factor and seconds % factor == 0:
             return f"{int(seconds // factor)}{unit}"
@@ -230,8 +263,6 @@ def _number(value: object) -> float:
 def _unix(value: object, argument: str) -> str:
     """The hint for a number that is a Unix time; empty if it is none."""
     number = _number(value)
-    if _UNIX_SECONDS[0] <= number <= _UNIX_SECONDS[1]:
-        return f"Use {argument}datetime.fromtimestamp({_source(value)}, UTC)."
-    if _UNIX_MILLISECONDS[0] <= number <= _UNIX_MILLISECONDS[1]:
-        return f"Use {argument}datetime.fromtimestamp({_source(value)} / 1000, UTC)."
-    return ""
+    if not is_unix(number):
+        return ""
+    return f"Use {argument}datetime.fromtimestamp({_source(value)}{' / 1000' if number >= _UNIX_MILLISECONDS[0] else ''}, UTC)."

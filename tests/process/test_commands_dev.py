@@ -60,6 +60,14 @@ def test_a_throw_away_broker_leaves_nothing(tmp_path: Path, number: int):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_settings_on_the_command_line_reach_topics(tmp_path: Path):
+    with dev(tmp_path, "--topic", "orders", "--topic-retention", "1h", "--topic-deduplication", "1m") as running:
+        with bowstring.connect(running.told["address"]) as client:
+            found = client.topic("orders")
+            assert (found.retention.total_seconds(), found.deduplication.total_seconds()) == (3600, 60)
+        assert running.end()[0] == 0
+
+
 def test_a_directory_that_is_named_is_kept(tmp_path: Path):
     data = tmp_path / "data"
     for offset in (1, 2):

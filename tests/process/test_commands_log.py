@@ -94,7 +94,7 @@ def test_receipts_for_each_row(command: Commander):
 
 
 def test_nothing_is_published_and_that_is_no_error(command: Commander):
-    assert command.done("produce", "orders").rows == [{"topic": "orders", "messages": 0, "offsets": {}}]
+    assert command.done("produce", "orders").rows == [{"topic": "orders", "messages": 0, "duplicates": 0, "offsets": {}}]
     assert command.done("produce", "orders", "--input", "csv").rows[0]["messages"] == 0
     assert command.done("produce", "orders", "--input", "json", stdin="\n \n").rows[0]["messages"] == 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -47,6 +48,16 @@ def test_a_closed_pipe_is_no_error(broker: bowstring.Broker):
     assert reading.stderr is not None
     assert (reading.stderr.read(), reading.wait(LIMIT_SECONDS)) == (b"", 0)
     reading.communicate()
+
+
+@pytest.mark.parametrize("asked", [("read", "orders", "-o", "table"), ("topic", "list", "-o", "table")])
+def test_a_closed_pipe_behind_a_table_is_no_error(broker: bowstring.Broker, asked: tuple[str, ...]):
+    printing = begun(broker, *asked)
+    assert printing.stdout is not None
+    printing.stdout.close()
+    assert printing.stderr is not None
+    assert (printing.stderr.read(), printing.wait(LIMIT_SECONDS)) == (b"", 0)
+    printing.communicate()
 
 
 def test_a_reader_that_follows_ends_when_nobody_reads(broker: bowstring.Broker):
@@ -101,6 +112,21 @@ def test_lines_are_published_as_they_come(broker: bowstring.Broker):
     assert (len(out.splitlines()), said, publishing.returncode) == (2, b"", 0)
 
 
+def test_ctrl_c_tells_what_is_stored(broker: bowstring.Broker):
+    publishing = begun(broker, "produce", "interrupted")
+    assert publishing.stdin is not None
+    publishing.stdin.write(b"first\nsecond\n")
+    publishing.stdin.flush()
+    with broker.connect() as client:
+        client.create_topic("interrupted", exists_ok=True)
+        assert [message.value for _, message in zip(range(2), client.reader("interrupted"), strict=False)] == [b"first", b"second"]
+    publishing.send_signal(signal.SIGINT)
+    out, said = publishing.communicate(timeout=LIMIT_SECONDS)
+    told = json.loads(out)
+    assert (publishing.returncode, told["messages"], told["offsets"]) == (INTERRUPTED, 2, {"0": [1, 2]})
+    assert said == b"Interrupted: 2 of the 2 messages that were sent are stored.\n"
+
+
 def test_commands_pipe_into_each_other(broker: bowstring.Broker):
     reading = begun(broker, "read", "orders", "-o", "arrow")
     publishing = subprocess.run(
@@ -119,6 +145,22 @@ def test_a_shell_asks_how_a_command_goes_on():
     for typed, number, expected in (("bowstring to", "1", "topic"), ("bowstring topic de", "2", "describe\ndelete")):
         asked = run(variables={"_BOWSTRING_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": number})
         assert sorted(asked.stdout.split()) == sorted(expected.split())
+
+
+def test_names_of_topics_and_readers_are_completed(broker: bowstring.Broker):
+    with broker.connect() as client:
+        client.create_topic("shop.eu", exists_ok=True)
+        with client.reader("shop.eu", name="report", end="latest") as reader:
+            reader.commit()
+
+    def completed(*words: str) -> list[str]:
+        given = {"_BOWSTRING_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+        return run(variables={**given, "BOWSTRING_SERVER": broker.address}).stdout.split()
+
+    assert completed("bowstring", "read", "shop") == ["shop.eu"]
+    assert completed("bowstring", "topic", "describe", "orders", "sh") == ["shop.eu"]
+    assert completed("bowstring", "position", "show", "rep") == ["report"]
+    assert completed("bowstring", "read", "--server", "bowstring://127.0.0.1:1", "shop") == []
 
 
 @pytest.mark.parametrize("asked", [["--help"], ["topic", "create", "--help"], ["produce", "--help"], ["read", "--help"], ["topc"]])

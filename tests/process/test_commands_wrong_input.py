@@ -6,6 +6,7 @@ import re
 import shlex
 import socket
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -59,8 +60,9 @@ def test_what_is_typed_wrong_is_told_in_a_sentence(command: Commander, typed: st
     if "<" in words:
         stdin = words.pop().replace("\\n", "\n")
         words.pop()
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
     ended = command(*words, stdin=stdin, variables=variables)
-    assert (ended.code, ended.said) == (code, said.replace("HERE", str(Path.cwd())) + "\n")
+    assert (ended.code, ended.said) == (code, said.replace("HERE", str(Path.cwd())).replace("TODAY", today) + "\n")
 
 
 def test_the_table_is_long():

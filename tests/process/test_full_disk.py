@@ -12,7 +12,7 @@ import pytest
 
 import bowstring
 from bowstring import errors
-from tests.process.serving import serving
+from tests.process.serving import run, serving
 
 SIZE = "80m"
 
@@ -33,6 +33,39 @@ def _fill(producer: bowstring.Producer) -> tuple[int, errors.Error]:
         if answers.refused:
             return stored, answers.refused[0]
     raise AssertionError("it is never full")
+
+
+def _take_all(place: Path) -> None:
+    """No byte is left on the file system."""
+    with place.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+        while True:
+            file.write(bytes(1 << 20))
+
+
+def test_a_broker_that_cannot_start_on_a_full_disk_says_so_and_starts_when_there_is_room(small_disk: Path):
+    data = small_disk / "data"
+    with serving("--data", str(data)) as served:
+        served.end()
+    (data / "reserve").unlink()
+    _take_all(small_disk / "others")
+    refused = run("serve", "--data", str(data), "--listen", "127.0.0.1:0")
+    assert refused.returncode == 3
+    assert f"the disk of {data} is full. Free some space, then start again" in refused.stderr
+    (small_disk / "others").unlink()
+    with serving("--data", str(data)) as served:
+        assert served.end()[0] == 0
+
+
+def test_a_broker_starts_on_a_full_disk_with_its_reserve(small_disk: Path):
+    data = small_disk / "data"
+    with serving("--data", str(data)) as served, bowstring.connect(served.address) as client:
+        client.create_topic("orders")
+        with client.producer("orders") as producer:
+            producer.send(b"before").result(60)
+        served.end()
+    _take_all(small_disk / "others")
+    with serving("--data", str(data)) as served, bowstring.connect(served.address) as client:
+        assert [message.value for message in client.reader("orders", end="latest")] == [b"before"]
 
 
 def test_a_full_disk_refuses_what_is_sent_serves_what_is_there_and_goes_on_when_there_is_room(small_disk: Path):

@@ -19,6 +19,8 @@ COLUMNS = {
     ),
     "created": pa.array([1, 2, 3, 4, 5]).cast(MOMENT),
     "due": pa.array([None, 1, 3, 9, None]).cast(MOMENT),
+    "partition": pa.array([2] * 5, pa.int64()),
+    "offset": pa.array([11, 12, 13, 14, 15], pa.int64()),
 }
 
 
@@ -56,6 +58,14 @@ COLUMNS = {
         ("(key = 'a' or key is null) and created > '1970-01-01T00:00:00.000001Z'", [1]),
         ("key = 'a' or attributes.nothing = 'x'", [0]),
         ("created > '-1s'", [4]),
+        ("offset = 13", [2]),
+        ("14 <= offset", [3, 4]),
+        ("offset between 12 and 13 or offset in (15, 99)", [1, 2, 4]),
+        ("offset not in (11, 12)", [2, 3, 4]),
+        ("partition = 2 and offset < 12", [0]),
+        ("partition != 2", []),
+        ("offset > partition", [0, 1, 2, 3, 4]),
+        ("offset is null", []),
     ],
 )
 def test_what_passes(text: str, rows: list[int]):
@@ -92,6 +102,14 @@ def test_what_passes(text: str, rows: list[int]):
         ("created > '2026-11-15T09:00'", 11, "For UTC write"),
         ("created = x'00'", 11, "Only a key is bytes"),
         ("created like 'a%'", 14, "like no text"),
+        ("created > 5", 11, "created is a time"),
+        ("offset like '1%'", 13, "like no text"),
+        ("offset = '17'", 10, "write offset = 17"),
+        ("partition in (0, 'a')", 18, "write partition = 17"),
+        ("offset = 1.5", 10, "not a whole number"),
+        ("offset = 99999999999999999999", 10, "not a whole number"),
+        ("offset = created", 8, "different kinds"),
+        ("5 = 5", 1, "two values"),
         ("key like x'61'", 10, "Write it as text"),
         ("key = x'6'", 7, "pairs of hexadecimal"),
         ("'a' = 'b'", 1, "two values"),

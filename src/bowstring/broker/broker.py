@@ -84,19 +84,23 @@ class Broker:
 
     async def start(self) -> None:
         """Loads what is there and serves. Raises what makes that impossible."""
+        await self._with_the_reserve(self._catalog.open)
+        if self._reserve is not None:
+            await self._reserve.hold()
+        await self._with_the_reserve(self._begin)
+        self.cluster = await self._catalog.cluster()
+        self._serving = asyncio.create_task(self._serve())
+
+    async def _with_the_reserve(self, step: Callable[[], Coroutine[None, None, None]]) -> None:
+        """A step that gets the reserve to write with if the disk is full. One that was done already is not repeated: the catalog that is
+        open would find itself in use."""
         try:
-            await self._catalog.open()
-            if self._reserve is not None:
-                await self._reserve.hold()
-            await self._begin()
+            await step()
         except DiskFull:
             if self._reserve is None:
                 raise
             await self._reserve.give_up()
-            await self._catalog.open()
-            await self._begin()
-        self.cluster = await self._catalog.cluster()
-        self._serving = asyncio.create_task(self._serve())
+            await step()
 
     async def _begin(self) -> None:
         self._incarnation = await Incarnation.begin(
@@ -179,12 +183,14 @@ class Broker:
         deduplication: float | None = None,
         exists_ok: bool = False,
     ) -> TopicFacts:
-        """Durable when it returns."""
-        retention = self.settings.topic_retention if retention is None else retention
-        deduplication = min(self.settings.topic_deduplication, retention) if deduplication is None else deduplication
-        settings = TopicSettings(retention=retention, deduplication=deduplication, retention_bytes=retention_bytes)
+        """Durable when it returns. What is not given is as this broker's settings say."""
+        settings = TopicSettings(
+            retention=self.settings.topic_retention if retention is None else retention,
+            deduplication=self.settings.topic_deduplication if deduplication is None else deduplication,
+            retention_bytes=retention_bytes,
+        )
         check_name(name)
-        check_numbers(partitions, settings)
+        check_numbers(partitions, settings, deduplication)
 
         async def create(now: Incarnation) -> Topic:
             if now.has_topic(name):
@@ -198,7 +204,8 @@ class Broker:
     async def alter_topic(
         self, name: str, *, retention: float | None = None, retention_bytes: int | None = None, deduplication: float | None = None
     ) -> TopicFacts:
-        """Changes what is given, and only that; `retention_bytes=0` means no limit. Durable when it returns."""
+        """Changes what is given, and only that; `retention_bytes=0` means no limit. A retention below the deduplication window shortens
+        that too, until the retention is longer again. Durable when it returns."""
 
         async def alter(now: Incarnation) -> Topic:
             topic = now.topic(name)
@@ -208,7 +215,7 @@ class Broker:
                 deduplication=before.deduplication if deduplication is None else deduplication,
                 retention_bytes=before.retention_bytes if retention_bytes is None else retention_bytes or None,
             )
-            check_numbers(topic.row.partitions, settings)
+            check_numbers(topic.row.partitions, settings, deduplication)
             await now.alter_topic(topic, settings)
             return topic
 

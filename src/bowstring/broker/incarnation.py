@@ -122,7 +122,7 @@ class Incarnation:
     async def create_topic(self, row: TopicRow) -> Topic:
         """Durable when it returns. Raises TopicExists."""
         made = await self.catalog.create_topic(self.fence, row)
-        window = int(Topic(made, []).settings.deduplication * 1_000_000)
+        window = Topic(made, []).settings.window_microseconds
         return self._add_topic(made, [Partition(made.id, number, window) for number in range(made.partitions)])
 
     async def alter_topic(self, topic: Topic, settings: TopicSettings) -> None:

@@ -56,7 +56,7 @@ async def load(catalog: Catalog, broker: int) -> Loaded:
     rows = await catalog.topics()
     live = [row for row in rows if row.deleted is None]
     deleted = [row.id for row in rows if row.deleted is not None]
-    windows = {row.id: int(decode_settings(row.settings).deduplication * 1_000_000) for row in live}
+    windows = {row.id: decode_settings(row.settings).window_microseconds for row in live}
     partitions = {(row.id, number): Partition(row.id, number, windows[row.id]) for row in live for number in range(row.partitions)}
     await _restore_sealed(catalog, partitions)
     mentioned = await _replay(catalog, broker, registered, partitions, frozenset(deleted))

@@ -43,6 +43,10 @@ class Selection(NamedTuple):
         from bowstring.messages.filter_kernels import passing  # loaded with the first filter: it takes longer than a broker's start
 
         def column_of(name: str) -> pa.Array | None:
+            if name == "offset":
+                return pa.array(np.arange(entry.first_offset, entry.first_offset + entry.rows, dtype=np.int64))
+            if name == "partition":
+                return pa.array(np.full(entry.rows, header.partition, np.int64))
             given = batch.column(name) if name in batch.schema.names else None
             if name == "arrived" or (name == "created" and (given is None or given.null_count)):
                 arrived = pa.array(arrivals(header, entry)).view(_MOMENT)

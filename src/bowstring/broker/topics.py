@@ -22,7 +22,17 @@ class TopicSettings(msgspec.Struct, gc=False):
 
     retention: float
     deduplication: float
+    """The window that was asked for. A retention that is shorter shortens it for as long as that holds: see `window`."""
     retention_bytes: int | None = None
+
+    @property
+    def window(self) -> float:
+        """For how long an id is recognised: never longer than messages are kept."""
+        return min(self.deduplication, self.retention)
+
+    @property
+    def window_microseconds(self) -> int:
+        return int(self.window * 1_000_000)
 
 
 class TopicFacts(NamedTuple):
@@ -52,7 +62,7 @@ class Topic:
         """From here on these hold."""
         self.settings = settings
         for actor in self.actors:
-            actor.partition.alter(window=int(settings.deduplication * 1_000_000))
+            actor.partition.alter(window=settings.window_microseconds)
 
     def actor(self, partition: int) -> PartitionActor:
         """Raises InvalidArgument for a partition that the topic does not have."""
@@ -71,7 +81,7 @@ class Topic:
             created=self.row.created,
             retention=self.settings.retention,
             retention_bytes=self.settings.retention_bytes,
-            deduplication=self.settings.deduplication,
+            deduplication=self.settings.window,
             messages=sum(partition.messages for partition in partitions),
             bytes=sum(partition.bytes for partition in partitions),
             ranges=[(partition.retained.first, partition.readable_offset) for partition in partitions],
@@ -94,14 +104,15 @@ def check_name(name: str) -> None:
         )
 
 
-def check_numbers(partitions: int, settings: TopicSettings) -> None:
+def check_numbers(partitions: int, settings: TopicSettings, deduplication: float | None) -> None:
+    """Refuses what makes no sense. `deduplication` is the window that this call gives, if it does: only then may it be too long."""
     if not 1 <= partitions <= PARTITIONS_MAX:
         raise errors.InvalidArgument(f"partitions={partitions} is out of range.", hint=f"A topic has 1 to {PARTITIONS_MAX}.")
     if settings.retention <= 0:
         raise errors.InvalidArgument(f"retention={settings.retention:g} s is not a span of time.", hint="It has to be positive.")
-    if not 0 <= settings.deduplication <= settings.retention:
+    if deduplication is not None and not 0 <= deduplication <= settings.retention:
         raise errors.InvalidArgument(
-            f"deduplication={settings.deduplication:g} s is out of range.",
+            f"deduplication={deduplication:g} s is out of range.",
             hint=f"It is at most the retention, {settings.retention:g} s.",
         )
     if settings.retention_bytes is not None and settings.retention_bytes <= 0:

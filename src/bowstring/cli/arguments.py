@@ -5,11 +5,22 @@ typer would do this with pydantic, whose import takes longer than most commands 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any, get_args, get_origin
+from typing import Any, Final, get_args, get_origin
 
 import typer.core
+
+NUMBER: Final = re.compile(r"\d{1,3}(?:,\d{3})+|\d+", re.ASCII)
+"""A whole number, with commas if you like: tables print 5,001."""
+
+
+def number(text: str) -> int:
+    """The number of a text that is one. Raises ValueError if it is none."""
+    if not NUMBER.fullmatch(text.strip().removeprefix("-")):
+        raise ValueError(f"{text!r} is not a whole number")
+    return int(text.replace(",", ""))
 
 
 class Plain:
@@ -29,15 +40,15 @@ class Plain:
         if self._kind is not int or isinstance(text, bool):
             return text
         try:
-            number = int(text)
+            found = number(str(text))
         except ValueError:
             raise _wrong("a whole number is needed.", param, ctx) from None
         least, most = getattr(param, "min", None), getattr(param, "max", None)
-        if least is not None and number < least:
+        if least is not None and found < least:
             raise _wrong(f"it is at least {least:,}.", param, ctx)
-        if most is not None and number > most:
+        if most is not None and found > most:
             raise _wrong(f"it is at most {most:,}.", param, ctx)
-        return number
+        return found
 
 
 def use_plain() -> None:

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from bowstring.cli import options
+from bowstring.cli import options, pointers
 
 PREFIX: Final = "bowstring.cli."
 NO_RICH: Final[dict[str, Any]] = {"rich_markup_mode": None, "pretty_exceptions_enable": False, "add_completion": False}
@@ -37,6 +37,7 @@ TABLE: Final[dict[str, Listed]] = {
     "topic": Listed("topic", "Topics: create, list, describe, alter, delete."),
     "produce": Listed("produce", "Publishes lines, or whole files."),
     "read": Listed("read", "Reads a topic as a log; removes nothing."),
+    "message": Listed("message", "Single messages by their ids: find, delete."),
     "position": Listed("position", "Where named readers are: list, show, set, delete."),
     "bench": Listed("bench", "Measures a broker: publishing, reading, delivery."),
     "inspect": Listed("inspect", "Looks into a data directory offline: is it whole?"),
@@ -70,7 +71,7 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and not args[0].startswith("-") and args[0] not in TABLE:
-            raise no_such("command", args[0], TABLE, ctx, "`bowstring --help` lists them.")
+            raise no_such("command", args[0], TABLE, ctx, "`bowstring --help` lists them.", pointers.COMMANDS.get(args[0], ""))
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -108,10 +109,10 @@ def group(name: str, text: str) -> typer.Typer:
 HELP_NAMES: Final = {"help_option_names": ["-h", "--help"]}
 
 
-def no_such(what: str, given: str, known: Any, ctx: Any = None, otherwise: str = "") -> Exception:
-    """Wrong usage: a name that is not known, with the one that was perhaps meant."""
+def no_such(what: str, given: str, known: Any, ctx: Any = None, otherwise: str = "", pointer: str = "") -> Exception:
+    """Wrong usage: a name that is not known, with the pointer for it, or the name that was perhaps meant."""
     close = difflib.get_close_matches(given, list(known), n=1)
-    hint = f"Did you mean '{close[0]}'?" if close else otherwise or f"Right would be {either(known)}."
+    hint = pointer or (f"Did you mean '{close[0]}'?" if close else otherwise or f"Right would be {either(known)}.")
     from typer._click.exceptions import UsageError  # the one that typer itself raises; it exports only a subclass
 
     return UsageError(f"there is no {what} '{given}'. {hint}", ctx)

@@ -44,8 +44,6 @@ Examples:
 REFERENCE_HELP = """Prints the reference of all settings as Markdown; docs/reference/settings.md is this."""
 REFERENCE_HEAD = """# Settings
 
-Made by `bowstring config reference`; do not edit it by hand.
-
 A flag of `bowstring serve` beats the variable, that beats `bowstring.toml`, and that beats the default. The file is the first of
 `--config`, `$BOWSTRING_CONFIG`, `./bowstring.toml`, `~/.config/bowstring/bowstring.toml` and `/etc/bowstring/bowstring.toml`. An unknown
 setting is an error. Sizes are `16MiB`, `500kB` or bytes; spans are `7d`, `12h`, `30s`, `500ms` or seconds. A key such as

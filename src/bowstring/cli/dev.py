@@ -60,6 +60,10 @@ def dev(
     listen: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = LISTEN,
     topic: Annotated[list[str] | None, typer.Option(metavar="NAME[:PARTITIONS]", help="Make this topic; may be repeated.")] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Plausible orders flow in.")] = False,
+    topic_retention: Annotated[str | None, typer.Option(metavar="SPAN", help="How long topics keep messages. [default: 7d]")] = None,
+    topic_deduplication: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="For how long topics recognise an id. [default: 10m]")
+    ] = None,
 ) -> None:
     from bowstring.wire import loops
 
@@ -70,7 +74,8 @@ def dev(
         place = os.path.abspath(data) if data else stack.enter_context(tempfile.TemporaryDirectory(prefix="bowstring-dev-"))
         loop = loops.new_event_loop()
         stack.callback(loop.close)
-        chosen = settings.load(settings.from_flags({"data": place, "listen": listen}), defaults={"topic_create": "on-publish"})
+        flags = {"data": place, "listen": listen, "topic_retention": topic_retention, "topic_deduplication": topic_deduplication}
+        chosen = settings.load(settings.from_flags(flags), defaults={"topic_create": "on-publish"})
         loop.run_until_complete(_serve(chosen, topics, sample=sample, keeps=data is not None))
 
 

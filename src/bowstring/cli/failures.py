@@ -12,7 +12,7 @@ from typing import Any, Final
 import typer
 
 from bowstring import errors
-from bowstring.cli import options
+from bowstring.cli import options, pointers
 
 EXIT_CODES: Final[tuple[tuple[type[errors.Error], int], ...]] = (
     (errors.InvalidArgument, 2),
@@ -93,7 +93,8 @@ def _reworded(error: Any) -> str:
     if match := re.match(r"No such option:? '?(-[^\s'.]*)", said):
         known = [name for parameter in error.ctx.command.params for name in parameter.opts] if error.ctx is not None else []
         close = difflib.get_close_matches(match[1], known, n=1)
-        return f"there is no option {match[1]} here. {f'Did you mean {close[0]}?' if close else _help(error)}"
+        pointer = pointers.option(match[1], _usage(error))
+        return f"there is no option {match[1]} here. {pointer or (f'Did you mean {close[0]}?' if close else _help(error))}"
     if match := re.match(r"Option '(\S+)' requires an argument", said):
         return f"{match[1]} needs a value. {_help(error)}"
     if match := re.match(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)", said):

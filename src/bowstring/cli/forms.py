@@ -11,7 +11,6 @@ import csv
 import io
 import re
 import shutil
-import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -279,7 +278,7 @@ def _shown(name: str, value: Any) -> str:
     if value is None or value == {}:
         return "–" if value is None else ""
     if name in ("created", "arrived", "due", "expires"):
-        return value[11:23] if value[:10] == _today() else f"{value[:10]} {value[11:19]}"
+        return f"{value[:10]} {value[11:19]}Z"  # as --start takes it
     if name == "attributes":
         text = " ".join(f"{key}={text}" for key, text in value.items())
     elif isinstance(value, dict):
@@ -287,10 +286,6 @@ def _shown(name: str, value: Any) -> str:
     else:
         text = str(value)
     return "".join([character if character.isprintable() else _visible(character) for character in text[:1000]])
-
-
-def _today() -> str:
-    return times.to_text(time.time_ns() // 1000)[:10]
 
 
 def _visible(character: str) -> str:

@@ -57,8 +57,14 @@ class Printer:
     def _console(self) -> Any:
         from rich.console import Console
 
+        class Printing(Console):
+            """rich would end the program as a failure when nobody reads on; the commands know better (`commands.closed_pipe`)."""
+
+            def on_broken_pipe(self) -> None:
+                raise BrokenPipeError
+
         plain = not sys.stdout.isatty()
-        return Console(no_color=plain or not options.colours(), highlight=False, width=_PLAIN_COLUMNS if plain else None)
+        return Printing(no_color=plain or not options.colours(), highlight=False, width=_PLAIN_COLUMNS if plain else None)
 
     @property
     def is_data(self) -> bool:

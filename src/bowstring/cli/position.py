@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bowstring import times
-from bowstring.cli import commands
+from bowstring.cli import commands, completing
 from bowstring.cli.connecting import Context, Server, Timeout, connect
 from bowstring.cli.options import TIMEOUT
 from bowstring.cli.output import Output, Printer, check_can_ask, note
-from bowstring.cli.read import place, told_as_given
+from bowstring.cli.place import place, settled, told_as_given
 
 if TYPE_CHECKING:
     from bowstring.client.positions import Position
@@ -41,8 +41,8 @@ Examples:
 """
 PARTITIONS_SHOWN = 64
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the reader.")]
-Topic = Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic that it reads.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the reader.", autocompletion=completing.readers)]
+Topic = Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic that it reads.", autocompletion=completing.topics)]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -98,7 +98,7 @@ def set_position(
     printer = Printer(output)
     wanted = place(to, "--to")
     with connect(server, context, timeout) as client, told_as_given(to=to):
-        _print(printer, client.set_position(name, topic, wanted, dry_run=dry_run))
+        _print(printer, client.set_position(name, topic, settled(client, [topic], wanted), dry_run=dry_run))
     if dry_run:
         note("Nothing was changed.")
 

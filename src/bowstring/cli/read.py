@@ -7,23 +7,23 @@ when it ends is whole: files of Arrow and Parquet are finished also after Ctrl-C
 from __future__ import annotations
 
 import logging
-import re
 import select
-import signal
 import sys
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
-from datetime import timedelta
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from bowstring import errors, times
+from bowstring import errors
+from bowstring.cli import completing
 from bowstring.cli.commands import no_such
-from bowstring.cli.connecting import Context, Server, Timeout, connect, moment
+from bowstring.cli.connecting import Context, Server, Timeout, connect
+from bowstring.cli.interrupts import Interrupts
 from bowstring.cli.options import TIMEOUT, given
 from bowstring.cli.output import FORMATS
+from bowstring.cli.place import place, reachable, settled, told_as_given
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,12 +34,15 @@ if TYPE_CHECKING:
 
 HELP = """Reads topics as a log. It removes nothing, and ends where the topics ended when it began, unless told to --follow.
 
+TOPIC may be a pattern, in quotes: 'orders.*' reads the topics that there are now.
+
 --start and --end (not included) are `beginning`, `latest`, an offset, offsets by partition (`0:17,1:4`), `-100` for the newest hundred, or
-a moment: `2026-11-15T09:00Z`, `-1h`.
+a moment: `2026-11-15T09:00Z`, `'2026-11-15 09:00Z'`, `-1h`, or a Unix time, `@1794740400`.
 
 With --name it goes on where a reader of that name was, and keeps how far it has printed; see `bowstring position`.
 
---where is a filter over key, attributes and times, which the broker applies: "attributes.country = 'CH' and key is not null".
+--where is a filter over key, attributes, times, partition and offset, which the broker applies: "attributes.country = 'CH' and key is
+not null".
 
 On a terminal it prints a table, elsewhere JSON; -o takes table, json, csv, raw (the values, a line each), arrow and parquet. --format
 prints a line per message: {partition} {offset} {id} {key} {value} {attributes} {attributes.country} {created} {arrived} {due} {expires}
@@ -55,6 +58,7 @@ Examples:
   bowstring read orders --start 5001 --limit 100 -o json | jq .value
   bowstring read orders --columns key,value -o parquet > orders.parquet
   bowstring read orders clicks --name report -o csv >> report.csv
+  bowstring read 'orders.*' --last 20
   bowstring read orders -o json | bowstring produce copy --input json
 """
 BATCH_ROWS: Final = 65536
@@ -74,7 +78,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def read(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics.")],
+    topics: Annotated[
+        list[str], typer.Argument(metavar="TOPIC", help="The topics; 'orders.*' is a pattern.", autocompletion=completing.topics)
+    ],
     start: Annotated[str | None, typer.Option(metavar="PLACE", help="Where to begin. [default: beginning]", show_default=False)] = None,
     end: Annotated[str | None, typer.Option(metavar="PLACE", help="Where to end. [default: latest]", show_default=False)] = None,
     last: Annotated[int | None, typer.Option(metavar="N", min=1, help="Begin with the newest N messages.")] = None,
@@ -83,7 +89,9 @@ def read(
     partition: Annotated[list[int] | None, typer.Option(metavar="N", help="Only this partition; may be repeated.")] = None,
     columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these fields.")] = None,
     format: Annotated[str | None, typer.Option(metavar="TEXT", help="A line per message: '{offset} {key}: {value}'.")] = None,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="Go on where the reader of this name was.")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Go on where the reader of this name was.", autocompletion=completing.readers)
+    ] = None,
     where: Annotated[str | None, typer.Option(metavar="EXPR", help="Only messages for which this holds.")] = None,
     uncommitted: Annotated[bool, typer.Option("--uncommitted", help="Messages of open transactions, too.")] = False,
     output: Form_ = None,
@@ -100,21 +108,37 @@ def read(
         places["start"] = -last
     elif isinstance(places["start"], int) and places["start"] < 0:
         last = -places["start"]
-    form = _form(output, format, columns, several=len(topics) > 1)
+    several = len(topics) > 1 or any(map(is_pattern, topics))
+    form = _form(output, format, columns, several=several)
     options: dict[str, Any] = {"partitions": partition or None, "name": name, "where": where, "uncommitted": uncommitted}
     options["columns"] = _needed(form, name, last if not follow else None)
     with connect(server, context, timeout) as client, told_as_given(start=start, end=end), absences_told(follow):
-        places["end"] = (
-            {topic: reachable(client, topic, places["end"]) for topic in topics}
-            if len(topics) > 1
-            else reachable(client, topics[0], places["end"])
-        )
-        with client.reader(topics if len(topics) > 1 else topics[0], **places, **options) as reader:
+        topics = named(client, topics)
+        places = {what: settled(client, topics, wanted) for what, wanted in places.items()}
+        ends = {topic: reachable(client, topic, places["end"]) for topic in topics}
+        places["end"] = ends if several else ends[topics[0]]
+        with client.reader(topics if several else topics[0], **places, **options) as reader:
             printing = Printing(reader, form, kept=name is not None, flush=follow)
             batches = _batches(reader, follow=follow)
             if last is not None and not follow:
                 batches = newest(batches, last)
             printing.run(batches, limit)
+
+
+def is_pattern(topic: str) -> bool:
+    """Whether it is a glob: no name of a topic has these characters."""
+    return any(character in topic for character in "*?[")
+
+
+def named(client: Client, topics: list[str]) -> list[str]:
+    """The topics, with those that a pattern means now in its place, each once."""
+    found: dict[str, None] = {}
+    for topic in topics:
+        matching = [each.name for each in client.topics(topic)] if is_pattern(topic) else [topic]
+        if not matching:
+            raise errors.TopicNotFound(f"no topic is like '{topic}'.", hint="`bowstring topic list` has them all.")
+        found.update(dict.fromkeys(matching))
+    return list(found)
 
 
 def _form(output: str | None, format: str | None, columns: str | None, *, several: bool) -> Form:
@@ -150,53 +174,6 @@ def _needed(form: Form, name: str | None, last: int | None) -> list[str]:
     printed = ["value"] if type(form).__name__ == "Raw" else list(form.columns)
     more = ("topic", "partition", "offset") if name is not None or last is not None else ()
     return list(dict.fromkeys([*printed, *more, *(("arrived",) if last is not None else ())]))
-
-
-def place(text: str | None, name: str) -> Any:
-    """A start or an end, as the kit takes it."""
-    if text is None or text in ("beginning", "latest"):
-        return text
-    with suppress(ValueError):
-        return int(text)
-    if ":" in text and "T" not in text:
-        try:
-            pairs = [pair.split(":") for pair in text.split(",")]
-            return {int(partition): int(offset) for partition, offset in pairs}
-        except ValueError:
-            raise errors.InvalidArgument(
-                f'{name} = "{text}" is not a place.', hint='Right would be "0:17,1:4": offsets by partition.'
-            ) from None
-    if text[:1] == "-" and text[1:2].isdigit():
-        return timedelta(seconds=-times.span_from_text(text[1:], name))
-    try:
-        return times.to_datetime(moment(text, name))
-    except errors.InvalidArgument as error:
-        if "not a moment" not in error.message:
-            raise
-        hint = 'Right would be "beginning", "latest", an offset, "0:17,1:4", "-100" or "2026-11-15T09:00Z".'
-        raise errors.InvalidArgument(f'{name} = "{text}" is not a place in a topic.', hint=hint) from None
-
-
-@contextmanager
-def told_as_given(**given: str | None) -> Generator[None]:
-    """What the kit says of a moment, it says of the text that was given for it: `--start = "+1h" is in the future.`"""
-    try:
-        yield
-    except errors.InvalidArgument as error:
-        match = re.match(r"(\w+)=(?:datetime|timedelta)\(.*?\)(?= )", error.message)
-        if match is None or given.get(match[1]) is None:
-            raise
-        said = error.message[match.end() :]
-        raise errors.InvalidArgument(f'--{match[1]} = "{given[match[1]]}"{said}', hint=error.hint) from None
-
-
-def reachable(client: Client, topic: str, end: Any) -> Any:
-    """An end that is an offset, in each partition as far as there is something: nobody waits for what is not published yet."""
-    if not isinstance(end, dict) and not (isinstance(end, int) and end > 0):
-        return end
-    ends = client.offsets(topic, "latest")
-    wanted = end if isinstance(end, dict) else dict.fromkeys(ends, end)
-    return {number: min(wanted.get(number, there), there) for number, there in ends.items()}
 
 
 def newest(batches: Iterator[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
@@ -302,34 +279,3 @@ def behind(batch: pa.RecordBatch, position: dict[Any, Any]) -> dict[Any, Any]:
         found.setdefault(topic, {})[partition] = offset + 1
     several = any(isinstance(offsets, dict) for offsets in position.values())
     return found if several else next(iter(found.values()), {})
-
-
-class Interrupts:
-    """Ctrl-C while a batch is written counts when it is written whole, or at once when it comes a second time."""
-
-    def __init__(self) -> None:
-        self._writing = self._asked = False
-        self._before: Any = None
-
-    def __enter__(self) -> Interrupts:
-        self._before = signal.signal(signal.SIGINT, self._interrupted)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def _interrupted(self, number: int, frame: object) -> None:
-        if not self._writing or self._asked:
-            raise KeyboardInterrupt
-        self._asked = True
-
-    @contextmanager
-    def held(self) -> Generator[None]:
-        """While this block runs."""
-        self._writing = True
-        try:
-            yield
-        finally:
-            self._writing = False
-        if self._asked:
-            raise KeyboardInterrupt

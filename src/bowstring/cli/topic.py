@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bowstring import errors, settings, times
-from bowstring.cli import commands
+from bowstring.cli import commands, completing
 from bowstring.cli.connecting import Context, Server, Timeout, connect, span
 from bowstring.cli.options import TIMEOUT
 from bowstring.cli.output import Output, Printer, check_can_ask, note, size
@@ -29,7 +30,9 @@ Examples:
 """
 CREATE_HELP = """Makes a topic.
 
-Without --retention it keeps messages for 7 days. An id that is published again within --deduplication is stored once.
+Without --retention it keeps messages for as long as the broker's setting topic.retention says, 7 days unless changed. An id that is
+published again within --deduplication is stored once; without it the setting topic.deduplication counts, 10 minutes unless changed, and
+at most the retention. With --exists-ok a topic that is there stays as it is.
 
 Examples:
 
@@ -56,6 +59,8 @@ Examples:
 """
 ALTER_HELP = """Changes a topic: what is given, and only that. `--retention-bytes none` takes the limit away.
 
+A retention below the deduplication window shortens that too, until the retention is longer again.
+
 Examples:
 
 \b
@@ -74,9 +79,9 @@ PARTITIONS_SHOWN = 1000
 PAGE = 500
 """Rows of a table that are printed together: the widths of its columns are those of these."""
 
-Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics.")]
-Retention = Annotated[str | None, typer.Option(metavar="SPAN", help="How long messages are kept: 7d, 12h.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", autocompletion=completing.topics)]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics.", autocompletion=completing.topics)]
+Retention = Annotated[str | None, typer.Option(metavar="SPAN", help="How long messages are kept: 7d, 12h, forever.", show_default=False)]
 RetentionBytes = Annotated[
     str | None, typer.Option(metavar="SIZE", help="How much is kept at most, over all partitions: 10GiB, or none.", show_default=False)
 ]
@@ -110,8 +115,22 @@ def create(
     with connect(server, context, timeout) as client:
         topic = client.create_topic(name, partitions=1 if partitions is None else partitions, exists_ok=exists_ok, **given)
     _print_one(printer, topic)
-    if partitions not in (None, topic.partitions):
-        note(f"'{name}' was there already, and has {topic.partitions:,} partitions, not {partitions:,}.")
+    _note_differences(topic, {"partitions": partitions, **given})
+
+
+def _note_differences(topic: Topic, given: dict[str, Any]) -> None:
+    """A topic that was there already may be another one than was asked for."""
+    for name, wanted in given.items():
+        found = getattr(topic, name)
+        found = times.keeping(found, name) if isinstance(found, timedelta) else found
+        if wanted is not None and wanted != found:
+            note(f"'{topic.name}' was there already: {name} is {_shown(name, found)}, not {_shown(name, wanted)}.")
+
+
+def _shown(name: str, value: Any) -> str:
+    if name in ("retention", "deduplication"):
+        return times.span_to_text(value)
+    return "none" if value is None else f"{value:,}"
 
 
 def list_topics(
@@ -212,7 +231,7 @@ def _given(retention: str | None, retention_bytes: str | None, deduplication: st
     """The settings that were given, as the kit takes them."""
     given: dict[str, Any] = {}
     if retention is not None:
-        given["retention"] = span(retention, "--retention")
+        given["retention"] = times.keeping_from_text(retention, "--retention")
     if retention_bytes is not None:
         given["retention_bytes"] = None if retention_bytes == "none" else settings.size_from_text(retention_bytes, "--retention-bytes")
     if deduplication is not None:
@@ -231,7 +250,7 @@ def row(topic: Topic) -> dict[str, Any]:
         "messages": topic.messages,
         "bytes": topic.bytes,
         "created": times.to_text(times.moment(topic.created, "created")),
-        "retention": topic.retention.total_seconds(),
+        "retention": None if topic.retention == timedelta.max else topic.retention.total_seconds(),
         "retention_bytes": topic.retention_bytes,
         "deduplication": topic.deduplication.total_seconds(),
         "id": topic.id,

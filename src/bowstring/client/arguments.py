@@ -47,6 +47,18 @@ def pattern(given: object) -> str:
     return given
 
 
+def partition(given: object) -> int:
+    """The number of a partition, which the topic may have or not."""
+    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+        raise errors.InvalidArgument(f"partition={shown(given)} is not a partition.", hint="Use a whole number; they count from 0.")
+    return given
+
+
+def no_partition(topic: str, number: int, partitions: int) -> errors.InvalidArgument:
+    """The topic has fewer."""
+    return errors.InvalidArgument(f"'{topic}' has no partition {number}.", hint=f"It has {partitions}, counted from 0.")
+
+
 def client_name(given: object) -> str | None:
     """The name by which people recognise a client."""
     if given is not None and (not isinstance(given, str) or len(_utf8(given, "name")) > limits.NAME_BYTES_MAX):

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from bowstring.client.reader import Reader
 
 PAGE_TOPICS = 1000
-WEEK = timedelta(days=7)
 MEASURE_SECONDS = 60.0
 """How often the brokers' clock is asked for when nothing else tells it."""
 
@@ -119,15 +118,16 @@ class Client(PositionCalls):
         name: str,
         *,
         partitions: int = 1,
-        retention: timedelta | float = WEEK,
+        retention: timedelta | float | None = None,
         retention_bytes: int | None = None,
         table_retention: timedelta | float | None = None,
-        deduplication: timedelta | float = 600,
+        deduplication: timedelta | float | None = None,
         payload: str = "inline",
         audited: bool = False,
         exists_ok: bool = False,
     ) -> Topic:
-        """Makes a topic. One that is there already is a `TopicExists`, unless `exists_ok`."""
+        """Makes a topic. What is None is the broker's default: its settings `topic.retention` and `topic.deduplication`, which is never
+        longer than the retention. A topic that is there already is a `TopicExists`; with `exists_ok` it is returned as it is."""
         request = topics.creation(
             name,
             partitions=partitions,
@@ -173,8 +173,8 @@ class Client(PositionCalls):
         payload: str | EllipsisType = ...,
         audited: bool | EllipsisType = ...,
     ) -> Topic:
-        """Changes what is given, and only that; `retention_bytes=None` takes the limit away. Raises `TopicNotFound`, and for what cannot
-        be changed `NotSupported`."""
+        """Changes what is given, and only that; `retention_bytes=None` takes the limit away. A retention below the deduplication window
+        shortens that too, until the retention is longer again. Raises `TopicNotFound`, and for what cannot be changed `NotSupported`."""
         fixed = {"partitions": partitions, "table_retention": table_retention, "payload": payload, "audited": audited}
         request = topics.alteration(name, fixed, retention=retention, retention_bytes=retention_bytes, deduplication=deduplication)
         return topics.from_wire(pb.Topic.FromString(await self._change("AlterTopic", request, errors.TopicExists)))
@@ -193,8 +193,9 @@ class Client(PositionCalls):
         if not isinstance(request, pb.CreateTopicRequest):
             return b""
         found = await self._describe(request.name)
-        if not topics.fits(topics.from_wire(found), request):
-            raise errors.TopicExists(f"'{request.name}' exists, with {found.partitions} partitions.", hint="Use exists_ok=True.")
+        if not topics.fits(found, request):
+            hint = f"It has {found.partitions} partitions. Use exists_ok=True."
+            raise errors.TopicExists(f"'{request.name}' exists, with other settings than these.", hint=hint)
         return found.SerializeToString()
 
     async def _describe(self, name: str) -> pb.Topic:

@@ -55,7 +55,9 @@ class Frame:
     size: int
     """About what they have in bytes."""
     routed: bool
-    """Whether rows have keys or ids, which say where they go."""
+    """Whether something says where rows go: their keys or ids, or the caller."""
+    partition: int | None = None
+    """Where the caller wants all rows."""
 
     @staticmethod
     def of(data: object, created: int, compression: str | None) -> Frame:
@@ -63,6 +65,15 @@ class Frame:
         if isinstance(data, list | tuple):
             return _of_values(data, created, compression)
         return _Columns.of_table(_table(data), created, compression)
+
+    def send_to(self, partition: int) -> None:
+        """All rows go to this partition."""
+        self.partition, self.routed = partition, True
+
+    def check_partition(self, topic: str, partitions: int) -> None:
+        """Refuses a partition that the topic does not have."""
+        if self.partition is not None and self.partition >= partitions:
+            raise arguments.no_partition(topic, self.partition, partitions)
 
     def pieces(self, partitions: int, target: int, bytes_max: int) -> Iterator[Piece]:
         """The rows in batches of about `target` bytes. A single row may have up to `bytes_max`."""
@@ -116,9 +127,10 @@ class _Columns(Frame):
             return
         sizes = _sizes(batch)
         _check_sizes(sizes, bytes_max, first)
-        if not self.routed or partitions == 1:
+        if not self.routed or partitions == 1 or self.partition is not None:
+            home = self.partition if self.partition is not None else 0 if self.routed else None
             for start, end in _cuts(sizes, target):
-                yield Piece(0 if self.routed else None, range(first + start, first + end), self._encoder(batch.slice(start, end - start)))
+                yield Piece(home, range(first + start, first + end), self._encoder(batch.slice(start, end - start)))
             return
         homes = _homes(batch, partitions)
         order = np.argsort(homes, kind="stable")
@@ -153,7 +165,7 @@ class _Values(Frame):
         sizes = self._lengths + ROW_BYTES
         _check_sizes(sizes, bytes_max)
         for first, end in _cuts(sizes, target):
-            yield Piece(None, range(first, end), partial(self._encode, first, end))
+            yield Piece(self.partition, range(first, end), partial(self._encode, first, end))
 
     def _encode(self, first: int, end: int) -> tuple[encoding.Draft, None]:
         values = Unjoined(self._values[first:end], self._lengths[first:end])

@@ -101,9 +101,12 @@ class Producer:
         when `max_bytes` are under way: `await producer.ready()` waits for room."""
         raise NotImplementedError
 
-    def send_batch(self, data: object, *, transaction: None = None, timeout: SpanOrMoment | None = None) -> BatchReceipt:
+    def send_batch(
+        self, data: object, *, partition: int | None = None, transaction: None = None, timeout: SpanOrMoment | None = None
+    ) -> BatchReceipt:
         """Sends many messages: a list of values, or anything with `__arrow_c_stream__` that has a column `value` (binary or text) and any
-        of key, attributes, id, due, expires, created. The receipt turns into `Answers`, one per row."""
+        of key, attributes, id, due, expires, created. With `partition` all rows go there, whatever their keys and ids say.
+        The receipt turns into `Answers`, one per row."""
         raise NotImplementedError
 
     async def ready(self) -> None:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from bowstring import errors, times
+from bowstring.client import arguments
 from bowstring.client.arguments import shown
 from bowstring.wire.generated import bowstring_pb2 as pb
 
@@ -112,7 +113,7 @@ def wanted(topic: pb.Topic, start: Any, partitions: tuple[int, ...] | None) -> t
     found = partitions or (tuple(start) if isinstance(start, dict) else tuple(range(topic.partitions)))
     for number in found:
         if number >= topic.partitions:
-            raise errors.InvalidArgument(f"'{topic.name}' has no partition {number}.", hint=f"It has {topic.partitions}, counted from 0.")
+            raise arguments.no_partition(topic.name, number, topic.partitions)
     return found
 
 

@@ -170,14 +170,19 @@ class Sending(Gathering):
                 return self._receipt(batch, row[1])
         return self._route(row, self._timeout)
 
-    def send_batch(self, data: object, *, transaction: None = None, timeout: SpanOrMoment | None = None) -> RowsReceipt:
+    def send_batch(
+        self, data: object, *, partition: int | None = None, transaction: None = None, timeout: SpanOrMoment | None = None
+    ) -> RowsReceipt:
         """Sends many messages: a list of values, or anything with `__arrow_c_stream__` that has a column `value` (binary or text) and any
-        of key, attributes, id, due, expires, created. The receipt turns into `Answers`, one per row."""
+        of key, attributes, id, due, expires, created. With `partition` all rows go there, whatever their keys and ids say.
+        The receipt turns into `Answers`, one per row."""
         if transaction is not None:
             raise errors.NotSupported("transactions are not in this version.", hint="Leave transaction= away.")
         seconds = self._timeout if timeout is None else arguments.timeout(timeout, self._broker_time.now())
         self._check_open()
         frame = Frame.of(data, self._clock.now(), self._compression)
+        if partition is not None:
+            frame.send_to(arguments.partition(partition))
         if not self.has_room():
             self._make_room()
         if (frame.routed or self._waiting) and not self.partitions:
@@ -190,6 +195,7 @@ class Sending(Gathering):
     def _divide(self, frame: Frame, timeout: float, lock: AbstractContextManager[Any], *, waits: bool) -> list[Part]:
         """Hands the rows over in batches. What is wrong with the first of them is raised, later ones are refused in the answers."""
         parts: list[Part] = []
+        frame.check_partition(self.topic, len(self.gatherings))
         pieces = frame.pieces(len(self.gatherings), min(self._batch_bytes_max, BATCH_BYTES), self._batch_bytes_max)
         for partition, rows, encode in pieces:
             if waits and parts and self._blocks and not self.has_room():

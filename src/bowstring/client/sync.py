@@ -104,15 +104,16 @@ class Client(PositionCalls):
         name: str,
         *,
         partitions: int = 1,
-        retention: timedelta | float = asynchronous.WEEK,
+        retention: timedelta | float | None = None,
         retention_bytes: int | None = None,
         table_retention: timedelta | float | None = None,
-        deduplication: timedelta | float = 600,
+        deduplication: timedelta | float | None = None,
         payload: str = "inline",
         audited: bool = False,
         exists_ok: bool = False,
     ) -> Topic:
-        """Makes a topic. One that is there already is a `TopicExists`, unless `exists_ok`."""
+        """Makes a topic. What is None is the broker's default: its settings `topic.retention` and `topic.deduplication`, which is never
+        longer than the retention. A topic that is there already is a `TopicExists`; with `exists_ok` it is returned as it is."""
         return self._run(
             self._client.create_topic(
                 name,
@@ -150,8 +151,8 @@ class Client(PositionCalls):
         payload: str | EllipsisType = ...,
         audited: bool | EllipsisType = ...,
     ) -> Topic:
-        """Changes what is given, and only that; `retention_bytes=None` takes the limit away. Raises `TopicNotFound`, and for what cannot
-        be changed `NotSupported`."""
+        """Changes what is given, and only that; `retention_bytes=None` takes the limit away. A retention below the deduplication window
+        shortens that too, until the retention is longer again. Raises `TopicNotFound`, and for what cannot be changed `NotSupported`."""
         return self._run(
             self._client.alter_topic(
                 name,

@@ -29,6 +29,7 @@ class Topic:
     bytes: int
     created: datetime
     retention: timedelta
+    """How long messages are kept; `timedelta.max` for ever."""
     retention_bytes: int | None
     deduplication: timedelta
     id: int
@@ -45,7 +46,7 @@ def from_wire(message: pb.Topic) -> Topic:
         messages=message.messages,
         bytes=message.bytes,
         created=times.to_datetime(message.created),
-        retention=timedelta(microseconds=message.retention),
+        retention=times.to_timedelta(message.retention / 1e6),
         retention_bytes=message.retention_bytes or None,
         deduplication=timedelta(microseconds=message.deduplication),
         id=message.id,
@@ -57,24 +58,25 @@ def creation(
     name: str,
     *,
     partitions: int,
-    retention: timedelta | float,
+    retention: timedelta | float | None,
     retention_bytes: int | None,
     table_retention: timedelta | float | None,
-    deduplication: timedelta | float,
+    deduplication: timedelta | float | None,
     payload: str,
     audited: bool,
     exists_ok: bool,
 ) -> pb.CreateTopicRequest:
-    """The request that makes a topic; refuses what makes no sense, and what this version cannot do."""
+    """The request that makes a topic; refuses what makes no sense, and what this version cannot do. What is None is not sent: the broker
+    fills it in."""
     for given, wanted, what in ((payload, "inline", "payload"), (audited, False, "audited"), (table_retention, None, "table_retention")):
         if given != wanted:
             raise errors.NotSupported(f"{what}={given!r} is not in this version.", hint=f"Leave {what}= away.")
     return pb.CreateTopicRequest(
         name=arguments.topic_name(name),
         partitions=_whole("partitions", partitions, PARTITIONS_MAX),
-        retention=max(1, times.microseconds(times.span(retention, "retention"))),
+        retention=None if retention is None else max(1, times.microseconds(times.keeping(retention, "retention"))),
         retention_bytes=0 if retention_bytes is None else _whole("retention_bytes", retention_bytes, 2**62),
-        deduplication=max(1, times.microseconds(times.span(deduplication, "deduplication"))),
+        deduplication=None if deduplication is None else times.microseconds(times.span(deduplication, "deduplication")),
         exists_ok=exists_ok,
     )
 
@@ -94,7 +96,7 @@ def alteration(
             raise errors.NotSupported(f"{what}={given!r}: {_FIXED.get(what, f'{what} is not in this version')}.", hint=hint)
     request = pb.AlterTopicRequest(name=arguments.topic_name(name))
     if not isinstance(retention, EllipsisType):
-        request.retention = max(1, times.microseconds(times.span(retention, "retention")))
+        request.retention = max(1, times.microseconds(times.keeping(retention, "retention")))
     if not isinstance(retention_bytes, EllipsisType):
         request.retention_bytes = 0 if retention_bytes is None else _whole("retention_bytes", retention_bytes, 2**62)
     if not isinstance(deduplication, EllipsisType):
@@ -102,9 +104,10 @@ def alteration(
     return request
 
 
-def fits(topic: Topic, request: pb.CreateTopicRequest) -> bool:
-    """Whether a topic is what the request would have made."""
-    return topic.partitions == request.partitions
+def fits(topic: pb.Topic, request: pb.CreateTopicRequest) -> bool:
+    """Whether a topic is what the request would have made, in all that the request says."""
+    given = [field.name for field, _ in request.ListFields() if field.name not in ("name", "exists_ok")]
+    return all(getattr(topic, name) == getattr(request, name) for name in given)
 
 
 def _whole(name: str, value: object, highest: int) -> int:

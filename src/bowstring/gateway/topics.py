@@ -1,6 +1,6 @@
 """The calls about topics: a request message in, an answer message out.
 
-Spans travel as microseconds and are seconds inside; 0 on the wire means "not given" wherever 0 would make no sense.
+Spans travel as microseconds and are seconds inside. A span that is absent is the broker's to fill in; 0 partitions mean "not given".
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ async def create(broker: Broker, request: pb.CreateTopicRequest) -> pb.Topic:
     made = await broker.create_topic(
         request.name,
         partitions=request.partitions or 1,
-        retention=request.retention / 1e6 if request.retention else None,
+        retention=request.retention / 1e6 if request.HasField("retention") else None,
         retention_bytes=request.retention_bytes or None,
-        deduplication=request.deduplication / 1e6 if request.deduplication else None,
+        deduplication=request.deduplication / 1e6 if request.HasField("deduplication") else None,
         exists_ok=request.exists_ok,
     )
     return topic_message(made)

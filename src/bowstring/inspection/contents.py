@@ -86,7 +86,7 @@ class Contents:
                 continue
             self.topics[row.id] = row
             try:
-                window = int(decode_settings(row.settings).deduplication * 1_000_000)
+                window = decode_settings(row.settings).window_microseconds
             except msgspec.DecodeError as error:
                 window = 0
                 self._add("catalog", f"the settings of the topic cannot be read: {error}", topic=row.name)

@@ -17,7 +17,7 @@ ColumnOf = Callable[[str], pa.Array | None]
 """The column of a name over all rows; None where every row has nothing there."""
 
 _MOMENT = pa.timestamp("us", "UTC")
-_TYPES = {"key": pa.binary(), "attributes": pa.utf8()}
+_TYPES = {"key": pa.binary(), "attributes": pa.utf8(), "partition": pa.int64(), "offset": pa.int64()}
 _UNKNOWN = pa.scalar(None, pa.bool_())
 
 

@@ -1,6 +1,7 @@
 """Filters: a small part of SQL over what a message carries beside its value, as text and as a tree.
 
     attributes.country = 'CH' and (key like 'customer-%' or created >= '2026-11-15T09:00Z') and not attributes['test'] is null
+    partition in (0, 3) and offset between 17 and 40
 
     filter    = all { "or" all }              all = part { "and" part }
     part      = "not" part | "(" filter ")" | test
@@ -10,11 +11,12 @@
               | operand "is" ["not"] "null"
     operand   = column | value
     column    = "key" | "attributes" "." name | "attributes" "[" text "]" | "created" | "arrived" | "due" | "expires"
-    value     = 'text' (a quote in it is doubled) | x'6b6579' (bytes, for keys)
+              | "partition" | "offset"
+    value     = 'text' (a quote in it is doubled) | x'6b6579' (bytes, for keys) | 17 (for partition and offset)
 
 Attributes are text, a key is bytes that are compared with text as UTF-8, and times are compared with moments as commands write them:
-`2026-11-15T09:00Z`, or `-1h` from now. As in SQL nothing is known of what is null: a test of it is neither true nor false, and only rows
-for which the whole is true pass.
+`2026-11-15T09:00Z`, or `-1h` from now. Partition and offset are whole numbers. As in SQL nothing is known of what is null: a test of it is
+neither true nor false, and only rows for which the whole is true pass.
 
 The kit reads a filter to refuse a wrong one at once, the broker reads it again and applies it (`filter_kernels`). Nothing here touches
 Arrow.
@@ -31,6 +33,8 @@ from bowstring import errors, times
 LENGTH_MAX: Final = 4000
 DEPTH_MAX: Final = 50
 TIMES: Final = ("created", "arrived", "due", "expires")
+NUMBERS: Final = ("partition", "offset")
+NUMBER_MAX: Final = 2**63 - 1
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<hex>[xX]'[^']*')|(?P<text>'(?:[^']|'')*')|(?P<word>[A-Za-z_][\w-]*)|(?P<number>\d[\w.]*)"
@@ -46,7 +50,7 @@ _COMPARISONS: Final = {
     ">=": "greater_equal",
 }
 _TURNED: Final = {"less": "greater", "greater": "less", "less_equal": "greater_equal", "greater_equal": "less_equal"}
-_COLUMNS: Final = "key, attributes.NAME, attributes['NAME'], created, arrived, due, expires"
+_COLUMNS: Final = "key, attributes.NAME, attributes['NAME'], created, arrived, due, expires, partition, offset"
 
 
 class Column(NamedTuple):
@@ -59,9 +63,18 @@ class Column(NamedTuple):
     def is_time(self) -> bool:
         return self.name in TIMES
 
+    @property
+    def is_number(self) -> bool:
+        return self.name in NUMBERS
+
+    @property
+    def kind(self) -> str:
+        """Columns of one kind can be compared with each other."""
+        return "times" if self.is_time else "numbers" if self.is_number else "keys" if self.name == "key" else "text"
+
 
 Value = bytes | str | int
-"""Of a key, an attribute, a time in microseconds."""
+"""Of a key, an attribute, a time in microseconds or a number."""
 
 
 class Compare(NamedTuple):
@@ -135,7 +148,7 @@ class _Token(NamedTuple):
 
 class _Literal(NamedTuple):
     token: _Token
-    value: str | bytes
+    value: str | bytes | int
 
 
 class _Parser:
@@ -228,10 +241,9 @@ class _Parser:
         if isinstance(left, Column):
             if isinstance(right, _Literal):
                 return Compare(kernel, left, self._fitting(left, right))
-            if left.is_time != right.is_time or (left.name == "key") != (right.name == "key"):
-                self._refuse(
-                    token.place, f"{left.name} and {right.name} are of different kinds", "Compare times with times, text with text."
-                )
+            if left.kind != right.kind:
+                hint = "Compare times with times, text with text, numbers with numbers."
+                self._refuse(token.place, f"{left.name} and {right.name} are of different kinds", hint)
             return Compare(kernel, left, right)
         if isinstance(right, Column):
             return Compare(_TURNED.get(kernel, kernel), right, self._fitting(right, left))
@@ -246,20 +258,19 @@ class _Parser:
         return In(column, tuple(values))
 
     def _like(self, column: Column) -> Filter:
-        if column.is_time:
-            self._refuse(self._now_at.place, f"{column.name} is a time, which is like no text", "Compare it with < and >, or between.")
+        if column.is_time or column.is_number:
+            what = "a time" if column.is_time else "a number"
+            self._refuse(self._now_at.place, f"{column.name} is {what}, which is like no text", "Compare it with < and >, or between.")
         if self._now_at.kind == "hex":
             self._refuse(self._now_at.place, "a pattern is written in bytes", "Write it as text: like 'customer-%'.")
         return Like(column, self._value(column))
 
     def _operand(self) -> Column | _Literal:
         token = self._now_at
-        if token.kind in ("text", "hex"):
+        if token.kind in ("text", "hex", "number"):
             return self._literal()
-        if token.kind == "number":
-            self._refuse(token.place, f"{token.text} is a number", f"Keys and attributes are text: write '{token.text}'.")
         name = token.text
-        if token.kind != "word" or name not in ("key", "attributes", *TIMES):
+        if token.kind != "word" or name not in ("key", "attributes", *TIMES, *NUMBERS):
             self._refuse(token.place, f"{self._shown()} is no column", f"There are {_COLUMNS}; text is written 'in quotes'.")
         self._at += 1
         return Column(name, self._attribute(token)) if name == "attributes" else Column(name)
@@ -286,9 +297,7 @@ class _Parser:
 
     def _value(self, column: Column) -> Value:
         token = self._now_at
-        if token.kind == "number":
-            self._refuse(token.place, f"{token.text} is a number", f"Keys and attributes are text: write '{token.text}'.")
-        if token.kind not in ("text", "hex"):
+        if token.kind not in ("text", "hex", "number"):
             self._refuse(token.place, f"{self._shown()} stands where a value should", "Write text 'in quotes'.")
         return self._fitting(column, self._literal())
 
@@ -297,14 +306,25 @@ class _Parser:
         self._at += 1
         if token.kind == "text":
             return _Literal(token, _unquoted(token.text))
+        if token.kind == "number":
+            return _Literal(token, self._number(token))
         try:
             return _Literal(token, bytes.fromhex(token.text[2:-1]))
         except ValueError:
             self._refuse(token.place, f"{token.text} is not written in pairs of hexadecimal digits", "Right would be x'6b6579'.")
 
+    def _number(self, token: _Token) -> int:
+        if not token.text.isdecimal() or int(token.text) > NUMBER_MAX:
+            self._refuse(token.place, f"{token.text} is not a whole number", f"Text is written in quotes: '{token.text}'.")
+        return int(token.text)
+
     def _fitting(self, column: Column, literal: _Literal) -> Value:
         """The value in the type of the column."""
         value, place = literal.value, literal.token.place
+        if column.is_number != isinstance(value, int):
+            self._refuse(place, *_of_another_kind(column, literal.token.text))
+        if column.is_number or isinstance(value, int):
+            return value
         if column.name == "key":
             return value.encode() if isinstance(value, str) else value
         if isinstance(value, bytes):
@@ -342,6 +362,15 @@ class _Parser:
         near += "…" if len(self._text) > place + 20 else ""
         details = {"character": str(place + 1)}
         raise errors.InvalidArgument(f"where is not understood at character {place + 1} ({near}): {what}.", hint=hint, details=details)
+
+
+def _of_another_kind(column: Column, value: str) -> tuple[str, str]:
+    """What is wrong with a value that is a number, or is none, and what would be right."""
+    if column.is_number:
+        return f"{column.name} is compared with {value}", f"It is a whole number: write {column.name} = 17."
+    if column.is_time:
+        return f"{value} is a number", f"{column.name} is a time: write '2026-11-15T09:00Z' or '-1h'."
+    return f"{value} is a number", f"Keys and attributes are text: write '{value}'."
 
 
 def _unquoted(text: str) -> str:
