@@ -92,6 +92,9 @@ def _spark(found: Found) -> list[Row]:
     rates, native = found["rates"], found["rates"]["parquet"]
     titles = {"batch": "Spark reads a topic / the rows as Parquet (P)", "stream": "Spark streams it, AvailableNow, whole query / P"}
     made = [least(titles[name], rates[name] / native, bar) for name, bar in SPARK_SHARES.items()]
+    if not found.get("quiet", True):
+        made = [row._replace(reached=None) for row in made]
+        made.append(Row("  others used the machine: not judged", ""))
     told = ", ".join(f"{name} {rate:.2f}" for name, rate in rates.items())
     return [*made, Row("  million rows/s", told), Row("  broker CPU s/million", f"{found['broker_cpu']['batch']:.2f}")]
 

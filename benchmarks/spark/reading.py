@@ -2,8 +2,9 @@
 
 Everything runs on one machine: the broker, Spark with two threads (`local[2]`) and its Python workers share the cores. Rows go to Spark's
 `noop` sink, which takes them all and keeps none. All columns are read. The Parquet files are written by Spark from the topic, so the rows
-are the same. Each work runs once before it counts, because a JVM is slow at first; then they take turns, and medians count. A stream's time
-is that of the whole query, from `start()` to its end.
+are the same; no two values are, or Parquet would keep them once. Each work runs once before it counts, because a JVM is slow at first; then
+they take turns, and medians count. A round during which others used the machine is not believed and repeated. A stream's time is that of
+the whole query, from `start()` to its end.
 
     python -m benchmarks.spark.reading --rows 1000000
 """
@@ -16,14 +17,15 @@ import os
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 import bowstring
-from benchmarks import processes, server
+from benchmarks import quiet, server
 
 VALUE_BYTES = 100
 PARTITIONS = 4
@@ -46,31 +48,37 @@ def measure(folder: Path, rows: int, rounds: int = ROUNDS) -> dict[str, Any]:
 
 
 def _publish(address: str, rows: int) -> None:
-    values = [os.urandom(VALUE_BYTES) for _ in range(1024)]
-    batch = [values[number % len(values)] for number in range(BATCH_ROWS)]
     with bowstring.connect(address) as client:
         client.create_topic("rows", partitions=PARTITIONS)
         with client.producer("rows", timeout=300) as producer:
             for _ in range(rows // BATCH_ROWS):
-                producer.send_batch(batch)
+                producer.send_batch(pa.table({"value": different_values(BATCH_ROWS)}))
+
+
+def different_values(rows: int) -> Any:
+    """Random bytes, no two values the same: Parquet would keep repeated ones once, in a dictionary, and read next to nothing."""
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(VALUE_BYTES), rows, [None, pa.py_buffer(os.urandom(rows * VALUE_BYTES))]).cast(
+        pa.binary()
+    )
 
 
 def _rounds(spark: Any, broker: server.Server, folder: Path, rows: int, rounds: int) -> dict[str, Any]:
     works = _works(spark, broker.address, folder, rows)
     for work in works.values():
         work()
-    seconds: dict[str, list[float]] = {name: [] for name in works}
-    cpu: dict[str, list[float]] = {name: [] for name in works}
-    for number in range(rounds):
-        names = list(works) if number % 2 == 0 else list(reversed(works))
-        for name in names:
-            cpu_before, began = processes.cpu_seconds(broker.pid), time.perf_counter()
-            works[name]()
-            seconds[name].append(time.perf_counter() - began)
-            cpu[name].append(processes.cpu_seconds(broker.pid) - cpu_before)
-    rates = {name: rows / statistics.median(each) / 1e6 for name, each in seconds.items()}
-    broker_cpu = {name: statistics.median(each) / rows * 1e6 for name, each in cpu.items() if name != "parquet"}
-    return {"rows": rows, "rates": rates, "broker_cpu": broker_cpu, "seconds": seconds}
+    runs, believed = quiet.rounds(works, rounds, broker.pid, [os.getpid()])
+    of = {name: [each[name] for each in runs] for name in works}
+    rates = {name: rows / statistics.median(run.seconds for run in each) / 1e6 for name, each in of.items()}
+    broker_cpu = {name: statistics.median(run.server_cpu for run in each) / rows * 1e6 for name, each in of.items() if name != "parquet"}
+    return {
+        "rows": rows,
+        "rates": rates,
+        "broker_cpu": broker_cpu,
+        "seconds": {name: [round(run.seconds, 3) for run in each] for name, each in of.items()},
+        "foreign_cores": {name: [round(run.foreign_cores, 2) for run in each] for name, each in of.items()},
+        "quiet": believed,
+        "parquet_bytes": sum(file.stat().st_size for file in (folder / "parquet").glob("*.parquet")),
+    }
 
 
 def _works(spark: Any, address: str, folder: Path, rows: int) -> dict[str, Callable[[], None]]:

@@ -11,8 +11,9 @@ A broker that is stopped ends the readers of its own clients, those of `broker.c
 iterates is to end. For a client that was connected by the address the broker is away: it waits, because another may come there. That is
 also so after `kill`, which is a crash.
 
-A failed sync ends the Broker object, never the program (invariant 2): `failure` holds the cause, calls raise `Unavailable` with it, and
-the object cannot be started again: what is on the disk is for a new one to find out.
+A failed sync ends the Broker object, never the program (invariant 2): `failure` holds the cause, calls under way and later ones raise
+`Unavailable` with it at once, and the object cannot be started again: what is on the disk is for a new one to find out. A publish that
+was under way is `OutcomeUnknown`: its pages or its journal row may have reached the disk before the sync failed.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class AsyncBroker:
         server, self._server = self._server, None
         if server is not None:
             self._settings = replace(self._settings, listen=server.address)
-            await server.stop(grace=0.0)
+            await server.stop(grace=0.0, reason="kill()")
 
     async def restart(self) -> None:
         """Ends as a crash would, if it still runs, and starts again at the same address."""
@@ -153,8 +154,11 @@ class AsyncBroker:
     def check(self) -> None:
         """Raises Unavailable if the broker has ended by itself."""
         if self._failure is not None:
+            from bowstring.ports.failures import StorageFailed
+
+            cause = "its storage has failed: " if isinstance(self._failure, (StorageFailed, OSError)) else ""
             hint = "Look after the disk, then make a new Broker: it finds out what is there."
-            raise errors.Unavailable(f"the broker has ended: {self._failure}.", hint=hint) from self._failure
+            raise errors.Unavailable(f"the broker has ended: {cause}{self._failure}.", hint=hint) from self._failure
 
     # ---- serving, and waiting to
 
@@ -163,7 +167,7 @@ class AsyncBroker:
         from bowstring.server import open_broker
 
         disk = None if settings.store == "memory" else HostDisk(settings.data, embedded=True)
-        self._server = await open_broker(settings, clock=self.time, disk=disk)
+        self._server = await open_broker(settings, clock=self.time, disk=disk, starts_again=False)
         self._server.failed.add_done_callback(self._note_failure)
         self._guest = None
 

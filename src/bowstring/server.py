@@ -18,7 +18,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from bowstring import errors
+from bowstring import errors, listening
 from bowstring.broker.broker import Broker
 from bowstring.catalog.sqlite import SqliteCatalog
 from bowstring.gateway.gateway import Gateway
@@ -26,6 +26,7 @@ from bowstring.host.clock import SystemClock
 from bowstring.host.disk import HostDisk
 from bowstring.host.sharing import DirectorySocket
 from bowstring.host.worker import ThreadWorker
+from bowstring.logs.event_log import EventLog
 from bowstring.ports.clock import Clock
 from bowstring.ports.disk import Disk
 from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
@@ -47,9 +48,10 @@ GRACE_SECONDS: Final = 5.0
 _log = logging.getLogger("bowstring.server")
 
 
-async def open_broker(settings: Settings, *, clock: Clock | None = None, disk: Disk | None = None) -> Server:
-    """A server that answers calls. Raises what makes that impossible, and leaves nothing behind then. `disk` replaces the machine's."""
-    server = Server(settings, clock or SystemClock(), disk)
+async def open_broker(settings: Settings, *, clock: Clock | None = None, disk: Disk | None = None, starts_again: bool = True) -> Server:
+    """A server that answers calls. Raises what makes that impossible, and leaves nothing behind then. `disk` replaces the machine's.
+    `starts_again` says whether somebody starts it again after a failure: if not, its callers are told that waiting is of no use."""
+    server = Server(settings, clock or SystemClock(), disk, starts_again=starts_again)
     try:
         await server.start()
     except BaseException:
@@ -61,10 +63,12 @@ async def open_broker(settings: Settings, *, clock: Clock | None = None, disk: D
 class Server:
     """One broker with all that is around it."""
 
-    def __init__(self, settings: Settings, clock: Clock, disk: Disk | None = None) -> None:
+    def __init__(self, settings: Settings, clock: Clock, disk: Disk | None = None, *, starts_again: bool = True) -> None:
         in_memory = settings.store == "memory"
         self.settings = settings if settings.data or in_memory else replace(settings, data=default_data(os.environ))
         self._disk = None if in_memory else disk or HostDisk(self.settings.data)
+        self._clock = clock
+        self.events = EventLog(clock)
         self._worker = ThreadWorker("bowstring-catalog")
         self._backups = ThreadWorker("bowstring-backup")
         path = os.path.join(self.settings.data, CATALOG) if self._disk else ":memory:"
@@ -75,14 +79,18 @@ class Server:
             store=_store(self.settings, self._disk, clock),
             reserve=None if self._disk is None else Reserve(self._disk),
             archives=None if self._disk is None else self._archive,
+            observer=self.events,
+            starts_again=starts_again,
         )
-        self._gateway = Gateway(self.broker, self.settings, self.broker.clock, software=f"bowstring/{VERSION}")
+        software = f"bowstring/{VERSION}"
+        self._gateway = Gateway(self.broker, self.settings, self.broker.clock, software=software, observer=self.events)
         self._grpc = GrpcServer(
             self._gateway,
             listen=self.settings.listen,
             batch_bytes_max=self.settings.batch_bytes_max,
             streams_max=self.settings.connections_max,
             connection_streams_max=self.settings.connection_streams_max,
+            observer=self.events,
         )
         self._socket: DirectorySocket | None = None
         self._locked = False
@@ -111,13 +119,30 @@ class Server:
                 self._grpc.bind()
             self._bind_socket()
             self._begun = True
+            loading = self._clock.monotonic()
             await self.broker.start()
         except (OSError, DiskFull, StorageFailed, Damaged) as failure:
             raise _translated(failure, self.settings.data) from failure
         await self._grpc.start()
+        self._note_start(self._clock.monotonic() - loading)
         self._watching = asyncio.create_task(self._watch())
 
-    async def stop(self, grace: float = GRACE_SECONDS) -> None:
+    def _note_start(self, loading: float) -> None:
+        found = self.broker.statistics()
+        self.events.note(
+            "broker-started",
+            version=VERSION,
+            address=self.address,
+            data=self.settings.data if self._disk is not None else "memory",
+            topics=found.topics,
+            partitions=found.partitions,
+            messages=found.messages,
+            loading_seconds=loading,
+        )
+        if not listening.is_local(self.settings.listen):
+            self.events.note("open-to-all", address=self.address)
+
+    async def stop(self, grace: float = GRACE_SECONDS, *, reason: str = "stop()") -> None:
         """Ends everything, in order, once. With a grace of 0 what is under way is cut off, as it would be if the process were killed."""
         if self._stopped:
             return
@@ -139,6 +164,12 @@ class Server:
                     self._socket.remove()
                 self._disk.unlock()
                 self._locked = False
+            self._note_end(reason)
+
+    def _note_end(self, reason: str) -> None:
+        self.events.close()
+        if self._watching is not None:
+            self.events.note("broker-stopped", reason=reason, address=self.address)
 
     def _bind_socket(self) -> None:
         """The socket in the directory. Nobody misses it who has the port."""
@@ -161,12 +192,11 @@ class Server:
         if self._disk is not None:
             self._disk.lock(address)
             self._locked = True
-            _check_catalog_is_there(self._disk, self.settings.data)
+            check_catalog_is_there(self._disk.names(), self.settings.data)
 
     async def _watch(self) -> None:
         """A broker that has failed is told to those who ask for health."""
-        failure = await asyncio.shield(self.broker.failed)
-        _log.error("the broker has ended: %s", failure)
+        await asyncio.shield(self.broker.failed)
         await self._grpc.serving(False)
 
 
@@ -176,9 +206,8 @@ def _store(settings: Settings, disk: Disk | None, clock: Clock) -> Store:
     return LocalStore(disk, segment_bytes_first=settings.segment_bytes_first, segment_bytes_max=settings.segment_bytes_max, clock=clock)
 
 
-def _check_catalog_is_there(disk: Disk, data: str) -> None:
+def check_catalog_is_there(names: list[str], data: str) -> None:
     """Segments without their catalog are not garbage: somebody has moved or lost it. A fresh one would take their place for free."""
-    names = disk.names()
     segments = [name for name in names if name.startswith("segment-")]
     if segments and CATALOG not in names:
         raise errors.Corrupt(

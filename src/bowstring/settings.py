@@ -11,13 +11,14 @@ people write them there, so that an error can name what they wrote: `--topic-ret
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
-from bowstring import times
+from bowstring import listening, times
 from bowstring.errors import InvalidArgument
 
 KIB = 1024
@@ -46,6 +47,30 @@ def _parse_text(value: object, name: str) -> str:
     if hasattr(value, "__fspath__"):
         return str(value)
     raise InvalidArgument(f"{name} = {value!r} is not text.", hint='Right would be text in quotes: "…".')
+
+
+def _parse_path(value: object, name: str) -> str:
+    return at_home(_parse_text(value, name), name, os.environ)
+
+
+def at_home(path: str, name: str, environment: Mapping[str, str]) -> str:
+    """A path with the home directory in place of a leading ~: flags, variables and files do not pass through a shell."""
+    if not path.startswith("~"):
+        return path
+    if path != "~" and not path.startswith("~/"):
+        hint = f'Write the whole path, or "./{path}" for one that is called so.'
+        raise InvalidArgument(f'{name} = "{path}": only your own home directory, ~/, is known here.', hint=hint)
+    if not environment.get("HOME"):
+        raise InvalidArgument(f'{name} = "{path}": there is no home directory (HOME is not set).', hint="Write the whole path.")
+    return environment["HOME"].rstrip("/") + path[1:]
+
+
+def _parse_address(value: object, name: str) -> str:
+    listen = _parse_text(value, name)
+    if listen.startswith(listening.UNIX):
+        listen = listening.UNIX + _parse_path(listen.removeprefix(listening.UNIX), name)
+    listening.parse(listen, name)
+    return listen
 
 
 def _parse_choice(value: object, name: str, choices: tuple[str, ...]) -> str:
@@ -108,8 +133,12 @@ class Kind(NamedTuple):
     show: Callable[[Any], str] = str
 
 
-def _text(default: str, meaning: str) -> str:
-    return field(default=default, metadata={"kind": Kind(meaning, _parse_text)})
+def _path(default: str, meaning: str) -> str:
+    return field(default=default, metadata={"kind": Kind(meaning, _parse_path)})
+
+
+def _address(default: str, meaning: str) -> str:
+    return field(default=default, metadata={"kind": Kind(meaning, _parse_address)})
 
 
 def _choice(*choices: str, meaning: str) -> str:
@@ -136,12 +165,16 @@ def _count(default: int, meaning: str, least: int, most: int) -> int:
 class Settings:
     """The options of one broker, parsed and checked."""
 
-    listen: str = _text("127.0.0.1:27769", "Where the broker listens for gRPC; port 0 takes any free one.")
-    data: str = _text("", "The data directory; empty for the default place of this user, ~/.local/share/bowstring.")
+    listen: str = _address("127.0.0.1:27769", "Where the broker listens for gRPC; port 0 takes any free one.")
+    data: str = _path("", "The data directory; empty for the default place of this user, ~/.local/share/bowstring.")
     store: str = _choice(
         "local",
         "memory",
         meaning="`local` keeps pages in the data directory, `memory` keeps everything in this process and nothing beyond.",
+    )
+
+    log_format: str = _choice(
+        "text", "json", meaning="How `bowstring serve` writes its log to stderr: lines for people, or one JSON object a line."
     )
 
     topic_create: str = _choice(

@@ -20,7 +20,7 @@ LINES_MAX: Final = 14
 """Of what is longer the first lines are shown."""
 SERVES: Final = re.compile(r"^bowstring (dev|serve)\b(?!.*--check)")
 ANYWHERE: Final = " --listen 127.0.0.1:0"
-READY: Final = {"dev": "Ctrl-C ends it", "serve": "serves"}
+READY: Final = {"dev": "Ctrl-C ends it", "serve": "bowstring serves"}
 PORT: Final = re.compile(r"(127\.0\.0\.1|localhost):\d+")
 HERE: Final = "/srv/shop"
 """What this directory is called on the page."""
@@ -29,6 +29,8 @@ HERE: Final = "/srv/shop"
 def run(typed: str) -> str:
     """What a terminal shows. Raises AssertionError if the command fails."""
     serves = SERVES.match(typed)
+    if serves is None and typed.endswith("--check"):
+        return _shown(typed + ANYWHERE)
     if serves is None:
         return shortened(_shown(typed.replace(" --follow", "")))
     said = PORT.sub(r"\1:27769", _shown(typed.partition("#")[0].rstrip() + ANYWHERE, until=READY[serves[1]]))

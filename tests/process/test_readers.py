@@ -121,6 +121,21 @@ def test_columns_that_are_not_asked_for_are_not_sent(client: bowstring.Client, t
     assert (without.value, without.key is not None) == (None, True)
 
 
+def test_pages_go_out_as_they_are_stored_where_only_small_moments_are_not_wanted(client: bowstring.Client):
+    """`created` is a small part of large messages: they cost as many bytes with it as without it, and the reader leaves it out."""
+    client.create_topic("large")
+    with client.producer("large") as producer:
+        producer.send_batch([bytes(1000)] * 100)
+    sizes = []
+    for columns in (None, ["value", "offset"]):
+        with client.reader("large", columns=columns, end="latest") as reader:
+            batch = pa.concat_tables([pa.table(each) for each in reader.batches()])
+            assert columns is None or set(batch.column_names) == set(columns)
+            assert batch["value"].to_pylist() == [bytes(1000)] * 100
+            sizes.append(reader.statistics().bytes)
+    assert sizes[0] == sizes[1]
+
+
 def test_several_topics_in_one_reader(client: bowstring.Client, topic: str):
     other = f"{topic}-other"
     client.create_topic(other)

@@ -18,7 +18,7 @@ from bowstring import errors
 from bowstring.messages import encoding
 from bowstring.wire.grpc_client import GrpcDialer
 from tests.process import wire_calls as wire
-from tests.process.serving import SOURCE, environment, run, serving, start
+from tests.process.serving import SOURCE, complaints, environment, run, serving, start
 
 
 async def publish_one(address: str, value: bytes, stream: int = 1) -> None:
@@ -30,12 +30,15 @@ async def publish_one(address: str, value: bytes, stream: int = 1) -> None:
     await channel.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_serves_and_ends_clean_on_a_signal(tmp_path: Path, number: int):
     with serving("--data", str(tmp_path / "new" / "data")) as served:
         assert served.place == str(tmp_path / "new" / "data")
         await publish_one(served.address, b"a")
-        assert served.end(number) == (0, "")
+        code, log = served.end(number)
+        assert (code, complaints(log)) == (0, [])
+        assert f"the broker has stopped reason={signal.Signals(number).name}" in log
+        assert (tmp_path / "new" / "data" / "lock").read_text().strip() == ""  # given back, not left
     with serving("--data", str(tmp_path / "new" / "data")) as served:
         channel = GrpcDialer().dial(served.address)
         assert await wire.read_all(channel, "orders", 2) == [b"a"]
@@ -63,7 +66,8 @@ async def test_a_stream_that_is_open_does_not_hold_up_the_end(tmp_path: Path):
         served.process.send_signal(signal.SIGTERM)
         for stream in (publishing, reading):
             await wire.refused(stream.read(), errors.Unavailable, "the broker is stopping")
-        assert served.wait() == (0, "")
+        code, log = served.wait()
+        assert (code, complaints(log)) == (0, [])
         await channel.close()
 
 
@@ -156,7 +160,8 @@ async def test_a_unix_socket(tmp_path: Path):
     with serving("--data", str(tmp_path / "data"), "--listen", address) as served:
         assert served.address == address
         await publish_one(address, b"a")
-        assert served.end() == (0, "")
+        code, log = served.end()
+        assert (code, complaints(log)) == (0, [])
 
 
 def unusable(tmp_path: Path) -> Path:
@@ -237,6 +242,8 @@ async def test_a_failed_sync_ends_the_process(tmp_path: Path):
     await channel.close()
     assert code == 3
     assert "the broker has ended because its disk failed" in said
+    assert " ERROR   the broker has ended, because its disk failed cause=" in said
+    assert 'the broker has stopped reason="its disk failed"' in said
     assert "Traceback" not in said
     with serving("--data", str(tmp_path)) as again:
         channel = GrpcDialer().dial(again.address)

@@ -47,6 +47,7 @@ WANTED = (
     "position set",
     "position was overtaken",
     "position was refused as conflict",
+    "power cut at the start after a failed sync",
     "power-cut inside a disk operation",
     "publish refused because full, and accepted later again",
     "reader began by time",

@@ -40,6 +40,7 @@ class Options:
     read_error_rate: float = 0.0
     write_error_rate: float = 0.0
     sync_error_rate: float = 0.0
+    relapse: float = 0.0  # how likely a failed sync is followed by a power cut at the next start
     bit_flip_rate: float = 0.0
     bit_rot_rate: float = 0.0
     disk_bytes: int = 0  # what the disk holds, 0 for as much as anybody wants; `full_every` is how often others fill it
@@ -112,6 +113,7 @@ def drawn(seed: int) -> Options:
         drift=sometimes(0.5, 1e-6, 1e-2),
         jump_every=sometimes(0.4, 3.0, 60.0),
         jump_seconds=math.exp(source.uniform(math.log(0.1), math.log(7200.0))),
+        relapse=source.random(),
     )
 
 

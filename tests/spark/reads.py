@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +105,11 @@ def all_places(client: bowstring.Client, topic: str) -> list[tuple[int, int]]:
 
 def ends(client: bowstring.Client, topic: str) -> Iterable[int]:
     return [offsets.stop for offsets in client.topic(topic).ranges]
+
+
+def expire(client: bowstring.Client, topic: str) -> None:
+    """Everything in the topic expires."""
+    moment = timedelta(milliseconds=1)
+    client.alter_topic(topic, retention=moment, deduplication=moment)
+    eventually(lambda: not any(client.topic(topic).ranges), "all messages have expired")
+    client.alter_topic(topic, retention=timedelta(days=1))

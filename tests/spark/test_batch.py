@@ -111,6 +111,20 @@ def test_a_time_after_everything_fails_or_is_the_end(client: bowstring.Client, t
     assert lenient.count() == 0
 
 
+def test_an_end_that_is_to_come_is_what_is_there(client: bowstring.Client, topic: str, reads: Reads) -> None:
+    publish(client, topic, 20)
+    assert reads.batch(subscribe=topic, endingTimestamp="+1h").count() == 20
+    each = json.dumps({topic: {"0": "+1h", "1": 0}})
+    assert reads.batch(subscribe=topic, endingOffsetsByTimestamp=each).count() == len(client.topic(topic).ranges[0])
+
+
+def test_a_schema_beside_other_columns_is_refused(topic: str, reads: Reads) -> None:
+    said = reads.refused(reads.batch("value binary", subscribe=topic, columns="value, offset").collect)
+    assert "the schema has value, and columns asks for value, offset. Leave columns away, or give no schema." in said
+    assert "includeHeaders asks for" in reads.refused(reads.batch("value binary", subscribe=topic, includeHeaders="true").collect)
+    assert reads.batch("value binary, offset bigint", subscribe=topic, columns="value, offset").count() == 0
+
+
 def test_there_are_as_many_tasks_as_asked_for(client: bowstring.Client, topic: str, reads: Reads) -> None:
     publish(client, topic, 100)
     assert reads.batch(subscribe=topic).rdd.getNumPartitions() == 2

@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 
 import bowstring
-from tests.spark.reads import Reads, all_places, eventually, places, publish
-
-
-def expire(client: bowstring.Client, topic: str) -> None:
-    """Everything in the topic expires."""
-    moment = timedelta(milliseconds=1)
-    client.alter_topic(topic, retention=moment, deduplication=moment)
-    eventually(lambda: not any(client.topic(topic).ranges), "all messages have expired")
-    client.alter_topic(topic, retention=timedelta(days=1))
+from tests.spark.reads import Reads, all_places, expire, places, publish
 
 
 def test_offsets_that_expired_fail_a_batch_unless_it_may_pass_them_over(client: bowstring.Client, topic: str, reads: Reads) -> None:
@@ -73,3 +64,19 @@ def test_a_topic_that_was_made_again_is_another_one(client: bowstring.Client, to
     assert f"the topic '{topic}' was deleted and made again" in reads.refused(lambda: reads.run(reads.stream(**stream)))
     reads.run(reads.stream(**stream, failOnDataLoss="false"))
     assert reads.numbers(reads.written()) == list(range(80))
+
+
+def test_a_topic_that_is_deleted_after_planning_is_passed_over_if_it_may(client: bowstring.Client, topic: str, reads: Reads) -> None:
+    """The micro-batch is in Spark's log, so every restart plans it again."""
+    other = f"{topic}-other"
+    client.create_topic(other)
+    publish(client, topic, 10)
+    publish(client, other, 10, 10)
+    stream = {"subscribePattern": f"{topic}.*", "startingOffsets": "earliest"}
+    reads.refused(lambda: reads.run(reads.stream(**stream).where("assert_true(false, 'no luck') is null")))
+    client.delete_topic(other)
+    said = reads.refused(lambda: reads.run(reads.stream(**stream)))
+    assert f"there is no topic '{other}'" in said
+    assert "Set failOnDataLoss to false" in said
+    reads.run(reads.stream(**stream, failOnDataLoss="false"))
+    assert reads.numbers(reads.written()) == list(range(10))

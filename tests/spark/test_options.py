@@ -85,6 +85,13 @@ WRONG: list[tuple[dict[str, str], str | None, str]] = [
     ({**ONE, "columns": "value,value"}, None, "columns=value,value has an empty or a repeated name."),
     ({**ONE, "payload": "avro"}, None, "payload=avro is not taken. Use bytes, text, json or arrow."),
     ({**ONE, "name": "billing"}, "batch", "name is an option of a stream"),
+    ({**ONE, "groupIdPrefix": "a"}, None, "'groupidprefix' is an option of Spark's Kafka source; this is Bowstring. There are no consumer"),
+    ({**ONE, "fetchOffset.numRetries": "3"}, None, "To say how long a broker may be away, use 'timeout'."),
+    ({**ONE, "timeout": "soon"}, None, 'timeout = "soon" is not a span of time.'),
+    ({**ONE, "timeout": "0s"}, None, "timeout=0 leaves no time to ask a broker. The default is 2m."),
+    ({**ONE, "onBadPayload": "null"}, None, "onBadPayload=null needs a payload: bytes are never bad. Set payload to text, json or arrow."),
+    ({**ONE, "payload": "json", "onBadPayload": "drop"}, None, "onBadPayload=drop is not taken. Use fail, null or skip."),
+    ({**ONE, "payload": "json", "columns": "value"}, None, "columns beside payload=json: the schema names the columns."),
 ]
 
 
@@ -102,6 +109,7 @@ def test_names_are_taken_in_any_case() -> None:
 
 def test_defaults_are_those_of_the_table() -> None:
     said = options.parse(ONE, NOW)
+    assert (said.timeout_seconds, said.on_bad_payload) == (120.0, "fail")
     assert (said.start, said.end, said.strategy, said.payload, said.delay_seconds_max) == (None, None, "error", "bytes", 900.0)
     assert (said.fail_on_data_loss, said.headers, said.metadata, said.columns, said.offsets_max) == (True, False, False, None, None)
 

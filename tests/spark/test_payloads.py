@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring
-from bowstring.spark import payloads
+from bowstring.spark import json_values
 from tests.spark.reads import Reads
 
 
@@ -37,7 +37,7 @@ def test_text_is_text(client: bowstring.Client, topic: str, reads: Reads) -> Non
 def test_bytes_that_are_no_text_are_named_by_their_place(client: bowstring.Client, topic: str, reads: Reads) -> None:
     send(client, topic, "one", b"\xff\xfe")
     said = reads.refused(lambda: reads.batch(subscribe=topic, payload="text", columns="value").collect())
-    assert f"the value of {topic}/0@2 is not UTF-8. Read it with payload=bytes" in said
+    assert f"the value of {topic}/0@2 is not UTF-8. Set onBadPayload to null or skip, or read it with payload=bytes" in said
 
 
 def test_json_has_the_columns_that_the_schema_names(client: bowstring.Client, topic: str, reads: Reads) -> None:
@@ -68,7 +68,7 @@ def test_json_that_is_none_is_found(wrong: str) -> None:
     """Beside others, because all are read in one go."""
     schema = pa.schema([("order", pa.int64())])
     with pytest.raises(pa.ArrowInvalid):
-        payloads._parsed(pa.array([b'{"order": 1}', wrong.encode(), b'{"order": 2}']), schema)
+        json_values.parsed(pa.array([b'{"order": 1}', wrong.encode(), b'{"order": 2}']), schema)
 
 
 def test_json_that_is_none_is_named_by_its_place(client: bowstring.Client, topic: str, reads: Reads) -> None:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import bowstring
+from bowstring.spark import columns, options
+from bowstring.spark.source import arrow_schema
+from bowstring.spark.stream import IDLE_SECONDS, StreamReader
 from tests.spark.reads import Reads, all_places, ends, eventually, places, publish, sizes
 
 
@@ -87,6 +93,40 @@ def test_progress_tells_offsets_as_the_kafka_source_does(client: bowstring.Clien
     assert sum(json.loads(first["endOffset"])[topic].values()) == 42
     assert second["startOffset"] == first["endOffset"]
     assert json.loads(second["endOffset"])[topic] == latest
+
+
+def test_progress_carries_rows_bytes_and_lag(client: bowstring.Client, topic: str, reads: Reads) -> None:
+    """In the latest offsets: Spark asks sources in Python for no other figures."""
+    publish(client, topic, 50)
+    query = reads.run(reads.stream(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="40"))
+    told = [json.loads(progress["sources"][0]["latestOffset"])["_metrics"] for progress in query.recentProgress[:2]]
+    assert [(metrics["rows"], metrics["lag"]) for metrics in told] == [(40, {topic: 10}), (10, {topic: 0})]
+    assert all(metrics["bytes"] > metrics["rows"] for metrics in told)
+    assert told[0]["description"] == f"{topic} of {reads.server}"
+    latest = query.recentProgress[0]["sources"][0]["latestOffset"]
+    reads.run(reads.stream(subscribe=topic, startingOffsets=latest), "rest")
+    assert reads.written("rest").count() == 0
+
+
+def test_an_idle_stream_waits_at_the_broker(client: bowstring.Client, topic: str, reads: Reads) -> None:
+    """Spark asks again at once; each question but the first waits for news, and news ends it."""
+    asked = options.parse({"server": reads.server, "subscribePattern": f"{topic}.*"}, time.time_ns() // 1000, "stream")
+    reader = StreamReader(asked, arrow_schema(columns.schema(asked)))
+    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    watch = reader._watch
+    assert watch is not None
+    asking, waits = watch.look, list[float]()
+    watch.look = lambda seconds=0.0: (waits.append(seconds), asking(seconds))[1]  # type: ignore[method-assign,func-returns-value]
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    publish(client, topic, 5)
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert sum(end[topic].values()) - sum(start[topic].values()) == 5
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    assert waits == [IDLE_SECONDS, IDLE_SECONDS, 0.0]
+    client.create_topic(f"{topic}-new")
+    assert f"{topic}-new" in reader.latestOffset(end, ReadAllAvailable()) or f"{topic}-new" in (reader.reportLatestOffset() or {})
+    reader.stop()
 
 
 def test_offsets_of_a_progress_start_another_stream(client: bowstring.Client, topic: str, reads: Reads) -> None:

@@ -4,7 +4,8 @@
                             └──────sync or I/O failed──► failed   (the process, or the embedded Broker object, ends)
 
 While there is no incarnation every call is `Unavailable`, which kits repeat. After a failed sync nothing is tried again: nobody knows what
-is on the disk, and only a fresh process that reads it can tell.
+is on the disk, and only a fresh process that reads it can tell. Kits go on repeating, because whoever runs a server starts it again. A
+broker inside a program is started again by nobody: there the error says that the broker has `ended`, and kits raise it at once.
 """
 
 from __future__ import annotations
@@ -20,19 +21,23 @@ from bowstring.broker.fetching import Fetcher, make_fetcher
 from bowstring.broker.incarnation import Incarnation, disk_full
 from bowstring.broker.publishing import Publisher
 from bowstring.broker.selection import EVERYTHING, Selection
+from bowstring.broker.shortage import Shortage
 from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name, check_numbers, encode_settings
 from bowstring.messages.limits import NAME_BYTES_MAX
 from bowstring.ports.archive import Archive
 from bowstring.ports.catalog import Catalog, TopicRow
 from bowstring.ports.clock import Clock
+from bowstring.ports.events import UNOBSERVED, Observer
 from bowstring.ports.failures import DiskFull, Fenced, StorageFailed
 from bowstring.ports.store import Store
+from bowstring.ports.transport import CALLER
 from bowstring.settings import Settings
 from bowstring.store.reserve import Reserve
 
 T = TypeVar("T")
 
+START_AGAIN = "Look after the disk, then start the broker again: it finds out what is there."
 RETRY_SECONDS = 0.5
 """How long to wait before loading again when the disk is still full."""
 
@@ -59,10 +64,14 @@ class Broker:
         store: Store,
         reserve: Reserve | None = None,
         archives: Callable[[str], Archive] | None = None,
+        observer: Observer = UNOBSERVED,
+        starts_again: bool = True,
     ) -> None:
         self.settings = settings
         self.clock = SteadyClock(clock)
         """The broker's time, which is what kits are told."""
+        self._observer = observer
+        self._shortage = Shortage(observer, self.clock)
         self.cluster = b""
         """16 bytes that name the data."""
         self._catalog = catalog
@@ -71,6 +80,8 @@ class Broker:
         """Space for the catalog, on a disk that can be full."""
         self._archives = archives
         """Makes a backup in a directory of this host, where there is something to back up."""
+        self._starts_again = starts_again
+        """Somebody starts it again after a failure, so waiting for it makes sense."""
         self._backing_up = False
         self._incarnation: Incarnation | None = None
         self._unavailable: errors.Error = errors.Unavailable("the broker is starting.")
@@ -104,7 +115,13 @@ class Broker:
 
     async def _begin(self) -> None:
         self._incarnation = await Incarnation.begin(
-            settings=self.settings, clock=self.clock, catalog=self._catalog, store=self._store, reserve=self._reserve
+            settings=self.settings,
+            clock=self.clock,
+            catalog=self._catalog,
+            store=self._store,
+            reserve=self._reserve,
+            observer=self._observer,
+            shortage=self._shortage,
         )
 
     async def _serve(self) -> None:
@@ -116,20 +133,27 @@ class Broker:
                     await self._incarnation.flusher.run()
                 except (DiskFull, Fenced) as failure:
                     self._end(_why(failure))
+                    if isinstance(failure, Fenced):
+                        self._observer.note("fenced")
+                    else:
+                        self._shortage.begin()
                     if self._reserve is not None and isinstance(failure, DiskFull):
                         await self._reserve.give_up()
                 await self._begin_again()
         except asyncio.CancelledError:
             raise
         except BaseException as failure:
-            self._end(errors.Unavailable(f"the broker has ended: {failure}"))
+            self._end(errors.Unavailable(_ending(failure), hint=START_AGAIN, details=self._for_good))
+            self._observer.note("broker-failed", cause=str(failure), data=self.settings.data)
             self.failed.set_result(failure)
 
     async def _begin_again(self) -> None:
         """Loads under a new epoch; again and again while the disk is full."""
+        begun = self.clock.monotonic()
         while True:
             try:
-                return await self._begin()
+                await self._begin()
+                return self._observer.note("loaded-again", incarnation=self.incarnation, seconds=self.clock.monotonic() - begun)
             except (DiskFull, Fenced):
                 await self.clock.sleep(RETRY_SECONDS)
 
@@ -197,7 +221,9 @@ class Broker:
                 if exists_ok:
                     return now.topic(name)
                 raise errors.TopicExists(f"there is a topic '{name}' already.", hint="Use exists_ok=True if that is fine.")
-            return await now.create_topic(TopicRow(0, name, partitions, self.clock.now(), encode_settings(settings), None))
+            topic = await now.create_topic(TopicRow(0, name, partitions, self.clock.now(), encode_settings(settings), None))
+            self._observer.note("topic-created", topic=name, partitions=partitions, **_told(topic.settings))
+            return topic
 
         return (await self._transaction(create)).facts()
 
@@ -217,6 +243,7 @@ class Broker:
             )
             check_numbers(topic.row.partitions, settings, deduplication)
             await now.alter_topic(topic, settings)
+            self._observer.note("topic-altered", topic=name, **_told(settings))
             return topic
 
         return (await self._transaction(alter)).facts()
@@ -227,7 +254,10 @@ class Broker:
         async def delete(now: Incarnation) -> bool:
             if missing_ok and not now.has_topic(name):
                 return False
-            await now.delete_topic(now.topic(name), self.clock.now())
+            topic = now.topic(name)
+            messages = sum(actor.partition.messages for actor in topic.actors)
+            await now.delete_topic(topic, self.clock.now())
+            self._observer.note("topic-deleted", topic=name, messages=messages, client=CALLER.get())
             return True
 
         return await self._transaction(delete)
@@ -251,9 +281,18 @@ class Broker:
             now = self.serving
             try:
                 return await steps(now)
-            except (DiskFull, Fenced, StorageFailed) as failure:
+            except (DiskFull, Fenced) as failure:
                 now.flusher.fail(failure)
                 raise _why(failure) from failure
+            except StorageFailed as failure:
+                now.flusher.fail(failure)
+                told = f"the storage failed while this was done, so it may or may not be there: {failure}."
+                raise errors.OutcomeUnknown(told, hint="Look once the broker runs again.", details=self._for_good) from failure
+
+    @property
+    def _for_good(self) -> dict[str, str]:
+        """The details of an error after which nobody need wait for this broker."""
+        return {} if self._starts_again else {"ended": "for good"}
 
     def describe_topic(self, name: str) -> TopicFacts:
         return self.serving.topic(name).facts()
@@ -297,9 +336,19 @@ class Broker:
         return make_fetcher(self.serving, topic, froms, selection, until)
 
 
-def _why(failure: Exception) -> errors.Error:
+def _told(settings: TopicSettings) -> dict[str, object]:
+    """A topic's settings as an event tells them, and who asked for them."""
+    spans = {"retention": settings.retention, "deduplication": settings.window}
+    return {**spans, "retention_bytes": settings.retention_bytes, "client": CALLER.get()}
+
+
+def _why(failure: DiskFull | Fenced) -> errors.Error:
     if isinstance(failure, DiskFull):
         return disk_full()
-    if isinstance(failure, Fenced):
-        return errors.Unavailable("another incarnation has taken over; loading again.")
-    return errors.Unavailable(f"the broker has ended: {failure}")
+    return errors.Unavailable("another incarnation has taken over; loading again.")
+
+
+def _ending(failure: BaseException) -> str:
+    if isinstance(failure, (StorageFailed, OSError)):
+        return f"the broker has ended: its storage has failed: {failure}."
+    return f"the broker has ended: {failure!r}."

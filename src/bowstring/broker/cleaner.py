@@ -14,7 +14,6 @@ A page that cannot be read stays where it is, and so does its segment: nothing t
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from bowstring.broker.placing import Draft, Placed, Placing, write_sections
@@ -38,8 +37,6 @@ SMALL_PAGES = 64
 JOINED_MAX = 32
 CROWD = 8
 """So many small extents in a row are worth joining."""
-
-_log = logging.getLogger("bowstring.cleaner")
 
 
 class _Job(NamedTuple):
@@ -77,7 +74,7 @@ class Cleaner:
                 await self._clean(segment)
             except Damaged as error:
                 self._given_up.add(segment)
-                _log.warning("segment %#x is not cleaned, because a page in it cannot be read: %s", segment, error)
+                self._incarnation.observer.note("upkeep-postponed", work="cleaning", problem=str(error))
 
     def _candidates(self) -> list[int]:
         """Segments to be cleaned, the emptiest first."""
@@ -111,7 +108,7 @@ class Cleaner:
             try:
                 await self._rewrite(jobs[start : start + EXTENTS_A_READ], 0)
             except Damaged as error:
-                _log.warning("some extents are not joined: %s", error)
+                self._incarnation.observer.note("upkeep-postponed", work="joining extents", problem=str(error))
 
     async def _rewrite(self, jobs: list[_Job], segment: int) -> None:
         """Makes one extent of those of each job, with no page in the segment. They are written together, because every write begins on a

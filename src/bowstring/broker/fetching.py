@@ -151,6 +151,7 @@ class Fetcher:
                 return await self._fetch(cursor, entries)
             except Damaged as error:
                 if moves == partition.moves:
+                    self._incarnation.note_damage(partition, error)
                     raise errors.Corrupt(f"{self._topic}/{partition.number}: {error}", hint="bowstring inspect tells more.") from error
 
     async def _fetch(self, cursor: _Cursor, entries: list[PageEntry]) -> list[Fetched]:
@@ -195,7 +196,7 @@ class Fetcher:
         if end <= first:
             return None
         whole = (first, end) == (entry.first_offset, entry.end) and is_whole(partition, entry, moments)
-        if whole and self._selection.wants_all_of(entry.columns):
+        if whole and self._selection.takes_untouched(entry):
             cursor.offset = end
             cursor.has_delivered = True
             return _whole(cursor, entry, page)
@@ -207,7 +208,7 @@ class Fetcher:
         cursor.offset = end
         cursor.has_delivered = cursor.has_delivered or len(seen.offsets) > 0
         offsets = self._selection.passing(entry, header, batch, seen.offsets)
-        if whole and len(offsets) == entry.rows and self._selection.wants_columns(entry.columns):
+        if whole and len(offsets) == entry.rows and self._selection.takes_columns(entry):
             return _whole(cursor, entry, page)
         return _some(cursor, entry, header, batch, offsets, self._selection)
 

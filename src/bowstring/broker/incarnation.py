@@ -19,17 +19,21 @@ from bowstring.broker.loader import Loaded, load, restore_ids
 from bowstring.broker.lookups import Lookups
 from bowstring.broker.publishing import Publisher
 from bowstring.broker.reading import PageReader
+from bowstring.broker.shortage import Shortage
 from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.topics import Topic, TopicSettings, encode_settings, not_found
 from bowstring.broker.trusted_clock import TrustedClock
 from bowstring.broker.upkeep import Upkeep
 from bowstring.broker.usage import Usage
 from bowstring.broker.visibility import Moments
+from bowstring.broker.watching import TopicList
 from bowstring.core.answers import Answer
 from bowstring.core.changes import Change, Floor
 from bowstring.core.credit import Credit
 from bowstring.core.partition import Partition
 from bowstring.ports.catalog import Catalog, Edit, Extent, TopicRow
+from bowstring.ports.events import Observer
+from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Store
 from bowstring.settings import Settings
 from bowstring.store.reserve import Reserve
@@ -44,9 +48,20 @@ class Incarnation:
     """One life of a broker."""
 
     def __init__(
-        self, loaded: Loaded, *, settings: Settings, clock: SteadyClock, catalog: Catalog, store: Store, reserve: Reserve | None
+        self,
+        loaded: Loaded,
+        *,
+        settings: Settings,
+        clock: SteadyClock,
+        catalog: Catalog,
+        store: Store,
+        reserve: Reserve | None,
+        observer: Observer,
+        shortage: Shortage,
     ) -> None:
         self.settings = settings
+        self.observer = observer
+        self.shortage = shortage
         self.fence = loaded.fence
         self.clock = clock
         self.trusted = TrustedClock(clock)
@@ -57,7 +72,7 @@ class Incarnation:
         self._tail = caches.tail
         self.extents = Extents(catalog=catalog, store=store, settings=settings, clock=clock)
         self.reader = PageReader(store=store, catalog=catalog, caches=caches, extents=self.extents)
-        self.lookups = Lookups(self.reader, self.extents)
+        self.lookups = Lookups(self.reader, self.extents, self.note_damage)
         self.flusher = Flusher(settings=settings, catalog=catalog, store=store, fence=loaded.fence, sequence=loaded.sequence, watcher=self)
         self.usage = Usage()
         self.usage.reset_sealed(loaded.usage)
@@ -71,19 +86,36 @@ class Incarnation:
         """Commits that calls wait for."""
         self._calls = 0
         self.ended: errors.Error | None = None
+        self.topic_list = TopicList(loaded.fence.epoch)
         for row in loaded.topics:
             self._add_topic(row, [loaded.partitions[row.id, number] for number in range(row.partitions)])
         self.upkeep = Upkeep(self, trimmed=loaded.trimmed, deleted=loaded.deleted)
 
     @staticmethod
     async def begin(
-        *, settings: Settings, clock: SteadyClock, catalog: Catalog, store: Store, reserve: Reserve | None = None
+        *,
+        settings: Settings,
+        clock: SteadyClock,
+        catalog: Catalog,
+        store: Store,
+        reserve: Reserve | None,
+        observer: Observer,
+        shortage: Shortage,
     ) -> Incarnation:
         """Registers a new epoch and loads everything."""
         loaded = await load(catalog, BROKER_NUMBER)
         clock.not_before(max((partition.arrived for partition in loaded.partitions.values()), default=0))
         await store.open(loaded.fence.epoch, loaded.segments(), loaded.sequence)
-        incarnation = Incarnation(loaded, settings=settings, clock=clock, catalog=catalog, store=store, reserve=reserve)
+        incarnation = Incarnation(
+            loaded,
+            settings=settings,
+            clock=clock,
+            catalog=catalog,
+            store=store,
+            reserve=reserve,
+            observer=observer,
+            shortage=shortage,
+        )
         await restore_ids(loaded.partitions.values(), incarnation.reader)
         incarnation.upkeep.start()
         return incarnation
@@ -97,6 +129,7 @@ class Incarnation:
         for actor in actors:
             self._actors[row.id, actor.partition.number] = actor
             self.usage.add_recent(actor.partition.pages.segments())
+        self.topic_list.changed()
         return topic
 
     def topic(self, name: str) -> Topic:
@@ -136,6 +169,7 @@ class Incarnation:
         del self._topics[topic.row.name], self._topic_ids[topic.row.id]
         for actor in topic.actors:
             actor.close(gone)
+        self.topic_list.changed()
         await self.catalog.delete_topic(self.fence, topic.row.id, now)
         for actor in topic.actors:
             self._actors.pop((topic.row.id, actor.partition.number))
@@ -181,6 +215,12 @@ class Incarnation:
         after = partition.pages.segments()
         self.usage.remove_recent({segment: size - after.get(segment, 0) for segment, size in before.items()})
 
+    def note_damage(self, partition: Partition, error: Damaged) -> None:
+        """Somebody has met with bytes that do not verify."""
+        topic = self._topic_ids.get(partition.topic)
+        name = topic.row.name if topic is not None else f"#{partition.topic}"
+        self.observer.note("page-damaged", topic=name, partition=partition.number, problem=str(error))
+
     # Publishing
 
     def publisher(self, topic: Topic, producer: bytes, stream: int, group: str) -> Publisher:
@@ -200,14 +240,27 @@ class Incarnation:
             del self._publishers[producer]
 
     def check_room(self, size: int) -> None:
-        """Raises Full if there is no room for so much on the disk: the next segment could not be made, or the catalog has nothing in
-        reserve. Some room is left for what makes room again."""
-        short = self.reserve is not None and not self.reserve.held
-        if self.store.is_short:
-            kept = int(ALIVE_MIN * max(self.store.segments().values(), default=0)) + ROOM_KEPT
-            short = short or self.store.room < self.flusher.waiting_bytes + size + min(kept, self.settings.segment_bytes_max // 2)
-        if short:
+        """Raises Full if there is no room for so much on the disk."""
+        if not self._has_room(size):
+            self.shortage.begin(size)
             raise disk_full()
+
+    def look_for_room(self) -> None:
+        """Notes whether the disk is full, for those who watch."""
+        if not self._has_room(max(1, self.shortage.wanted)):
+            self.shortage.begin()
+        else:
+            self.shortage.end()
+
+    def _has_room(self, size: int) -> bool:
+        """There is none if the next segment could not be made, or the catalog has nothing in reserve. Some is left for what makes room
+        again."""
+        if self.reserve is not None and not self.reserve.held:
+            return False
+        if not self.store.is_short:
+            return True
+        kept = int(ALIVE_MIN * max(self.store.segments().values(), default=0)) + ROOM_KEPT
+        return self.store.room >= self.flusher.waiting_bytes + size + min(kept, self.settings.segment_bytes_max // 2)
 
     async def check_fence(self) -> None:
         """Raises Fenced if another incarnation has taken over, of which this one may not have heard: it may give back what we use."""
@@ -304,6 +357,7 @@ class Incarnation:
         self.upkeep.stop()
         for actor in self._actors.values():
             actor.close(error)
+        self.topic_list.changed()
         for waiting in (*self._outstanding.values(), *self._awaited):
             if not waiting.done():
                 waiting.set_exception(error)

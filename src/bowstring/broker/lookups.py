@@ -27,9 +27,11 @@ Texts = Callable[[Rows], pa.Array]
 class Lookups:
     """Finds out what a partition has to know before it can decide."""
 
-    def __init__(self, reader: PageReader, extents: Extents) -> None:
+    def __init__(self, reader: PageReader, extents: Extents, damaged: Callable[[Partition, Damaged], None]) -> None:
         self._reader = reader
         self._extents = extents
+        self._damaged = damaged
+        """Is told what could not be read."""
 
     def at_once(self, partition: Partition, lookup: Lookup, hashes: Hashes, now: int) -> Found | None:
         """What memory alone can tell: that nothing is known. This is what nearly every batch meets with."""
@@ -44,8 +46,9 @@ class Lookups:
             moves = partition.moves
             try:
                 return await self._look_up(partition, lookup, ids, texts, now)
-            except Damaged:
+            except Damaged as error:
                 if moves == partition.moves:
+                    self._damaged(partition, error)
                     raise
 
     async def _look_up(self, partition: Partition, lookup: Lookup, ids: Ids | None, texts: Texts, now: int) -> Found:

@@ -162,5 +162,6 @@ async def _runs(now: Incarnation, partition: Partition, at: int, start: int, end
 
 
 def _corrupt(now: Incarnation, partition: Partition, error: Damaged) -> errors.Corrupt:
+    now.note_damage(partition, error)
     name = now.topic_by_id(partition.topic).row.name
     return errors.Corrupt(f"{name}/{partition.number}: {error}", hint="bowstring inspect tells more.")

@@ -11,7 +11,6 @@ glance, because what was found once holds until something moves; an idle broker 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,8 +41,6 @@ KEPT_SECONDS = 60.0
 """How often rows that are kept below the floor are looked at."""
 
 NEVER = 1 << 62
-
-_log = logging.getLogger("bowstring.retention")
 
 
 class _Seen(NamedTuple):
@@ -104,7 +101,7 @@ class Retention:
                 try:
                     await self._glance(topic, actor, seen, now)
                 except Damaged as error:  # the others are not to wait for this one
-                    _log.warning("%s/%d: retention was given up for now: %s", topic.row.name, partition.number, error)
+                    self._incarnation.note_damage(partition, error)
 
     async def _glance(self, topic: Topic, actor: PartitionActor, seen: _Seen | None, now: int) -> None:
         """What nobody has seen yet, or has changed since, is asked for; then it is known when there will be something to do."""

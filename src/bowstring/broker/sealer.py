@@ -18,7 +18,6 @@ down as lost, so that one bad page does not let the journal grow for ever: its o
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -51,8 +50,6 @@ HURRY = 2
 """So many times what a seal is due for."""
 ROWS_A_TRIM = 200
 TRIES_MAX = 3
-
-_log = logging.getLogger("bowstring.sealer")
 
 
 class Counts(NamedTuple):
@@ -110,6 +107,7 @@ class Sealer:
             self._counts = Counts(*map(sum, zip(before, self._counts, strict=True)))
             raise
         self._sealed_at = self._incarnation.clock.monotonic()
+        self._incarnation.observer.note("journal-sealed", rows=before.rows, bytes=before.bytes)
 
     async def _seal(self, sequence: int) -> None:
         actors = self._incarnation.partitions()
@@ -185,7 +183,7 @@ class Sealer:
                 self._tries[key] = self._tries.get(key, 0) + 1
                 if self._tries[key] < TRIES_MAX:
                     raise
-                _log.error("a page of the journal is lost: topic %d, partition %d, %s", partition.topic, partition.number, error)
+                self._incarnation.note_damage(partition, error)
                 found.append(Sealable(entry._replace(segment=LOST, position=0, length=0), None))
         return found
 

@@ -16,6 +16,10 @@ from bowstring.core.pages import PageEntry, PageHeader
 from bowstring.messages import encoding, schema
 from bowstring.messages.filters import Filter
 
+MOMENT_BYTES = 8
+SMALL_PART = 10
+"""Unwanted moments go along up to a tenth of a page: with values of 100 bytes sending them costs as much as leaving them out, and less
+with larger values or smaller pages."""
 _MOMENT = pa.timestamp("us", "UTC")
 
 
@@ -26,13 +30,19 @@ class Selection(NamedTuple):
     columns: int | None = None
     """The mask of the columns that are wanted."""
 
-    def wants_all_of(self, columns: int) -> bool:
-        """Whether a page with these columns can go out untouched."""
-        return self.where is None and self.wants_columns(columns)
+    def takes_untouched(self, entry: PageEntry) -> bool:
+        """Whether a page whose rows may all be seen can go out as it is stored."""
+        return self.where is None and self.takes_columns(entry)
 
-    def wants_columns(self, columns: int) -> bool:
-        """Whether every one of these columns is wanted."""
-        return self.columns is None or not columns & ~self.columns
+    def takes_columns(self, entry: PageEntry) -> bool:
+        """Whether the page has no column that is better left out. Moments that are a small part of it go along: sending them is cheaper
+        than writing the page anew without them."""
+        unwanted = 0 if self.columns is None else entry.columns & ~self.columns
+        if not unwanted:
+            return True
+        if unwanted == entry.columns or unwanted & ~schema.TIMES:
+            return False
+        return unwanted.bit_count() * MOMENT_BYTES * entry.rows * SMALL_PART <= entry.length
 
     def passing(self, entry: PageEntry, header: PageHeader, batch: pa.RecordBatch, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of the offsets that pass the filter."""

@@ -72,6 +72,11 @@ class Topic:
             f"topic '{self.row.name}' has no partition {partition}.", hint=f"It has {len(self.actors)}, numbered from 0."
         )
 
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """The first offset of each partition that can be read, and the first that cannot."""
+        return [(actor.partition.retained.first, actor.partition.readable_offset) for actor in self.actors]
+
     def facts(self) -> TopicFacts:
         partitions = [actor.partition for actor in self.actors]
         return TopicFacts(
@@ -84,7 +89,7 @@ class Topic:
             deduplication=self.settings.window,
             messages=sum(partition.messages for partition in partitions),
             bytes=sum(partition.bytes for partition in partitions),
-            ranges=[(partition.retained.first, partition.readable_offset) for partition in partitions],
+            ranges=self.ranges,
         )
 
 

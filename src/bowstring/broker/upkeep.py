@@ -1,13 +1,12 @@
 """What a broker does beside its flushes, one thing after the other: retention, seal, clearing away, cleaning, making room.
 
 They all change where things are, so they take turns in one task and never meet each other. Each turn is a moment's work in small steps. A
-full disk or a damaged page is told in the log and tried again at a later turn; anything worse ends the incarnation.
+full disk or a damaged page is told the observer and tried again at a later turn; anything worse ends the incarnation.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
 from bowstring.broker.cleaner import Cleaner
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from bowstring.broker.incarnation import Incarnation
 
 ROWS_A_STEP = 100
-
-_log = logging.getLogger("bowstring.upkeep")
 
 
 class Upkeep:
@@ -66,7 +63,7 @@ class Upkeep:
                 self._troubles.pop(name, None)
             except (DiskFull, Damaged) as failure:
                 if self._troubles.get(name) != str(failure):
-                    _log.warning("%s was given up for now: %s", name, failure)
+                    self._incarnation.observer.note("upkeep-postponed", work=name, problem=str(failure))
                 self._troubles[name] = str(failure)
 
     async def _seal(self) -> None:
@@ -92,3 +89,4 @@ class Upkeep:
         await incarnation.store.make_room()
         if incarnation.reserve is not None:
             await incarnation.reserve.hold()
+        incarnation.look_for_room()

@@ -23,6 +23,7 @@ def find(given: str | None, environment: Mapping[str, str]) -> Path | None:
     """The file that counts; None if there is none. One that is named has to be there."""
     for named, source in ((given, "--config"), (environment.get("BOWSTRING_CONFIG"), "BOWSTRING_CONFIG")):
         if named:
+            named = settings.at_home(named, source, environment)
             if not Path(named).is_file():
                 raise errors.InvalidArgument(f"{source} = {named} is not a file.", hint=f"Name a {NAME}, or leave {source} away.")
             return Path(named)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
-import signal
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -20,6 +20,8 @@ import typer
 from bowstring import errors, settings
 from bowstring.cli import options
 from bowstring.cli.output import note
+from bowstring.cli.serve import stop_on_signals
+from bowstring.logs import handlers
 
 if TYPE_CHECKING:
     from bowstring.client.client import Client
@@ -67,11 +69,16 @@ def dev(
 ) -> None:
     from bowstring.wire import loops
 
+    handlers.install(logging.DEBUG if options.given.verbose else logging.WARNING)
     topics = [_wanted(text) for text in topic or []]
     if sample and not topics:
         topics = [Wanted(SAMPLE_TOPIC, SAMPLE_PARTITIONS)]
     with ExitStack() as stack:
-        place = os.path.abspath(data) if data else stack.enter_context(tempfile.TemporaryDirectory(prefix="bowstring-dev-"))
+        place = (
+            os.path.abspath(settings.at_home(data, "--data", os.environ))
+            if data
+            else stack.enter_context(tempfile.TemporaryDirectory(prefix="bowstring-dev-"))
+        )
         loop = loops.new_event_loop()
         stack.callback(loop.close)
         flags = {"data": place, "listen": listen, "topic_retention": topic_retention, "topic_deduplication": topic_deduplication}
@@ -90,20 +97,19 @@ def _wanted(text: str) -> Wanted:
 async def _serve(chosen: settings.Settings, topics: list[Wanted], *, sample: bool, keeps: bool) -> None:
     from bowstring.server import open_broker
 
-    stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    stop_on_signals(stopped)
     server = await open_broker(chosen)
     try:
         await _with_topics(server, topics, stopped, sample=sample, keeps=keeps)
     finally:
-        await server.stop()
+        await server.stop(reason=stopped.result() if stopped.done() else "an error")
     if server.failed.done():
         raise errors.Unavailable(f"the broker has ended because its disk failed: {server.failed.result()}.")
     note("Ended; its messages are " + ("kept in " + chosen.data if keeps else "gone") + ".")
 
 
-async def _with_topics(server: Server, topics: list[Wanted], stopped: asyncio.Event, *, sample: bool, keeps: bool) -> None:
+async def _with_topics(server: Server, topics: list[Wanted], stopped: asyncio.Future[str], *, sample: bool, keeps: bool) -> None:
     from bowstring.client.client import connect
 
     address = server.address if server.address.startswith("unix:") else f"bowstring://{server.address}"
@@ -113,9 +119,8 @@ async def _with_topics(server: Server, topics: list[Wanted], stopped: asyncio.Ev
             await client.create_topic(wanted.name, partitions=wanted.partitions, exists_ok=True)
         _tell(address, server.settings.data if keeps else None, topics, sample=sample)
         flowing = asyncio.create_task(_flow(client, topics[0].name)) if sample else None
-        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(stopped.wait()), server.failed]
+        ends: list[asyncio.Future[Any]] = [stopped, server.failed]
         await asyncio.wait([*ends, flowing] if flowing else ends, return_when=asyncio.FIRST_COMPLETED)
-        ends[0].cancel()
         if flowing is not None:
             if flowing.done() and not server.failed.done():
                 flowing.result()  # raises why

@@ -1,14 +1,12 @@
 """How messages that were read are printed: as JSON, CSV, a table, their bare values, by a format string, as Arrow or as Parquet.
 
 Each form takes batches and writes bytes to stdout. JSON has the names of a message's fields, and is just what `produce --input json`
-takes. Bytes that are not UTF-8 are `{"base64": "…"}` there and in CSV.
+takes. Bytes that are not UTF-8 are `{"base64": "…"}` there and in CSV, which comes back exactly, too (`csv_text`).
 """
 
 from __future__ import annotations
 
 import base64
-import csv
-import io
 import re
 import shutil
 import unicodedata
@@ -18,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import msgspec
 
 from bowstring import errors, times
-from bowstring.cli import options
+from bowstring.cli import csv_text, options
 from bowstring.cli.commands import either
 
 if TYPE_CHECKING:
@@ -67,13 +65,11 @@ class Csv(Form):
         self._headed = False
 
     def write(self, batch: pa.RecordBatch) -> None:
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
+        columns = [_csv_cells(batch, name) for name in self.columns]
         if not self._headed:
             self._headed = True
-            writer.writerow(self.columns)
-        writer.writerows([map(_cell, row) for row in rows(batch, self.columns)])
-        self._out.write(text.getvalue().encode())
+            self._out.write(csv_text.line(self.columns).encode())
+        self._out.write("".join(map(csv_text.line, zip(*columns, strict=True))).encode())
 
 
 class Raw(Form):
@@ -258,6 +254,13 @@ def _cells(batch: pa.RecordBatch, name: str) -> list[Any]:
     if name in ("created", "arrived", "due", "expires"):
         return [None if cell is None else times.to_text(cell) for cell in batch.column(name).cast("int64").to_pylist()]
     return batch.column(name).to_pylist()
+
+
+def _csv_cells(batch: pa.RecordBatch, name: str) -> list[str | None]:
+    """A column as CSV has it. Attributes are a JSON object."""
+    if name in ("key", "value"):
+        return [None if cell is None else csv_text.text_of(cell) for cell in batch.column(name).to_pylist()]
+    return [None if cell is None or cell == {} else str(_cell(cell)) for cell in _cells(batch, name)]
 
 
 def _text(data: bytes) -> Any:

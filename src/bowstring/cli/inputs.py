@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-import csv
 import io
+import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, Final
 
@@ -18,10 +18,15 @@ import msgspec
 import pyarrow as pa
 
 from bowstring import errors, times
+from bowstring.cli import csv_text
 from bowstring.cli.commands import either
+from bowstring.messages import schema
 
 CHUNK_BYTES: Final = 1 << 20
 CHUNK_ROWS: Final = 10_000
+ROWS_BYTES: Final = 8 << 20
+"""What the values of the rows of one table have, from which on they are sent."""
+COMPRESSIONS: Final = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 _MOMENT: Final = pa.timestamp("us", "UTC")
 TAKEN: Final[dict[str, pa.DataType]] = {
     "key": pa.binary(),
@@ -32,25 +37,39 @@ TAKEN: Final[dict[str, pa.DataType]] = {
     "due": _MOMENT,
     "expires": _MOMENT,
 }
-LEFT_OUT: Final = ("topic", "partition", "offset", "arrived", "producer_group", "transaction")
+_NEVER_EMPTY: Final = ("id", "attributes", "created", "due", "expires")
+_BOM: Final = b"\xef\xbb\xbf"
 _VALUE_HINT: Final = 'Right would be text, {"base64": "…"} for bytes, or "json": … for a value to be written as JSON.'
 
 Tables = Iterator[pa.Table]
 Row = dict[str, Any]
 
 
+def unpacked(stream: BinaryIO, path: str) -> BinaryIO:
+    """A file whose name says that it is compressed, as what is in it; any other as it is."""
+    codec = COMPRESSIONS.get(os.path.splitext(path)[1].lower())
+    return stream if codec is None else io.BufferedReader(pa.CompressedInputStream(stream, codec), CHUNK_BYTES)
+
+
 def lines(stream: BinaryIO, name: str, separator: bytes | None) -> Tables:
-    """A message per line; with a separator what is before its first one is the key. What has arrived is given at once."""
+    """A message per line; with a separator what is before its first one is the key. What has arrived is given at once. A line ends in LF
+    or CRLF, neither of which is part of it, nor is a byte order mark at the beginning."""
     rest = b""
     first = 1
     while read := _read1(stream, CHUNK_BYTES):
         whole, newline, rest = (rest + read).rpartition(b"\n")
         if newline:
-            values = whole.split(b"\n")
+            values = _split(whole, first)
             yield from _of_lines(values, name, separator, first)
             first += len(values)
-    if rest:
-        yield from _of_lines([rest], name, separator, first)
+    if rest and rest != _BOM:
+        yield from _of_lines(_split(rest, first), name, separator, first)
+
+
+def _split(text: bytes, first: int) -> list[bytes]:
+    text = text.removeprefix(_BOM) if first == 1 else text
+    values = text.split(b"\n")
+    return [value.removesuffix(b"\r") for value in values] if b"\r" in text else values
 
 
 def _read1(stream: BinaryIO, size: int) -> bytes:
@@ -83,7 +102,8 @@ def json_lines(stream: BinaryIO, name: str) -> Tables:
 
     def rows() -> Iterator[Row]:
         for number, line in enumerate(stream, 1):
-            if line.isspace():
+            line = line.removeprefix(_BOM) if number == 1 else line
+            if not line or line.isspace():
                 continue
             where = f"{name} line {number}"
             try:
@@ -101,61 +121,69 @@ def json_lines(stream: BinaryIO, name: str) -> Tables:
 
 def csv_rows(stream: BinaryIO, name: str, separator: str) -> Tables:
     """A header, then a row per message. Columns are those of a batch; `attributes.country` is an attribute."""
-    text = (line.decode().removeprefix("\ufeff" if number == 0 else "") for number, line in enumerate(stream))
-    reader = csv.reader(text, delimiter=separator, strict=True)
+    reader = csv_text.Reader(stream, name, separator)
 
     def rows() -> Iterator[Row]:
-        try:
-            header = next(reader, None)
-            if header is None:
-                return
-            _check_names([column.partition(".")[0] for column in header], f"{name} line 1")
-            for cells in reader:
-                where = f"{name} line {reader.line_num}"
-                if not cells:
-                    continue
-                if len(cells) != len(header):
-                    raise errors.Rejected(f"{where} has {len(cells)} of the header's {len(header)} cells.", hint="Quote cells with commas.")
-                yield _row(_of_cells(header, cells, where), where)
-        except UnicodeDecodeError:
-            raise errors.Rejected(f"{name} is not UTF-8.", hint="Save it as UTF-8.") from None
-        except csv.Error as error:
-            where = f"{name} line {reader.line_num}"
-            raise errors.Rejected(f"{where} is not CSV: {error}.", hint="See --separator for others than commas.") from None
+        lines = iter(reader)
+        header = [column or "" for column in next(lines, csv_text.Row(1, [])).cells]
+        _check_names(["attributes" if column.startswith("attributes.") else column for column in header], f"{name} line 1")
+        _check_once(header, f"{name} line 1")
+        used = [(at, *column.partition(".")) for at, column in enumerate(header) if column not in schema.ASSIGNED]
+        for number, cells in lines:
+            where = f"{name} line {number}"
+            if cells == [None] and len(header) > 1:
+                continue
+            if len(cells) != len(header):
+                raise errors.Rejected(f"{where} has {len(cells)} of the header's {len(header)} cells.", hint="Quote cells with commas.")
+            yield _row(_of_cells(used, cells, where), where)
 
     return _tables(rows())
 
 
-def _of_cells(header: list[str], cells: list[str], where: str) -> Row:
-    """An empty cell is nothing, but of `value` it is an empty value."""
+def _of_cells(used: list[tuple[int, str, str, str]], cells: list[str | None], where: str) -> Row:
+    """A cell that is null is nothing; neither is an empty one, where text cannot be empty."""
     row: Row = {}
-    for column, cell in zip(header, cells, strict=True):
-        field, dot, attribute = column.partition(".")
-        if dot and field == "attributes":
-            if cell:
-                row.setdefault("attributes", {})[attribute] = cell
-        elif column == "attributes" and cell:
-            try:
-                row.setdefault("attributes", {}).update(msgspec.json.decode(cell))
-            except (msgspec.DecodeError, TypeError, ValueError):
-                raise errors.Rejected(
-                    f"{where}: attributes is not a JSON object: '{cell}'.", hint='Right would be {"country": "CH"}.'
-                ) from None
-        elif cell or column == "value":
+    for at, column, dot, attribute in used:
+        cell = cells[at]
+        if cell is None or (not cell and column in _NEVER_EMPTY and not dot):
+            continue
+        if column in ("key", "value"):
+            row[column] = _cell_bytes(column, cell, where)
+        elif column != "attributes":
             row[column] = cell
+        elif dot:
+            row.setdefault("attributes", {})[attribute] = cell
+        else:
+            row.setdefault("attributes", {}).update(_cell_attributes(cell, where))
     return row
 
 
+def _cell_attributes(cell: str, where: str) -> dict[str, Any]:
+    try:
+        return dict(msgspec.json.decode(cell))
+    except (msgspec.DecodeError, TypeError, ValueError):
+        hint = 'Right would be {"country": "CH"}.'
+        raise errors.Rejected(f"{where}: attributes is not a JSON object: '{cell}'.", hint=hint) from None
+
+
+def _cell_bytes(column: str, cell: str, where: str) -> bytes:
+    try:
+        return csv_text.bytes_of(cell)
+    except errors.InvalidArgument as error:
+        raise errors.Rejected(f"{where}: {column}: {error.message}", hint=error.hint) from None
+
+
 def arrow(stream: BinaryIO, name: str) -> Tables:
-    """Arrow IPC, the stream or the file."""
+    """Arrow IPC, the stream or the file. A file is read whole from a pipe, because its index is at its end."""
     buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)  # pyright: ignore[reportArgumentType]
     try:
         if buffered.peek(6)[:6] == b"ARROW1":
-            file = pa.ipc.open_file(pa.py_buffer(buffered.read()))
-            batches: Iterable[pa.RecordBatch] = (file.get_batch(number) for number in range(file.num_record_batches))
+            file = pa.ipc.open_file(buffered if buffered.seekable() else pa.py_buffer(buffered.read()))
+            batches = (file.get_batch(number) for number in range(file.num_record_batches))
+            yield from _columns(file.schema, batches, name)
         else:
-            batches = pa.ipc.open_stream(buffered)
-        yield from _columns(batches, name)
+            reader = pa.ipc.open_stream(buffered)
+            yield from _columns(reader.schema, reader, name)
     except (pa.ArrowException, EOFError) as error:
         raise errors.Rejected(f"{name} is not Arrow: {_first_line(error)}.", hint="Right would be an Arrow IPC stream or file.") from None
 
@@ -167,15 +195,21 @@ def parquet(stream: BinaryIO, name: str) -> Tables:
     try:
         source = stream if stream.seekable() else pa.py_buffer(stream.read())
         file = pyarrow.parquet.ParquetFile(source)
-        yield from _columns(file.iter_batches(batch_size=65536), name)
+        yield from _columns(file.schema_arrow, file.iter_batches(batch_size=65536), name)
     except pa.ArrowException as error:
         raise errors.Rejected(f"{name} is not Parquet: {_first_line(error)}.", hint="See --input for other forms.") from None
 
 
-def _columns(batches: Iterable[pa.RecordBatch], name: str) -> Tables:
+def _columns(found: pa.Schema, batches: Iterable[pa.RecordBatch], name: str) -> Tables:
+    _check_names(found.names, name)
+    _check_once(found.names, name)
+    if "json" in found.names:
+        what = "both 'value' and 'json'" if "value" in found.names else "a column 'json', which only JSON and CSV may have"
+        raise errors.Rejected(f"{name} has {what}.", hint="Give the payload once, as 'value'.")
+    kept = [number for number, column in enumerate(found.names) if column in TAKEN]
+    if not kept:
+        raise errors.Rejected(f"{name} has no column that a message has.", hint=f"Right would be {either(TAKEN)}.")
     for batch in batches:
-        _check_names(batch.schema.names, name)
-        kept = [column for column in batch.schema.names if column in TAKEN]
         if batch.num_rows:
             yield pa.Table.from_batches([batch]).select(kept)
 
@@ -186,12 +220,14 @@ def _columns(batches: Iterable[pa.RecordBatch], name: str) -> Tables:
 def _tables(rows: Iterator[Row]) -> Generator[pa.Table]:
     """Rows in tables. What is wrong with a row is raised when those before it have been given."""
     chunk: list[Row] = []
+    size = 0
     try:
         for row in rows:
             chunk.append(row)
-            if len(chunk) == CHUNK_ROWS:
+            size += len(row.get("value") or b"")
+            if len(chunk) == CHUNK_ROWS or size > ROWS_BYTES:
                 yield table(chunk)
-                chunk = []
+                chunk, size = [], 0
     except errors.Rejected:
         if chunk:
             yield table(chunk)
@@ -210,10 +246,18 @@ def _check_names(names: Iterable[str], where: str) -> None:
     import difflib
 
     for name in names:
-        if name not in TAKEN and name not in LEFT_OUT and name != "json":
+        if name not in TAKEN and name not in schema.ASSIGNED and name != "json":
             close = difflib.get_close_matches(name, [*TAKEN, "json"], n=1)
             hint = f"Did you mean '{close[0]}'?" if close else f"Right would be {either([*TAKEN, 'json'])}."
             raise errors.Rejected(f"{where}: '{name}' is nothing that a message has.", hint=hint)
+
+
+def _check_once(names: Iterable[str], where: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen and name not in schema.ASSIGNED:
+            raise errors.Rejected(f"{where} has the column '{name}' twice.", hint="Give each column once.")
+        seen.add(name)
 
 
 def _row(given: Mapping[str, Any], where: str) -> Row:
@@ -234,8 +278,8 @@ def _row(given: Mapping[str, Any], where: str) -> Row:
 
 
 def _bytes(value: Any) -> bytes:
-    if isinstance(value, str):
-        return value.encode()
+    if isinstance(value, str | bytes):
+        return value.encode() if isinstance(value, str) else value
     if isinstance(value, dict) and list(value) == ["base64"] and isinstance(value["base64"], str):
         try:
             return base64.b64decode(value["base64"], validate=True)

@@ -6,6 +6,7 @@ This file has the flags and the files; `publishing` sends what is in them, and s
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +29,11 @@ HELP = """Publishes messages: each --value, each line of stdin or of FILEs, or e
 
 --input says what the input is: `lines` (the default), `json` (an object per line, as `read -o json` prints it), `csv` (with a header),
 `arrow`, `parquet`, or `raw` (a whole file is one message). Files that end in .json, .jsonl, .ndjson, .csv, .arrow or .parquet are known
-by that. Rows may have value (or json), key, attributes, id, due, expires and created; flags fill in what rows do not have.
+by that. Files that end in .gz, .zst, .bz2 or .lz4 are unpacked first, but for `raw`. Rows may have value (or json), key, attributes, id,
+due, expires and created; flags fill in what rows do not have.
+
+Lines end in LF or CRLF, and neither is part of the message. In CSV an empty cell is null, a cell that is `""` is empty text, and
+`{"base64":"..."}` stands for bytes: what `read -o csv` prints comes back as it was.
 
 What is printed is durable. For values it is a row each; for input it is a sum, or with --receipts a row each. Ctrl-C ends the input, waits
 for what is under way, and prints what is stored; a second Ctrl-C ends at once.
@@ -51,6 +56,7 @@ same ids nothing is stored twice.
 INPUTS: Final = ("lines", "json", "csv", "arrow", "parquet", "raw")
 ALIASES: Final = {"text": "lines", "ndjson": "json", "jsonl": "json", "feather": "arrow", "ipc": "arrow"}
 ENDINGS: Final = {".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".arrow": "arrow", ".parquet": "parquet"}
+_PACKED: Final = re.compile(r"\.(gz|zst|bz2|lz4)$")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -143,9 +149,10 @@ class Source:
     def __init__(self, path: str, form: str | None, separator: str | None) -> None:
         self.path = path
         self.name = "stdin" if path == "-" else path
-        self.form = form or ENDINGS.get(os.path.splitext(path)[1].lower(), "lines")
+        self.form = form or ENDINGS.get(os.path.splitext(_PACKED.sub("", path.lower()))[1], "lines")
         self.separator = separator
-        if separator is not None and (not separator or (self.form == "csv" and len(separator) != 1) or self.form not in ("lines", "csv")):
+        length = 1 if separator is None else len(_unescaped(separator))
+        if not length or (self.form == "csv" and length != 1) or (separator is not None and self.form not in ("lines", "csv")):
             hint = "It is some text for lines, and one character for CSV."
             raise errors.InvalidArgument(f"--separator '{separator}' is not taken for {self.form}.", hint=hint)
         self.size = 0
@@ -166,7 +173,9 @@ class Source:
             stream: BinaryIO = sys.stdin.buffer if self.path == "-" else open(self.path, "rb")  # noqa: SIM115 -- stdin stays open
         except OSError as error:
             raise errors.Rejected(f"{self.path} cannot be read: {error.strerror}.") from None
+        packed = stream
         try:
+            stream = packed if self.form == "raw" else inputs.unpacked(packed, self.path)
             separator = None if self.separator is None else _unescaped(self.separator)
             forms: dict[str, Callable[[], Iterator[pa.Table]]] = {
                 "lines": lambda: inputs.lines(stream, self.name, None if separator is None else separator.encode()),
@@ -179,9 +188,12 @@ class Source:
             for table in forms[self.form]():
                 yield table
                 counted(table.nbytes)
+        except OSError as error:
+            raise errors.Rejected(f"{self.name} cannot be read: {error.strerror or error}.") from None
         finally:
             if self.path != "-":
                 stream.close()
+                packed.close()
 
 
 def _attribute(text: str) -> tuple[str, str]:

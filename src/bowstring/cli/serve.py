@@ -3,9 +3,10 @@
 Its flags are the table of settings: every field of `Settings` is a flag of the same name. A flag beats the environment, that beats the
 file, and that beats the default. What is wrong with one of them is wrong usage, exit code 2.
 
-When the broker serves, one line with address and data directory goes to stdout. SIGTERM and Ctrl-C stop it: what is under way is
-answered first. A second signal does not wait for that. A failed sync or I/O error ends the process, because only a fresh one that reads
-the disk can tell what is on it; what was acknowledged is there.
+When the broker serves, one line with address and data directory goes to stdout; the log goes to stderr (`bowstring.logs`). SIGTERM,
+Ctrl-C and the closing of its terminal (SIGHUP) stop it: what is under way is answered first. A second signal does not wait for that.
+Under `nohup`, which ignores SIGHUP, it stays so. A failed sync or I/O error ends the process, because only a fresh one that reads the
+disk can tell what is on it; what was acknowledged is there.
 """
 
 from __future__ import annotations
@@ -16,15 +17,19 @@ import logging
 import os
 import signal
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bowstring import errors, settings
-from bowstring.cli import config_file
-from bowstring.cli.options import LOG_FORMAT
+from bowstring.cli import config_file, failures, options
+from bowstring.cli.output import note
+from bowstring.logs import handlers
 
 if TYPE_CHECKING:
+    import asyncio
+
     from bowstring.server import Server
 
 HELP = """Runs a broker.
@@ -42,6 +47,9 @@ Examples:
 Every flag can also be given as a variable, or in bowstring.toml: --topic-retention is BOWSTRING_TOPIC_RETENTION, and retention in [topic].
 `bowstring config show` tells each value and where it comes from. Sizes are 16MiB, 500kB or bytes; spans are
 7d, 12h, 30s, 500ms or seconds.
+
+The log goes to stderr: start and stop, topics created and deleted, a full disk, damage, clients that were refused. --verbose tells more,
+--quiet only warnings; --log-format json writes one JSON object a line.
 """
 
 
@@ -58,15 +66,17 @@ def _command() -> Any:
     def serve(config: str | None, check: bool, **flags: str | None) -> None:
         chosen = _settings(flags, config)
         if check:
-            typer.echo("The settings are right.")
-            return
-        logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
+            return _check(chosen)
+        handlers.install(_level(), chosen.log_format)
+        failures.as_json.asked |= chosen.log_format == "json"
         _prepare_process(chosen)
         _run(_serve(chosen))
 
     parameters = {name: _flag(name) for name in settings.TABLE} | {
         "config": Annotated[str | None, typer.Option("--config", metavar="FILE", help="A bowstring.toml.", show_default=False)],
-        "check": Annotated[bool, typer.Option("--check", help="Only look whether the settings are right.")],
+        "check": Annotated[
+            bool, typer.Option("--check", help="Only look whether a broker would start: settings, address, data directory.")
+        ],
     }
     # typer reads flags off a function's signature, so this one is given the signature that the table says.
     serve.__annotations__ = parameters
@@ -75,6 +85,10 @@ def _command() -> Any:
     signature = [inspect.Parameter(name, keyword, default=defaults[name], annotation=parameters[name]) for name in parameters]
     serve.__signature__ = inspect.Signature(signature)  # pyright: ignore[reportFunctionMemberAccess]
     return serve
+
+
+def _level() -> int:
+    return logging.DEBUG if options.given.verbose else logging.WARNING if options.given.quiet else logging.INFO
 
 
 def _flag(name: str) -> Any:
@@ -87,9 +101,25 @@ def _flag(name: str) -> Any:
 def _settings(flags: dict[str, str | None], config: str | None) -> settings.Settings:
     try:
         file = config_file.find(config, os.environ)
-        return settings.load(settings.from_flags(flags), settings.from_environment(os.environ), config_file.layer(file))
+        chosen = settings.load(settings.from_flags(flags), settings.from_environment(os.environ), config_file.layer(file))
+        if chosen.store == "memory":
+            return chosen
+        return replace(chosen, data=os.path.abspath(chosen.data or settings.default_data(os.environ)))
     except errors.InvalidArgument as error:
         raise _usage(error) from None
+
+
+def _check(chosen: settings.Settings) -> None:
+    """Says that all is right, or raises what `serve` would. Nothing is changed."""
+    from bowstring import preflight
+
+    try:
+        served = preflight.check(chosen)
+    except errors.InvalidArgument as error:
+        raise _usage(error) from None
+    if served is not None:
+        note(f"{served[:1].upper()}{served[1:]} So its contents were not looked at.")
+    typer.echo("The settings are right.")
 
 
 def _usage(error: errors.Error) -> typer.Exit:
@@ -100,14 +130,15 @@ def _usage(error: errors.Error) -> typer.Exit:
 
 def _prepare_process(chosen: settings.Settings) -> None:
     """Memory and open files as a broker needs them."""
+    from bowstring.host.clock import SystemClock
     from bowstring.host.memory import keep_freed_memory
     from bowstring.host.open_files import allow_open_files
+    from bowstring.logs.event_log import EventLog
 
     keep_freed_memory()
     allowed = allow_open_files()
     if allowed < chosen.connections_max + FILES_BESIDE:
-        text = "this process may have %d files open, which is little for %d streams (connections-max): raise it with `ulimit -n`"
-        logging.getLogger("bowstring.serve").warning(text, allowed, chosen.connections_max)
+        EventLog(SystemClock()).note("few-open-files", files=allowed, streams=chosen.connections_max)
 
 
 def _run(coroutine: Coroutine[Any, Any, None]) -> None:
@@ -125,10 +156,8 @@ async def _serve(chosen: settings.Settings) -> None:
 
     from bowstring.server import open_broker
 
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, _stop_on, number, stopped)
+    stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    stop_on_signals(stopped)
     gc.disable()  # what is loaded stays: looking through it again and again for garbage takes as long as loading it
     try:
         server = await open_broker(chosen)
@@ -137,25 +166,45 @@ async def _serve(chosen: settings.Settings) -> None:
     finally:
         gc.enable()
     gc.freeze()
+    reason = "an error"
     try:
-        typer.echo(f"bowstring serves {server.address} from {_place(server.settings)}")
-        stopping = asyncio.create_task(stopped.wait())
-        await asyncio.wait((stopping, server.failed), return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
+        place = "memory" if chosen.store == "memory" else chosen.data
+        typer.echo(f"bowstring serves {server.address} from {place}")
+        await asyncio.wait((stopped, server.failed), return_when=asyncio.FIRST_COMPLETED)
+        reason = "its disk failed" if server.failed.done() else stopped.result()
     finally:
-        await server.stop()
+        await server.stop(reason=reason)
     if server.failed.done():
         raise _ended(server)
 
 
-def _place(chosen: settings.Settings) -> str:
-    return "memory" if chosen.store == "memory" else os.path.abspath(chosen.data)
+def stop_on_signals(stopped: asyncio.Future[str]) -> None:
+    """Settles with the name of the first signal that asks for an end. Of each kind the next one is the system's again, and ends at once.
+    A terminal that closes asks for an end too, unless somebody has said that this process is to outlive it (`nohup`)."""
+    import asyncio
+
+    terminals = [descriptor for descriptor in range(3) if os.isatty(descriptor)]
+
+    def stop(number: int) -> None:
+        _leave(terminals)
+        if not stopped.done():
+            stopped.set_result(signal.Signals(number).name)
+        signal.signal(number, signal.SIG_DFL)
+
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
+        asyncio.get_running_loop().add_signal_handler(number, stop, number)
 
 
-def _stop_on(number: int, stopped: Any) -> None:
-    """The first signal asks for a clean end; the next one of any kind is the system's again, and ends at once."""
-    stopped.set()
-    signal.signal(number, signal.SIG_DFL)
+def _leave(terminals: list[int]) -> None:
+    """Nothing can be written to a terminal that has closed: what is still to be told goes nowhere, instead of being an error."""
+    for descriptor in terminals:
+        if not os.isatty(descriptor):
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nowhere, descriptor)
+            os.close(nowhere)
 
 
 def _ended(server: Server) -> errors.Error:

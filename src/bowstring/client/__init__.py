@@ -13,5 +13,5 @@ code. `bowstring.aio` is its face; `sync` is the thin face over one loop thread 
     publishing   carries batches to the broker: pipelined (window), in order (lanes), resent after a break
     producer     both together                     receipts     what became of a message
     reader       follows the log                   fetching     its stream
-    batch        rows as Arrow columns             message      one of them
+    batch        rows as Arrow columns             message      one of them     kept_page    both, pickled
 """

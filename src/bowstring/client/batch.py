@@ -14,6 +14,7 @@ from typing import Any, overload
 import pyarrow as pa
 
 from bowstring import errors
+from bowstring.client import kept_page
 from bowstring.client.message import Message
 from bowstring.client.pages import COLUMNS, Chunk
 
@@ -23,7 +24,7 @@ HTML_CHARACTERS = 60
 
 class Batch:
     """Messages in the order in which they were read; those of one partition by offset. It has what a sequence has, and is none by its
-    type: libraries would take it for a list of rows, and not ask for its columns."""
+    type: libraries would take it for a list of rows, and not ask for its columns. It can be pickled, and is an Arrow stream then."""
 
     __slots__ = ("_chunks", "_columns", "_names", "_rows")
 
@@ -88,6 +89,9 @@ class Batch:
         """Hands the columns to whoever speaks Arrow: `pl.DataFrame(batch)`, `duckdb.sql("from batch")`, `pa.table(batch)`."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
+    def __reduce__(self) -> Any:
+        return _restored, (kept_page.keep(self._chunks, self._names), self._names)
+
     def __repr__(self) -> str:
         places = ", ".join(f"{chunk.page.topic}/{chunk.page.partition}" for chunk in self._chunks[:3])
         return f"Batch({self._rows} rows{' of ' + places if places else ''}{', …' if len(self._chunks) > 3 else ''})"
@@ -100,6 +104,11 @@ class Batch:
         )
         more = f"<caption>{self._rows} rows, the first {HTML_ROWS} of them</caption>" if self._rows > HTML_ROWS else ""
         return f"<table>{more}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _restored(data: bytes, names: tuple[str, ...]) -> Batch:
+    """A batch that was pickled or copied, as an Arrow stream."""
+    return Batch(kept_page.kept(data, names), names)
 
 
 def messages(chunk: Chunk) -> Iterator[Message]:

@@ -2,6 +2,10 @@
 
 The channel reconnects by itself; what it cannot know is whether the same broker is there. So whoever has lost a stream shakes hands again
 before opening the next. That also measures the broker's clock anew and tells its limits.
+
+A broker that is away is waited for, until the caller's time is over: whoever runs it starts it again. One that says that it has ended for
+good (its storage has failed, and it is part of a program that does not start it again) is not: what waits is told at once, and so is
+whoever calls later, until a broker answers at that address again.
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ SOFTWARE: Final = f"bowstring-python/{VERSION}"
 """How this kit calls itself."""
 PAUSE_FIRST: Final = 0.02
 PAUSE_MAX: Final = 1.0
+ENDED: Final = "ended"
+"""Among the details of an error: the broker has ended, and waiting for it is of no use."""
 HANDSHAKE_SECONDS: Final = 3.0
 """How long one seed is given to answer before the next is asked."""
 
@@ -49,6 +55,13 @@ class Greeting(NamedTuple):
     incarnation: int
     batch_bytes_max: int
     publish_window: int
+
+
+class Ending:
+    """That the broker of a client has ended for good, if it said so. All connections of the client share it."""
+
+    def __init__(self) -> None:
+        self.told: errors.Error | None = None
 
 
 class Pauses:
@@ -80,8 +93,10 @@ class Connection:
         name: str,
         fits: Callable[[Greeting], bool],
         greeted: Callable[[Greeting], object],
+        ending: Ending | None = None,
         presence: Presence | None = None,
     ) -> None:
+        self._ending = ending or Ending()
         self.seeds = list(seeds)
         self.world = world
         self.broker_time = broker_time
@@ -96,22 +111,26 @@ class Connection:
     def another(self) -> Connection:
         """A connection of its own for a producer or a reader; it begins where this one has come to."""
         seeds = sorted(self.seeds, key=lambda seed: seed != self._address)
-        return Connection(seeds, self.world, self.broker_time, self._name, self._fits, self._greeted, self._presence)
+        return Connection(seeds, self.world, self.broker_time, self._name, self._fits, self._greeted, self._ending, self._presence)
 
     async def hello(self, seconds: float = HANDSHAKE_SECONDS) -> Greeting:
         """Shakes hands with the broker of this connection, else with the next seed that answers; one round over all of them, each of which
         is given so long."""
         began, failures = self.world.clock.monotonic(), dict[str, str]()
+        ended: errors.Error | None = None
         for seed in sorted(self.seeds, key=lambda seed: seed != self._address):
             try:
                 greeting = await self._greet(seed, seconds)
             except errors.Unavailable as error:
                 failures[seed] = _reason(error)
+                ended = self.given_up(error) or ended
             else:
                 self._presence.met(seed)
                 return greeting
         told = "; ".join(f"{seed}: {reason}" for seed, reason in failures.items())
         self._presence.missed(told, began)
+        if ended is not None:
+            raise ended
         reason = told if len(failures) > 1 else next(iter(failures.values()))
         hint = "Is it running, and is the address right?"
         raise errors.Unavailable(f"no broker answers at {told}.", hint=hint, details={"reason": reason})
@@ -132,8 +151,17 @@ class Connection:
             await channel.close()
             raise errors.Unavailable("it serves other data than the broker that this client was connected to.")
         self.broker_time.measured(answer.broker_time, asked, answered)
+        self._ending.told = None
         self._greeted(greeting)
         return greeting
+
+    def given_up(self, error: errors.Error) -> errors.Error | None:
+        """What to raise instead of trying again, if the broker has ended for good. Where there are other seeds, others may take over."""
+        if ENDED in error.details:
+            self._ending.told = error if len(self.seeds) == 1 else None
+            return error
+        told = self._ending.told
+        return None if told is None else type(told)(told.message, hint=told.hint, details=told.details)
 
     async def _dialled(self, seed: str) -> Channel:
         self._check_open()
@@ -178,11 +206,10 @@ class Connection:
         while True:
             try:
                 return await self.channel.call(method, request, max(0.01, deadline - self.world.clock.monotonic()))
-            except errors.Unavailable as error:
+            except (errors.Unavailable, errors.OutcomeUnknown) as error:
+                if lost and (ended := self.given_up(error)) is not None:
+                    raise errors.OutcomeUnknown(ended.message, hint=ended.hint, details=ended.details) from None
                 self._give_up(error, deadline, seconds)
-            except errors.OutcomeUnknown:
-                if self.world.clock.monotonic() >= deadline - PAUSE_MAX / 10:
-                    raise
             except done:
                 if not lost:
                     raise
@@ -190,8 +217,10 @@ class Connection:
             lost = True
             await self._again(pauses, deadline)
 
-    def _give_up(self, error: errors.Unavailable, deadline: float, seconds: float) -> None:
-        """Raises the error of a call that was tried for so long, if the time is over."""
+    def _give_up(self, error: errors.Error, deadline: float, seconds: float) -> None:
+        """Raises the error of a call that was tried for so long, if the time is over, or the broker has ended for good."""
+        if (ended := self.given_up(error)) is not None:
+            raise ended from None
         if deadline - self.world.clock.monotonic() <= PAUSE_MAX / 10 or isinstance(error, errors.DeadlinePassed):
             raise error if type(error) is not errors.Unavailable else unanswered(self.seeds, seconds, _reason(error), error) from error
 
@@ -219,6 +248,8 @@ class Connection:
                         return await self.hello()
                     except errors.Unavailable as error:
                         last = error
+                        if self.given_up(error) is not None:
+                            raise
                     if self.world.clock.monotonic() >= deadline:
                         raise last
                     await pauses.wait()

@@ -1,7 +1,11 @@
 """What people may give to `send_batch`, and how it is divided into batches.
 
 A list is a list of values. Everything else is Arrow, by whatever name: record batches and tables of pyarrow, frames of Polars, pandas and
-DuckDB, our own batches, all of which hand over their columns by `__arrow_c_stream__` or `__arrow_c_array__` without copying.
+DuckDB, our own batches, all of which hand over their columns by `__arrow_c_stream__` or `__arrow_c_array__` without copying. What has no
+columns, such as an array or a series, is a column of values.
+
+Types are converted once, before anything else is done with the columns (`conversion`). Columns that the broker assigns (`topic`, `offset`,
+…) are ignored, so that a batch that was read can be sent. Its `id` is sent with it: the copy can be repeated, and is stored once.
 
 Rows are divided by partition (of their key, else of their id) and by size, all with vectors: hashes, one stable sort, one `take` per
 partition. Within a partition rows keep their order.
@@ -12,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from functools import partial
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +26,7 @@ import pyarrow.compute as pc
 from bowstring import errors
 from bowstring.client import arguments
 from bowstring.client.rows import partition_for
-from bowstring.messages import encoding, hashing, schema
+from bowstring.messages import columns, conversion, encoding, hashing, schema
 from bowstring.messages.metadata import Unjoined
 
 ROWS_MAX: Final = 1 << 20
@@ -37,6 +41,7 @@ _LIKE_GENERATED: Final = "^[0-9a-f]{32}-"
 _HINT: Final = "Give a list of bytes or text, or a frame with a column 'value' (and any of key, attributes, id, due, expires, created)."
 
 Numbers = npt.NDArray[np.int64]
+Planned = tuple[int | None, "Numbers | range"]
 Encoder = Callable[[], "tuple[encoding.Draft, Sequence[Any] | None]"]
 
 
@@ -91,10 +96,10 @@ class _Columns(Frame):
 
     @classmethod
     def of_table(cls, table: pa.Table, created: int, compression: str | None) -> _Columns:
-        schema.mask_of(table.schema.names)
-        if not table.num_rows:
-            raise _empty()
-        frame = cls(table.schema.names, table.to_batches(), created, compression)
+        table = _sent(table)
+        batches = [batch for batch in table.to_batches() if batch.num_rows]
+        conversion.canonical(batches[0].slice(0, 0))  # refuses wrong types at once, also while the topic's partitions are not known
+        frame = cls(table.schema.names, batches, created, compression)
         frame.rows, frame.size = table.num_rows, table.nbytes
         return frame
 
@@ -116,30 +121,29 @@ class _Columns(Frame):
 
     def pieces(self, partitions: int, target: int, bytes_max: int) -> Iterator[Piece]:
         first = 0
-        for batch in self._batches:
-            yield from self._pieces_of(batch, first, partitions, target, bytes_max)
-            first += batch.num_rows
+        for given in chain.from_iterable(map(conversion.bounded, self._batches)):
+            rows = range(first, first + given.num_rows)
+            first = rows.stop
+            try:
+                batch = conversion.canonical(given)
+                planned = self._planned(batch, rows.start, partitions, target, bytes_max)
+            except errors.Error as error:
+                yield Piece(None, rows, partial(_refuse, error))
+                continue
+            for partition, chosen in planned:
+                yield Piece(partition, _from(rows.start, chosen), self._encoder(_taken(batch, chosen)))
 
-    def _pieces_of(self, batch: pa.RecordBatch, first: int, partitions: int, target: int, bytes_max: int) -> Iterator[Piece]:
+    def _planned(self, batch: pa.RecordBatch, first: int, partitions: int, target: int, bytes_max: int) -> Iterable[Planned]:
+        """The rows of a batch that go together, and where to. Refuses what is wrong before the first of them is sent."""
         rows = batch.num_rows
         if not self.routed and batch.nbytes + ROW_BYTES * rows <= target and rows <= ROWS_MAX:
-            yield Piece(None, range(first, first + rows), self._encoder(batch))
-            return
+            return [(None, range(rows))]
         sizes = _sizes(batch)
         _check_sizes(sizes, bytes_max, first)
         if not self.routed or partitions == 1 or self.partition is not None:
             home = self.partition if self.partition is not None else 0 if self.routed else None
-            for start, end in _cuts(sizes, target):
-                yield Piece(home, range(first + start, first + end), self._encoder(batch.slice(start, end - start)))
-            return
-        homes = _homes(batch, partitions)
-        order = np.argsort(homes, kind="stable")
-        bounds = np.flatnonzero(np.diff(homes[order])) + 1
-        for members in np.split(order, bounds):
-            home = int(homes[members[0]])
-            for start, end in _cuts(sizes[members], target):
-                chosen = members[start:end]
-                yield Piece(None if home < 0 else home, first + chosen, self._encoder(batch.take(pa.array(chosen))))
+            return ((home, range(start, end)) for start, end in _cuts(sizes, target))
+        return _by_home(_homes(batch, partitions), sizes, target)
 
     def _encoder(self, batch: pa.RecordBatch) -> Encoder:
         def encode() -> tuple[encoding.Draft, Sequence[Any] | None]:
@@ -147,6 +151,29 @@ class _Columns(Frame):
             return encoded, batch.column("id") if encoded.mask & schema.ID else None
 
         return encode
+
+
+def _by_home(homes: Numbers, sizes: Numbers, target: int) -> Iterator[Planned]:
+    order = np.argsort(homes, kind="stable")
+    bounds = np.flatnonzero(np.diff(homes[order])) + 1
+    for members in np.split(order, bounds):
+        home = int(homes[members[0]])
+        for start, end in _cuts(sizes[members], target):
+            yield None if home < 0 else home, members[start:end]
+
+
+def _taken(batch: pa.RecordBatch, chosen: Numbers | range) -> pa.RecordBatch:
+    if isinstance(chosen, range):
+        return batch if len(chosen) == batch.num_rows else batch.slice(chosen.start, len(chosen))
+    return batch.take(pa.array(chosen))
+
+
+def _from(first: int, chosen: Numbers | range) -> Numbers | range:
+    return range(first + chosen.start, first + chosen.stop) if isinstance(chosen, range) else first + chosen
+
+
+def _refuse(error: errors.Error) -> NoReturn:
+    raise error
 
 
 class _Values(Frame):
@@ -216,14 +243,43 @@ def _table(data: Any) -> pa.Table:
         elif isinstance(data, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(data.type):
             table = pa.table({"value": data})
         elif hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-            table = pa.table(data)
+            table = _streamed(data)
         else:
             raise errors.InvalidArgument(f"A batch cannot be made of {type(data).__name__}.", hint=_HINT)
     except (pa.ArrowException, TypeError, ValueError) as error:
         if isinstance(error, errors.Error):
             raise
         raise errors.InvalidArgument(f"A batch cannot be made of {type(data).__name__}: {error}.", hint=_HINT) from error
-    return table.drop_columns([name for name in table.schema.names if name.startswith("__index_level_")])
+    return table
+
+
+def _streamed(data: Any) -> pa.Table:
+    """Columns by name, or, of what has none, such as a series, the values."""
+    try:
+        return pa.table(data)
+    except pa.ArrowInvalid:
+        if not hasattr(data, "__arrow_c_stream__") or hasattr(data, "columns"):
+            raise
+        return pa.table({"value": pa.chunked_array(data)})
+
+
+def _sent(table: pa.Table) -> pa.Table:
+    """The columns that are sent: without what the broker assigns, without pandas' index, and without those that hold only nulls, which
+    may have any type: some libraries make numbers of them. Refused if anything else is there."""
+    names = table.schema.names
+    kept = [number for number, name in enumerate(names) if name not in schema.ASSIGNED and not name.startswith("__index_level_")]
+    schema.mask_of(names[number] for number in kept)
+    rows = table.num_rows
+    if not rows:
+        raise _empty()
+    nulls = {number: table.column(number).null_count for number in kept}
+    for number in kept:
+        if names[number] == "id" and 0 < nulls[number] < rows:
+            raise columns.null_ids(nulls[number])
+    filled = [number for number in kept if nulls[number] < rows]
+    if not filled:
+        return pa.table({"value": pa.nulls(rows)})
+    return table if len(filled) == len(names) else table.select(filled)
 
 
 def _homes(batch: pa.RecordBatch, partitions: int) -> Numbers:
@@ -231,23 +287,16 @@ def _homes(batch: pa.RecordBatch, partitions: int) -> Numbers:
     homes = np.full(batch.num_rows, -1, np.int64)
     names = batch.schema.names
     if "key" in names:
-        homes = hashing.partitions_of(_binary(batch, "key"), partitions)
+        homes = hashing.partitions_of(batch.column("key"), partitions)
     if "id" in names and (homes < 0).any():
-        found = _binary(batch, "id")
+        found = batch.column("id").cast(pa.binary())
         by_id = hashing.partitions_of(found, partitions)
         for row in np.flatnonzero(
-            pc.match_substring_regex(found.cast(pa.utf8()), _LIKE_GENERATED).fill_null(False).to_numpy(zero_copy_only=False)
+            pc.match_substring_regex(batch.column("id"), _LIKE_GENERATED).fill_null(False).to_numpy(zero_copy_only=False)
         ):
             by_id[row] = partition_for(None, found[int(row)].as_py().decode(), partitions) or 0
         homes = np.where(homes < 0, by_id, homes)
     return homes
-
-
-def _binary(batch: pa.RecordBatch, name: str) -> pa.Array:
-    try:
-        return batch.column(name).cast(pa.binary())
-    except pa.ArrowException as error:
-        raise errors.InvalidArgument(f"{name} is {batch.column(name).type}.", hint="It has to be text, or bytes for keys.") from error
 
 
 def _sizes(batch: pa.RecordBatch) -> Numbers:
@@ -255,7 +304,7 @@ def _sizes(batch: pa.RecordBatch) -> Numbers:
     sizes = np.full(batch.num_rows, ROW_BYTES, np.int64)
     for column in batch.columns:
         kind = column.type
-        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        if pa.types.is_binary(kind) or pa.types.is_string(kind):
             sizes += pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
         else:
             sizes += 1 + column.nbytes // batch.num_rows

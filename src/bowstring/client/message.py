@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import Field, make_dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from bowstring import errors, times
-from bowstring.client.pages import Page
+from bowstring import times
+from bowstring.client import kept_page
+from bowstring.client.pages import COLUMNS, Chunk, Page
+
+
+class _Fields:
+    """The fields as the standard library's dataclasses have them: of a message those that its reader has asked for, of the class all."""
+
+    _all: Final = make_dataclass("Fields", COLUMNS.names).__dataclass_fields__
+
+    def __get__(self, message: Message | None, kind: type[Message]) -> dict[str, Field[Any]]:
+        if message is None:
+            return self._all
+        page = message._page  # pyright: ignore[reportPrivateUsage]
+        return {name: self._all[name] for name in kept_page.names_of(page)}
 
 
 class Message(msgspec.Struct, eq=False, gc=False):
-    """A message that was read."""
+    """A message that was read. It can be pickled, and `dataclasses.asdict` makes a dict of it."""
 
     value: bytes | None
     """The payload; None, too, where the reader's `columns=` leave it out."""
     _page: Page
     _row: int
+
+    # pandas makes rows of dataclasses: `pd.DataFrame(batch)`. `dataclasses.asdict(message)` works by it, too.
+    __dataclass_fields__ = _Fields()
 
     @property
     def topic(self) -> str:
@@ -97,4 +114,11 @@ class Message(msgspec.Struct, eq=False, gc=False):
         return f"Message({self.topic}/{self.partition}@{self.offset}{key}, value={value!r})"
 
     def __reduce__(self) -> Any:
-        raise errors.NotSupported("A message cannot be pickled.", hint="Take what you need out of it, or use batch.to_arrow().")
+        names = kept_page.names_of(self._page)
+        return _restored, (kept_page.keep([Chunk(self._page, self._row, 1)], names), names)
+
+
+def _restored(data: bytes, names: tuple[str, ...]) -> Message:
+    """A message that was pickled or copied, as an Arrow stream of one row."""
+    ((page, row, _),) = kept_page.kept(data, names)
+    return Message(page.column("value")[row].as_py() if page.has("value") else None, page, row)

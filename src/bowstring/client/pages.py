@@ -94,9 +94,10 @@ class Page:
         """A column over all rows of the page."""
         if not self.has(name):
             raise errors.InvalidArgument(f"this reader leaves {name!r} out.", hint="Name it in columns=, too, or leave columns= away.")
-        return self._column(name)
+        return self.any_column(name)
 
-    def _column(self, name: str) -> pa.Array:
+    def any_column(self, name: str) -> pa.Array:
+        """A column that the page knows, whether or not the reader has asked for it."""
         found = self._columns.get(name)
         if found is None:
             make = _MADE.get(name)

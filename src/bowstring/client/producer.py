@@ -105,8 +105,8 @@ class Producer:
         self, data: object, *, partition: int | None = None, transaction: None = None, timeout: SpanOrMoment | None = None
     ) -> BatchReceipt:
         """Sends many messages: a list of values, or anything with `__arrow_c_stream__` that has a column `value` (binary or text) and any
-        of key, attributes, id, due, expires, created. With `partition` all rows go there, whatever their keys and ids say.
-        The receipt turns into `Answers`, one per row."""
+        of key, attributes, id, due, expires, created. Other columns of a batch that was read are ignored. With `partition` all rows go
+        there, whatever their keys and ids say. The receipt turns into `Answers`, one per row."""
         raise NotImplementedError
 
     async def ready(self) -> None:

@@ -174,8 +174,8 @@ class Sending(Gathering):
         self, data: object, *, partition: int | None = None, transaction: None = None, timeout: SpanOrMoment | None = None
     ) -> RowsReceipt:
         """Sends many messages: a list of values, or anything with `__arrow_c_stream__` that has a column `value` (binary or text) and any
-        of key, attributes, id, due, expires, created. With `partition` all rows go there, whatever their keys and ids say.
-        The receipt turns into `Answers`, one per row."""
+        of key, attributes, id, due, expires, created. Other columns of a batch that was read are ignored. With `partition` all rows go
+        there, whatever their keys and ids say. The receipt turns into `Answers`, one per row."""
         if transaction is not None:
             raise errors.NotSupported("transactions are not in this version.", hint="Leave transaction= away.")
         seconds = self._timeout if timeout is None else arguments.timeout(timeout, self._broker_time.now())

@@ -125,7 +125,9 @@ class TopicStream:
             try:
                 await self._connection.hello()
                 answer = await self._connection.channel.call(method, request.SerializeToString(), CALL_SECONDS)
-            except errors.Unavailable:
+            except errors.Unavailable as error:
+                if (ended := self._connection.given_up(error)) is not None:
+                    raise ended from None
                 self._lost(self._clock.monotonic())
                 await self._pauses.wait()
             else:
@@ -145,7 +147,9 @@ class TopicStream:
             while not self._ended:
                 try:
                     await self._serve()
-                except errors.Unavailable:
+                except errors.Unavailable as error:
+                    if (ended := self._connection.given_up(error)) is not None:
+                        raise ended from None
                     self._lost(self._clock.monotonic())
                     await self._pauses.wait()
                     await self._check_topic()

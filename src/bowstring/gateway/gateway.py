@@ -6,6 +6,7 @@ its values make sense the broker decides. Requests that are no streams carry no 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -18,8 +19,9 @@ from bowstring.gateway.backing_up import BackupStream
 from bowstring.gateway.fetching import FetchStream
 from bowstring.gateway.publishing import PublishStream
 from bowstring.ports.clock import Clock
+from bowstring.ports.events import UNOBSERVED, Observer
 from bowstring.ports.failures import StorageFailed
-from bowstring.ports.transport import Inbound
+from bowstring.ports.transport import CALLER, Inbound
 from bowstring.settings import Settings
 from bowstring.wire.codec import HEADER_BYTES_MAX
 from bowstring.wire.generated import bowstring_pb2 as pb
@@ -34,6 +36,7 @@ METHODS: Final = {
     "CreateTopic": _Method(pb.CreateTopicRequest, topics.create),
     "DescribeTopic": _Method(pb.DescribeTopicRequest, topics.describe),
     "ListTopics": _Method(pb.ListTopicsRequest, topics.list_page),
+    "WatchTopics": _Method(pb.WatchTopicsRequest, topics.watch),
     "AlterTopic": _Method(pb.AlterTopicRequest, topics.alter),
     "DeleteTopic": _Method(pb.DeleteTopicRequest, topics.delete),
     "Find": _Method(pb.FindRequest, messages.find),
@@ -47,6 +50,10 @@ METHODS: Final = {
 }
 
 
+WAITING: Final = {"WatchTopics"}
+"""Calls that wait for something to happen."""
+
+
 class _Stream(Protocol):
     async def run(self) -> None: ...
 
@@ -56,11 +63,15 @@ class _Stream(Protocol):
 class Gateway:
     """What is behind the transport: implements `ports.transport.Handler` for one broker."""
 
-    def __init__(self, broker: Broker, settings: Settings, clock: Clock, software: str = "bowstring") -> None:
+    def __init__(
+        self, broker: Broker, settings: Settings, clock: Clock, software: str = "bowstring", observer: Observer = UNOBSERVED
+    ) -> None:
         self._broker = broker
+        self._observer = observer
         self._software = software
         self._settings = settings
         self._clock = clock
+        self._waiting: dict[asyncio.Future[Message], None] = {}
         self._streams: dict[_Stream, None] = {}  # a set has no order that a run could repeat
         self._closed: errors.Error | None = None
 
@@ -70,7 +81,9 @@ class Gateway:
         self._check_open()
         try:
             if method == "Hello":
-                greeting = handshake.hello(self._broker, self._software, self._clock.now(), pb.HelloRequest.FromString(request))
+                hello = pb.HelloRequest.FromString(request)
+                greeting = handshake.hello(self._broker, self._software, self._clock.now(), hello)
+                self._observer.note("client-connected", client=CALLER.get(), name=hello.name, software=hello.software)
                 return greeting.SerializeToString()
             if method not in METHODS:
                 raise _unknown(method)
@@ -78,9 +91,22 @@ class Gateway:
         except DecodeError:
             raise errors.InvalidArgument(f"this is not a {method} request.", hint="The schema is in proto/bowstring/v1.") from None
         try:
-            return (await METHODS[method].serve(self._broker, message)).SerializeToString()
+            answering = METHODS[method].serve(self._broker, message)
+            return (await (self._wait(answering) if method in WAITING else answering)).SerializeToString()
         except StorageFailed as failure:  # the store was closed under a call that reads in it
             raise errors.Unavailable(f"the broker has ended: {failure}") from failure
+
+    async def _wait(self, answering: Awaitable[Message]) -> Message:
+        """An answer that may take long on purpose: it is given up when the broker stops."""
+        task = asyncio.ensure_future(answering)
+        self._waiting[task] = None
+        try:
+            return await task
+        except asyncio.CancelledError:
+            self._check_open()
+            raise
+        finally:
+            del self._waiting[task]
 
     async def stream(self, method: str, inbound: Inbound) -> None:
         self._check_open()
@@ -101,6 +127,8 @@ class Gateway:
     def close(self, error: errors.Error) -> None:
         """Every call from now on is refused with this error. Streams take nothing more, answer what is under way, and end with it."""
         self._closed = error
+        for task in tuple(self._waiting):
+            task.cancel()
         for stream in tuple(self._streams):
             stream.end(error)
 

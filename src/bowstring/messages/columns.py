@@ -1,4 +1,4 @@
-"""Making columns: from Python lists, from one message, from Arrow arrays of anybody's making.
+"""Making columns: from Python lists, from one message, from Arrow arrays of the columns' own types (`conversion` makes those).
 
 Each way ends in a `Part`: nodes and buffers of one column, just as they are written. Whatever the input was, a part has offsets that
 begin at 0, only the bytes of its own rows, no bytes under nulls, times that are null as zero, and a validity bitmap only with nulls,
@@ -27,10 +27,10 @@ Moments: TypeAlias = "int | Sequence[int | None] | npt.NDArray[np.int64]"
 
 _TWO = struct.Struct("<ii")
 _MOMENT = struct.Struct("<q")
-_DATA_MAX = 2**31 - 1
+DATA_MAX = 2**31 - 1
 _NOTHING: Attributes = {}
 _SHARED = 4  # rows for each of the attributes that they share, from which on it is worth while to turn those into Arrow first
-_TEXT = "The names and values of attributes are text: {'country': 'CH'}."
+TEXT_HINT = "The names and values of attributes are text: {'country': 'CH'}."
 
 
 class Part(NamedTuple):
@@ -55,8 +55,8 @@ def text_of_one(name: str, rows: int, one: Sequence[bytes | str | None]) -> Part
         return _NULL_TEXT
     if type(value) is not bytes:
         value = _as_bytes(name, value)
-    if len(value) > _DATA_MAX:
-        raise _too_large(name)
+    if len(value) > DATA_MAX:
+        raise too_large(name)
     return Part((1, 0), (b"", _TWO.pack(0, len(value)), value))
 
 
@@ -85,7 +85,7 @@ def attributes_of_one(rows: int, one: Sequence[Attributes | None]) -> Part:
         names = [each.encode() for each in attributes]
         values = [each.encode() for each in attributes.values()]
     except (AttributeError, TypeError, UnicodeEncodeError) as error:
-        raise _not_text(error) from error
+        raise not_text(error) from error
     count = len(names)
     return Part((1, 0, count, 0, count, 0, count, 0), (b"", _TWO.pack(0, count), b"", b"", *_joined(names), b"", *_joined(values)))
 
@@ -109,8 +109,8 @@ def texts(name: str, rows: int, many: Sequence[bytes | str | None]) -> Part:
 
 def unjoined(rows: int, values: Unjoined) -> Part:
     """The column of many values that are left where they are."""
-    if values.size > _DATA_MAX:
-        raise _too_large("value")
+    if values.size > DATA_MAX:
+        raise too_large("value")
     return Part((rows, 0), (b"", _plain(values.offsets.astype(np.int32)), values))
 
 
@@ -164,7 +164,7 @@ def _entries(maps: list[Attributes]) -> tuple[npt.NDArray[np.int32], pa.Array, p
             raise TypeError("one of them is of another type")
         name_array, value_array = pa.array(names, pa.utf8()), pa.array(values, pa.utf8())
     except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
-        raise _not_text(error) from error
+        raise not_text(error) from error
     offsets = np.zeros(len(maps) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, maps), np.int32, len(maps)), out=offsets[1:])
     return offsets, _whole("attributes", name_array), _whole("attributes", value_array)
@@ -179,28 +179,6 @@ def integers(numbers: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None = No
 # -- from Arrow
 
 
-def converted(column: schema.Column, array: pa.Array) -> pa.Array:
-    """The array as the column's own type, or as something with the same buffers; refused where meaning would have to be guessed."""
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    kind = array.type
-    if kind == column.type or pa.types.is_null(kind):
-        return array
-    try:
-        if column.bit == schema.ATTRIBUTES:
-            return _converted_map(array)
-        if column.bit & schema.TIMES:
-            return _converted_moments(column.name, array)
-        if not (_is_text(kind) or (column.bit != schema.ID and _is_binary(kind))):
-            wanted = "text" if column.bit == schema.ID else "bytes or text"
-            raise errors.InvalidArgument(f"{column.name} is {kind}.", hint=f"It has to be {wanted} (Arrow {column.type}).")
-        return array.cast(column.type)
-    except pa.ArrowException as error:
-        if array.nbytes > _DATA_MAX:
-            raise _too_large(column.name) from error
-        raise errors.InvalidArgument(f"{column.name} cannot be turned into {column.type}: {error}.") from error
-
-
 def part(column: schema.Column, array: pa.Array) -> Part:
     """An array of the column's type, cut to its own rows and cleaned of what lies under nulls."""
     if pa.types.is_null(array.type):
@@ -208,40 +186,8 @@ def part(column: schema.Column, array: pa.Array) -> Part:
     if column.bit == schema.ATTRIBUTES:
         return _array_of_maps(array)
     if column.bit == schema.ID and 0 < array.null_count < len(array):
-        raise errors.InvalidArgument(f"{array.null_count} of the ids are null.", hint="Give every row an id, or send no ids at all.")
+        raise null_ids(array.null_count)
     return _moment_part(array) if column.bit & schema.TIMES else _text_part(array)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    flat = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
-    return flat or pa.types.is_binary_view(kind)
-
-
-def _converted_moments(name: str, array: pa.Array) -> pa.Array:
-    kind = array.type
-    if not pa.types.is_timestamp(kind):
-        raise errors.InvalidArgument(f"{name} is {kind}.", hint="Times are timestamps with a time zone.")
-    if kind.tz is None:
-        raise errors.InvalidArgument(f"{name} is {kind}, which has no time zone.", hint="Give it one, for example UTC.")
-    # Nanoseconds are cut to microseconds; from seconds and milliseconds a time may not fit, and that must not wrap around.
-    return array.cast(pa.timestamp("us", "UTC"), safe=kind.unit != "ns")
-
-
-def _converted_map(array: pa.Array) -> pa.Array:
-    kind = array.type
-    if not pa.types.is_map(kind):
-        raise errors.InvalidArgument(f"attributes is {kind}.", hint="It has to be a map of text to text (Arrow map<string, string>).")
-    if not (_is_text(kind.key_type) and _is_text(kind.item_type)):
-        raise errors.InvalidArgument(f"attributes is {kind}.", hint=_TEXT)
-    if array.nbytes > _DATA_MAX:
-        raise _too_large("attributes")
-    return array
 
 
 def _array_of_maps(array: pa.Array) -> Part:
@@ -253,9 +199,9 @@ def _array_of_maps(array: pa.Array) -> Part:
     entries = array.values.slice(first, last - first)
     names, values = entries.field(0), entries.field(1)
     if entries.null_count or names.null_count or values.null_count:
-        raise _not_text("one of them is null")
+        raise not_text("one of them is null")
     validity = _bitmap(_valid(array)) if nulls else b""
-    return _map_part(rows, nulls, validity, offsets - offsets[0], _text_part(names.cast(pa.utf8())), _text_part(values.cast(pa.utf8())))
+    return _map_part(rows, nulls, validity, offsets - offsets[0], _text_part(names), _text_part(values))
 
 
 def _map_part(rows: int, nulls: int, validity: Bytes, offsets: npt.NDArray[np.int32], names: Part, values: Part) -> Part:
@@ -314,7 +260,7 @@ def _all_text(given: Sequence[object]) -> bool:
 def _whole(name: str, array: pa.Array | pa.ChunkedArray) -> pa.Array:
     """pyarrow makes several chunks of more than 2 GiB."""
     if isinstance(array, pa.ChunkedArray):
-        raise _too_large(name)
+        raise too_large(name)
     return array
 
 
@@ -327,7 +273,8 @@ def _as_bytes(name: str, value: object) -> bytes:
         raise _not_bytes(name, error) from error
 
 
-def _too_large(name: str) -> errors.TooLarge:
+def too_large(name: str) -> errors.TooLarge:
+    """The bytes of a column do not fit into one batch."""
     return errors.TooLarge(f"{name} has more than 2 GiB.", hint="Split the batch.")
 
 
@@ -339,5 +286,11 @@ def _not_moments(name: str, what: object) -> errors.InvalidArgument:
     return errors.InvalidArgument(f"{name} is not a time: {what}.", hint="Give microseconds since 1970, UTC, as whole numbers.")
 
 
-def _not_text(what: object) -> errors.InvalidArgument:
-    return errors.InvalidArgument(f"There are attributes that are not text: {what}.", hint=_TEXT)
+def null_ids(count: int) -> errors.InvalidArgument:
+    """Ids are there in all rows or in none."""
+    return errors.InvalidArgument(f"{count} of the ids are null.", hint="Give every row an id, or send no ids at all.")
+
+
+def not_text(what: object) -> errors.InvalidArgument:
+    """Names and values of attributes are text, and nothing else."""
+    return errors.InvalidArgument(f"There are attributes that are not text: {what}.", hint=TEXT_HINT)

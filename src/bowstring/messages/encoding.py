@@ -7,7 +7,8 @@ is not used, because its padding and its bitmaps hold what its input held.
 
 There are three ways in. `draft_columns` takes Python lists, which is what `send()` gathers; a single message, the most frequent
 batch of a quiet producer, is packed by hand in about 3 µs instead of pyarrow's 8 to 21. `encode` takes a record batch of anybody's
-making, so it casts, compacts and checks (`columns` has both kinds of making). `take` takes rows of a batch that was checked before.
+making, so it converts (`conversion`), compacts and checks (`columns` has both kinds of making). `take` takes rows of a batch that
+was checked before.
 
 A null `value` beside other columns is a message without payload. Columns in which all rows are null are left out.
 """
@@ -60,12 +61,16 @@ def decode(mask: int, data: bytes | memoryview | pa.Buffer) -> pa.RecordBatch:
 
 def encode(batch: pa.RecordBatch, *, compression: str | None = None, reserved_ok: bool = False) -> Encoded:
     """A record batch with some of our columns, in any order and of any types that can become theirs."""
-    return draft(batch, compression=compression, reserved_ok=reserved_ok).encoded()
+    from bowstring.messages import conversion  # a broker starts without the kernels that this needs
+
+    schema.mask_of(batch.schema.names)
+    return draft(conversion.canonical(batch), compression=compression, reserved_ok=reserved_ok).encoded()
 
 
 def draft(batch: pa.RecordBatch, *, created: int | None = None, compression: str | None = None, reserved_ok: bool = False) -> Draft:
-    """The same in pieces. Where the batch does not say when its rows were `created`, this does."""
-    parts = [(column.bit, columns.part(column, columns.converted(column, array))) for column, array in _ordered(batch)]
+    """The same in pieces, of columns that have their own types (`conversion`). Where the batch does not say when its rows were `created`,
+    this does."""
+    parts = [(column.bit, columns.part(column, array)) for column, array in _ordered(batch)]
     if created is not None and "created" not in batch.schema.names:
         parts.append((schema.CREATED, columns.moments("created", batch.num_rows, created)))
         parts.sort(key=itemgetter(0))

@@ -53,6 +53,9 @@ COLUMNS: Final[tuple[Column, ...]] = (
     Column("id", ID, pa.utf8()),
 )
 
+ASSIGNED: Final = ("topic", "partition", "offset", "arrived", "producer_group", "transaction")
+"""The other columns of a batch that was read. The broker assigns them, so a batch that is sent may have them, and they are ignored."""
+
 _BITS: Final = {column.name: column.bit for column in COLUMNS}
 
 

@@ -7,9 +7,13 @@ same class. A broken connection is `Unavailable`. gRPC implements this for real,
 
 from __future__ import annotations
 
-from typing import Protocol
+from contextvars import ContextVar
+from typing import Final, Protocol
 
 from bowstring.ports.disk import Buffer
+
+CALLER: Final[ContextVar[str]] = ContextVar("caller", default="")
+"""The address of the client whose call is being served, for whoever tells of it; empty if it is not known."""
 
 
 class Inbound(Protocol):

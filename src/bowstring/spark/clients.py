@@ -21,11 +21,11 @@ _CLIENTS: dict[tuple[Any, ...], Client] = {}
 
 def client(options: Options) -> Client:
     """The client of this process for the server that the options name."""
-    key = (os.getpid(), options.server, options.context, options.token)
+    key = (os.getpid(), options.server, options.token, options.timeout_seconds)
     if key not in _CLIENTS:
         from bowstring.client.sync import connect
 
-        _CLIENTS[key] = connect(options.server, context=options.context, token=options.token, name="spark")
+        _CLIENTS[key] = connect(options.server, token=options.token, name="spark", timeout=options.timeout_seconds)
         gc.freeze()  # a worker looks for garbage after each task: not in what is loaded for good, which took a tenth of a second
     return _CLIENTS[key]
 

@@ -57,6 +57,10 @@ SOURCES: Final = {"timestamp": "arrived", "headers": "attributes"}
 CONSTANT: Final = {"topic", "partition", "timestampType"}
 OWN: Final = ("_key", "_topic", "_partition", "_offset", "_timestamp", "_headers")
 """What a message's own columns are called beside those of a typed payload."""
+PROBLEM: Final = "_problem"
+"""Why a payload could not be read, where its columns are null."""
+ALWAYS: Final = {"topic", "partition", "offset", "timestamp", "timestampType"}
+"""Columns that every message has, so that NOT NULL is always true of them."""
 LOG_APPEND_TIME: Final = 1
 """What Spark's Kafka source calls the time of arrival."""
 
@@ -68,34 +72,61 @@ def schema(options: Options) -> StructType:
             f"payload={options.payload} does not say which columns the messages have.",
             hint="Name them: .schema('order bigint, amount double, _offset bigint').",
         )
+    known = [*KNOWN, *([PROBLEM] if options.payload == "text" else [])]
     names = list(_LOG if options.columns is None else options.columns)
-    if unknown := [name for name in names if name not in KNOWN]:
-        raise InvalidArgument(f"there is no column '{unknown[0]}'.", hint=f"There are {', '.join(KNOWN)}.")
+    if unknown := [name for name in names if name not in known]:
+        raise InvalidArgument(f"there is no column '{unknown[0]}'.", hint=f"There are {', '.join(known)}.")
     names += [name for name in _HEADERS if options.headers and name not in names]
     names += [name for name in _METADATA if options.metadata and name not in names]
+    if options.on_bad_payload == "null" and options.columns is None:
+        names.append(PROBLEM)
     return StructType([StructField(name, kind(name, options)) for name in names])
 
 
 def kind(name: str, options: Options) -> DataType:
     """The Spark type of a column of the log."""
-    return StringType() if name == "value" and options.payload == "text" else KNOWN[name]
+    return StringType() if name == PROBLEM or (name == "value" and options.payload == "text") else KNOWN[name]
 
 
 def check(given: StructType, options: Options) -> None:
-    """Refuses a schema that names columns which are not there, or other types than they have."""
+    """Refuses a schema that names columns which are not there, other types than they have, or other columns than the options ask for."""
     typed = options.payload in ("json", "arrow")
     for field in given.fields:
-        own = field.name[1:] if typed and field.name in OWN else field.name
-        if typed and field.name not in OWN:
-            if options.payload == "json" and not _in_json(field.dataType):
-                problem = f"payload=json cannot read '{field.name}' as {field.dataType.simpleString()}."
-                raise InvalidArgument(problem, hint="Take it as text with payload=text, and from_json.")
+        _check_nullable(field, typed, options)
+        if field.name == PROBLEM and options.payload != "bytes":
+            own = PROBLEM
+        elif typed and field.name not in OWN:
+            _check_payload(field, options)
             continue
-        if own not in KNOWN:
+        else:
+            own = field.name[1:] if typed else field.name
+        if own not in KNOWN and own != PROBLEM:
             raise InvalidArgument(f"the schema has a column '{field.name}'.", hint=f"There are {', '.join(KNOWN)}.")
         if field.dataType != kind(own, options):
             right = kind(own, options).simpleString()
             raise InvalidArgument(f"the schema has '{field.name}' as {field.dataType.simpleString()}.", hint=f"It is {right}.")
+    if options.chooses_columns and given.names != schema(options).names:
+        asked = ", ".join(schema(options).names)
+        raise InvalidArgument(
+            f"the schema has {', '.join(given.names)}, and {options.chooses_columns} asks for {asked}.",
+            hint=f"Leave {options.chooses_columns} away, or give no schema.",
+        )
+
+
+def _check_payload(field: StructField, options: Options) -> None:
+    if options.payload == "json" and not _in_json(field.dataType):
+        problem = f"payload=json cannot read '{field.name}' as {field.dataType.simpleString()}."
+        raise InvalidArgument(problem, hint="Take it as text with payload=text, and from_json.")
+
+
+def _check_nullable(field: StructField, typed: bool, options: Options) -> None:
+    """With `onBadPayload=null` every column that a bad payload concerns has to be nullable."""
+    own = field.name[1:] if typed and field.name in OWN else "" if typed else field.name
+    if options.on_bad_payload == "null" and not field.nullable and own not in ALWAYS:
+        raise InvalidArgument(
+            f"the schema has '{field.name}' as NOT NULL, and onBadPayload=null makes nulls.",
+            hint="Leave NOT NULL away, or use onBadPayload=skip.",
+        )
 
 
 def _in_json(kind: DataType, inside: bool = False) -> bool:

@@ -10,12 +10,15 @@ def rows(starts: Offsets, ends: Offsets) -> int:
     return sum(max(0, end - starts[name][number]) for name, partitions in ends.items() for number, end in partitions.items())
 
 
+def size(starts: Offsets, ends: Offsets, standings: Standings) -> float:
+    """How many bytes lie between, by the average of each topic."""
+    return sum(rows({name: starts[name]}, {name: partitions}) * standings[name].row_bytes for name, partitions in ends.items())
+
+
 def rows_of_bytes(starts: Offsets, ends: Offsets, standings: Standings, bytes_max: int) -> int:
     """How many offsets take so many bytes, by the average of each topic; at least one, because a stream has to get on."""
-    waiting = {name: sum(max(0, end - starts[name][number]) for number, end in partitions.items()) for name, partitions in ends.items()}
-    size = sum(count * standings[name].row_bytes for name, count in waiting.items())
-    total = sum(waiting.values())
-    return total if size <= bytes_max else max(1, int(total * bytes_max / size))
+    total, waiting = rows(starts, ends), size(starts, ends, standings)
+    return total if waiting <= bytes_max else max(1, int(total * bytes_max / waiting))
 
 
 def advance(starts: Offsets, ends: Offsets, rows_max: int) -> Offsets:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -23,13 +23,23 @@ NAMES: Final = {
         "server token context subscribe subscribePattern assign startingOffsets endingOffsets startingTimestamp endingTimestamp "
         "startingOffsetsByTimestamp endingOffsetsByTimestamp startingOffsetsByTimestampStrategy maxOffsetsPerTrigger minOffsetsPerTrigger "
         "maxTriggerDelay maxBytesPerTrigger minPartitions maxRecordsPerPartition failOnDataLoss includeHeaders columns includeMetadata "
-        "payload name"
+        "payload onBadPayload name timeout"
     ).split()
 }
 LATER: Final = {"subscription": "subscription", "mode": "mode", "lease": "lease", "topic": "topic", "writername": "writerName"}
 BATCH_ONLY: Final = "endingOffsets endingTimestamp endingOffsetsByTimestamp".split()
 STREAM_ONLY: Final = "maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay maxBytesPerTrigger name".split()
 PAYLOADS: Final = ("bytes", "text", "json", "arrow")
+POLICIES: Final = ("fail", "null", "skip")
+SELECTORS: Final = "columns includeHeaders includeMetadata".split()
+TIMEOUT: Final = "2m"
+KAFKA: Final = {
+    "groupidprefix": "There are no consumer groups: Spark keeps its offsets itself. To see a stream's progress at the broker, use 'name'.",
+    "fetchoffset.numretries": "To say how long a broker may be away, use 'timeout'.",
+    "fetchoffset.retryintervalms": "To say how long a broker may be away, use 'timeout'.",
+    "kafkaconsumer.polltimeoutms": "To say how long a broker may be away, use 'timeout'.",
+}
+"""Options of Spark's Kafka source that have no namesake here."""
 EARLIEST: Final = -2
 LATEST: Final = -1
 IDS: Final = "_ids"
@@ -47,6 +57,8 @@ class Place(NamedTuple):
     offsets: Mapping[str, Mapping[int, int]] = MappingProxyType({})
     """By topic and partition: offsets, or moments in microseconds."""
     moment: int = 0
+    asked: int = 0
+    """When it was asked for, for moments that are to come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +85,18 @@ class Options:
     columns: tuple[str, ...] | None
     metadata: bool
     payload: str
+    on_bad_payload: str
     name: str | None
+    timeout_seconds: float
+    """How long a broker may be away."""
+    chooses_columns: str | None
+    """The option that says which columns there are, if one does."""
+
+    @property
+    def description(self) -> str:
+        """What is read, for people."""
+        what = f"topics like {self.pattern}" if self.pattern is not None else ", ".join(self.topics)
+        return f"{what} of {self.server}"
 
 
 def parse(given: Mapping[str, str], now: int, kind: Literal["batch", "stream"] | None = None) -> Options:
@@ -91,6 +114,18 @@ def parse(given: Mapping[str, str], now: int, kind: Literal["batch", "stream"] |
         raise InvalidArgument(
             f"minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={most}.", hint="Raise the one or lower the other."
         )
+    payload, policy = said.choice("payload", PAYLOADS), said.choice("onBadPayload", POLICIES)
+    if payload == "bytes" and policy != "fail":
+        raise InvalidArgument(f"onBadPayload={policy} needs a payload: bytes are never bad.", hint="Set payload to text, json or arrow.")
+    chooser = said.first(SELECTORS)
+    if chooser is not None and payload in ("json", "arrow"):
+        raise InvalidArgument(
+            f"{chooser} beside payload={payload}: the schema names the columns.",
+            hint=f"Leave {chooser} away, and name what you want in the schema, for example _headers.",
+        )
+    timeout = times.span_from_text(said.text("timeout") or TIMEOUT, "timeout")
+    if timeout <= 0:
+        raise InvalidArgument("timeout=0 leaves no time to ask a broker.", hint=f"The default is {TIMEOUT}.")
     return Options(
         server=said.text("server"),
         token=said.text("token"),
@@ -111,8 +146,11 @@ def parse(given: Mapping[str, str], now: int, kind: Literal["batch", "stream"] |
         headers=said.flag("includeHeaders", False),
         columns=said.names("columns"),
         metadata=said.flag("includeMetadata", False),
-        payload=said.choice("payload", PAYLOADS),
+        payload=payload,
+        on_bad_payload=policy,
         name=said.text("name"),
+        timeout_seconds=timeout,
+        chooses_columns=chooser,
     )
 
 
@@ -140,6 +178,14 @@ class _Said:
         if value is not None and not value.strip():
             raise InvalidArgument(f"{name} is empty.", hint=f"Give it a value, or leave {name} away.")
         return value
+
+    @property
+    def empty(self) -> bool:
+        return not self._given
+
+    def first(self, names: Iterable[str]) -> str | None:
+        """The first of these options that was given."""
+        return next((name for name in names if name.lower() in self._given), None)
 
     def whole(self, name: str) -> int | None:
         """A whole number above 0."""
@@ -197,6 +243,8 @@ def _unknown(name: str, value: str) -> InvalidArgument | NotSupported:
             else "the table in the guide"
         )
         return InvalidArgument(f"'{name}' is an option of Spark's Kafka source; this is Bowstring.", hint=f"Use {right}.")
+    if name in KAFKA:
+        return InvalidArgument(f"'{name}' is an option of Spark's Kafka source; this is Bowstring.", hint=KAFKA[name])
     if name in LATER:
         what = "Reading a subscription as a queue" if name in ("subscription", "mode", "lease") else "Writing to topics from Spark"
         return NotSupported(f"'{LATER[name]}': {what[0].lower()}{what[1:]} comes in a later version.", hint="Read as a log: 'subscribe'.")
@@ -213,7 +261,8 @@ def _topics(said: _Said) -> tuple[tuple[str, ...], str | None, dict[str, tuple[i
     given = [option for option, value in (("subscribe", names), ("subscribePattern", pattern), ("assign", assigned)) if value is not None]
     if len(given) != 1:
         what = f"{' and '.join(given)} were given" if given else "no topic was given"
-        raise InvalidArgument(f"{what}.", hint="Give one of subscribe, subscribePattern and assign.")
+        table = " A table whose columns were named has lost its options: read it WITH (subscribe = …), or use a view." * said.empty
+        raise InvalidArgument(f"{what}.", hint=f"Give one of subscribe, subscribePattern and assign.{table}")
     if pattern is not None:
         try:
             re.compile(pattern)
@@ -239,16 +288,16 @@ def _place(said: _Said, prefix: str, now: int) -> Place | None:
     if option == options[0] and text.lower() in ("earliest", "latest"):
         return Place("earliest" if text.lower() == "earliest" else "latest", option)
     if option == options[1]:
-        return Place("moment", option, moment=_moment(text, option, now))
+        return Place("moment", option, moment=_moment(text, option, now), asked=now)
     if option == options[2]:
-        return Place("moments", option, _by_partition(said, option, lambda value: _moment(str(value), option, now)))
+        return Place("moments", option, _by_partition(said, option, lambda value: _moment(str(value), option, now)), asked=now)
     return Place("offsets", option, _by_partition(said, option, lambda value: _offset(value, option, prefix == "ending")))
 
 
 def _by_partition(said: _Said, option: str, read: Callable[[Any], int]) -> dict[str, dict[int, int]]:
     places: dict[str, dict[int, int]] = {}
     for topic, partitions in (said.json(option) or {}).items():
-        if topic == IDS:
+        if topic.startswith("_"):
             continue
         if not isinstance(partitions, dict) or not all(re.fullmatch(r"[0-9]{1,9}", number) for number in partitions):
             raise InvalidArgument(f"{option} has {json.dumps(partitions)} for '{topic}'.", hint=_EXAMPLES[option])

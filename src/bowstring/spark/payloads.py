@@ -1,30 +1,36 @@
-"""What values hold: bytes, text, a JSON object, or Arrow rows.
+"""What values hold: bytes, text, a JSON object, or Arrow rows; and what becomes of a message whose value is something else.
 
-JSON is read by Arrow in one go over all values of a batch. That this gives each message its own row is certain: a value has to begin with
-`{` and end with `}`, and text cannot reach over the line break that is put between two of them, so that nothing can begin in one value and
-end in the next; every value gives at least one row, and there may not be more rows than values.
-
-A value that is not what was promised fails the task, and the sentence names the message: nothing is guessed, nothing left away.
+A message is bad if its value cannot be read, or lacks what the schema says is NOT NULL. `onBadPayload` decides: the task fails with a
+sentence that names the message (`fail`); the payload's columns are null and `_problem` says why (`null`); or the message is left out, and
+the task logs how many it left out (`skip`).
 """
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import json as arrow_json
+from numpy.typing import NDArray
 
-from bowstring.errors import Error, InvalidArgument
-from bowstring.spark.columns import OWN, Columns, needed
+from bowstring.errors import InvalidArgument
+from bowstring.spark import json_values
+from bowstring.spark.columns import OWN, PROBLEM, Columns, needed
+from bowstring.spark.nullness import declared, lacking, loose
 from bowstring.spark.options import Options
 
 if TYPE_CHECKING:
     from bowstring.client.batch import Batch
 
-LENIENT = "Read it with payload=bytes and decide there, for example with from_json."
+LENIENT: Final = "Set onBadPayload to null or skip, or read it with payload=bytes and decide there, for example with from_json."
+LOG: Final = logging.getLogger("bowstring.spark")
+_UNREADABLE: Final = (pa.ArrowException, ValueError, KeyError, TypeError)
+
+Problems = dict[int, str]
+"""What is wrong with bad messages, as a sentence, by row of the batch."""
 
 
 class Rows:
@@ -32,127 +38,165 @@ class Rows:
 
     def __init__(self, options: Options, schema: pa.Schema, topic: str, partition: int) -> None:
         self._payload = options.payload
+        self._policy = options.on_bad_payload
         self._schema = schema
         self._columns = Columns(topic, partition)
         self._place = f"{topic}/{partition}"
         self._typed = self._payload in ("json", "arrow")
+        self._strict = [field for field in schema if not field.nullable or loose(field.type) != field.type]
+        self._fields = [field for field in schema if self._typed and field.name not in OWN and field.name != PROBLEM]
+        self._names = {field.name for field in self._fields}
+        self.skipped = 0
+        """Messages that were left out."""
+        self._first_skipped = ""
 
     def wanted(self) -> list[str]:
         """The columns to ask the broker for."""
-        names = [name[1:] if self._typed else name for name in self._schema.names if not self._typed or name in OWN]
-        if len(names) < len(self._schema.names):
+        named = [name for name in self._schema.names if name != PROBLEM]
+        names = [name[1:] if self._typed else name for name in named if not self._typed or name in OWN]
+        if len(names) < len(named):
             names.append("value")
-        if self._typed or (self._payload == "text" and "value" in names):
+        if self._typed or self._strict or (self._payload == "text" and "value" in names):
             names.append("offset")
         return needed(names)
 
     def make(self, batch: Batch) -> Iterator[pa.RecordBatch]:
         """Spark's batches of one of ours."""
-        if self._payload == "json":
-            yield self._with_own(batch, self._json(batch))
-        elif self._payload == "arrow":
-            yield from self._arrow(batch)
+        problems: Problems = {}
+        sources = None
+        if self._payload == "arrow":
+            payload, sources = self._arrow(batch, problems)
+        elif self._payload == "json":
+            payload = self._json(batch, problems)
         else:
-            yield self._record_batch([self._plain(name, batch) for name in self._schema.names])
+            payload = self._text(batch, problems)
+        arrays = {name: payload[name] if name in payload else self._own(name, batch, sources) for name in self._schema.names}
+        self._check_lacking(batch, arrays, sources, problems)
+        if problems:
+            arrays = self._treated(arrays, sources, problems, len(batch))
+        if all(map(len, arrays.values())):
+            yield pa.RecordBatch.from_arrays([declared(arrays[field.name], field.type) for field in self._schema], schema=self._schema)
 
-    def _record_batch(self, arrays: list[Any]) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+    def report(self) -> None:
+        """Says in the log of the worker how many messages were left out."""
+        if self.skipped:
+            LOG.warning("onBadPayload=skip left out %d messages of %s. The first: %s", self.skipped, self._place, self._first_skipped)
 
-    def _plain(self, name: str, batch: Batch) -> Any:
-        column = self._columns.make(name, batch)
-        if name != "value" or self._payload != "text":
-            return column
-        try:
-            return column.cast(pa.string())
-        except pa.ArrowInvalid:
-            raise self._wrong(batch, lambda value: value.decode(), "is not UTF-8") from None
+    def _own(self, name: str, batch: Batch, sources: Any) -> Any:
+        """A column of the message itself, once for each of its rows."""
+        if name == PROBLEM:
+            return pa.nulls(len(batch) if sources is None else len(sources), pa.string())
+        column = self._columns.make(name[1:] if self._typed else name, batch)
+        return column if sources is None else column.take(sources)
 
-    def _with_own(self, batch: Batch, table: dict[str, Any]) -> pa.RecordBatch:
-        """The columns of the payload and the message's own, which have one row for each message."""
-        return self._record_batch([self._columns.make(name[1:], batch) if name in OWN else table[name] for name in self._schema.names])
+    # ---- values
 
-    # ---- JSON
-
-    def _json(self, batch: Batch) -> dict[str, Any]:
-        fields = [field for field in self._schema if field.name not in OWN]
-        if not fields:
+    def _text(self, batch: Batch, problems: Problems) -> dict[str, Any]:
+        if self._payload != "text" or "value" not in self._schema.names:
             return {}
-        values, kinds = pc.fill_null(batch.column("value"), b"{}"), pa.schema(fields)
+        column = batch.column("value")
+        return self._read(batch, column, lambda values: {"value": values.cast(pa.string())}, "is not UTF-8", problems)
+
+    def _json(self, batch: Batch, problems: Problems) -> dict[str, Any]:
+        if not self._fields:
+            return {}
+        schema, values = pa.schema(self._fields), pc.fill_null(batch.column("value"), b"{}")
+        return self._read(batch, values, lambda some: json_values.parsed(some, schema), "is not JSON of these columns ({})", problems)
+
+    def _read(self, batch: Batch, values: Any, read: Callable[[Any], dict[str, Any]], what: str, problems: Problems) -> dict[str, Any]:
+        """All values at once; where that fails, with an empty object in place of the bad ones."""
         try:
-            return _parsed(values, kinds)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise self._wrong(batch, lambda value: _parsed(pa.array([value]), kinds), f"is not JSON of these columns ({error})") from None
+            return read(values)
+        except _UNREADABLE:
+            for row, error in _bad(values, read, 0):
+                self._note(batch, row, f"the value of {{}} {what.format(error)}.", problems)
+        return read(pc.if_else(pa.array(_good(len(values), problems)), values, pa.scalar(b"{}", values.type)))
 
-    # ---- Arrow
-
-    def _arrow(self, batch: Batch) -> Iterator[pa.RecordBatch]:
-        """Messages of several rows: the message's own columns are repeated for each of them."""
-        fields = [field for field in self._schema if field.name not in OWN]
+    def _arrow(self, batch: Batch, problems: Problems) -> tuple[dict[str, Any], Any]:
+        """Messages of several rows, and the message that each row is from. A bad message has one row of nulls."""
         tables: list[pa.Table] = []
+        nothing = pa.table([pa.nulls(1, loose(field.type)) for field in self._fields], schema=_nullable(self._fields))
         for row, value in enumerate(batch.column("value")):
             try:
-                tables.append(_opened(value.as_buffer(), fields))
-            except (pa.ArrowException, ValueError, KeyError, TypeError) as error:
-                raise self._wrong_at(batch, row, f"is not an Arrow stream of these columns ({error})") from None
-        counts = [table.num_rows for table in tables]
-        if not sum(counts):
+                tables.append(_opened(value.as_buffer(), self._fields))
+            except _UNREADABLE as error:
+                self._note(batch, row, f"the value of {{}} is not an Arrow stream of these columns ({error}).", problems)
+                tables.append(nothing)
+        sources = pa.array(np.repeat(np.arange(len(tables)), [table.num_rows for table in tables]))
+        whole = pa.concat_tables(tables)
+        return {field.name: whole.column(field.name).combine_chunks() for field in self._fields}, sources
+
+    # ---- bad messages
+
+    def _note(self, batch: Batch, row: int, sentence: str, problems: Problems) -> None:
+        """A message is bad: that is the end, or is kept for later."""
+        said = sentence.format(f"{self._place}@{batch.column('offset')[row].as_py()}")
+        if self._policy == "fail":
+            raise InvalidArgument(said, hint=LENIENT if self._payload != "bytes" else "Leave NOT NULL away.")
+        problems.setdefault(row, said)
+
+    def _check_lacking(self, batch: Batch, arrays: dict[str, Any], sources: Any, problems: Problems) -> None:
+        """Finds messages without something that the schema says is not null."""
+        for field in self._strict:
+            what = "the value of {}" if field in self._fields else "the message {}"
+            for mask, where in lacking(arrays[field.name], field):
+                rows = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
+                for row in (rows if sources is None else np.unique(sources.to_numpy()[rows])).tolist():
+                    if row not in problems:
+                        self._note(batch, row, f"{what} has no '{where}', and the schema says NOT NULL.", problems)
+
+    def _treated(self, arrays: dict[str, Any], sources: Any, problems: Problems, count: int) -> dict[str, Any]:
+        """The columns as the policy wants them where some messages are bad."""
+        good = _good(count, problems)
+        kept = pa.array(good if sources is None else good[sources.to_numpy()])
+        if self._policy == "skip":
+            self._first_skipped = self._first_skipped or problems[min(problems)]
+            self.skipped += len(problems)
+            return {name: array.filter(kept) for name, array in arrays.items()}
+        told = pa.array([problems.get(row) for row in range(count)], pa.string())
+        nulled = [name for name in arrays if name in (self._names if self._typed else ("value",))]
+        changed = {name: pc.if_else(kept, arrays[name], pa.scalar(None, arrays[name].type)) for name in nulled}
+        if PROBLEM in arrays:
+            changed[PROBLEM] = told if sources is None else told.take(sources)
+        return {**arrays, **changed}
+
+
+def _good(count: int, problems: Problems) -> NDArray[np.bool_]:
+    """Which messages are not bad."""
+    good = np.ones(count, bool)
+    good[list(problems)] = False
+    return good
+
+
+def _bad(values: Any, read: Callable[[Any], object], first: int) -> Iterator[tuple[int, Exception]]:
+    """The values that cannot be read, found by halving: few bad ones among many cost few reads."""
+    try:
+        read(values)
+    except _UNREADABLE as error:
+        if len(values) == 1:
+            yield first, error
             return
-        whole = pa.concat_tables(tables).combine_chunks()
-        repeats = pa.array([row for row, count in enumerate(counts) for _ in range(count)], pa.int64())
-        arrays = [
-            self._columns.make(name[1:], batch).take(repeats) if name in OWN else _one(whole.column(name)) for name in self._schema.names
-        ]
-        yield self._record_batch(arrays)
-
-    # ---- what is wrong
-
-    def _wrong(self, batch: Batch, read: Any, what: str) -> Error:
-        """The error for the first message that cannot be read."""
-        for row, value in enumerate(batch.column("value").to_pylist()):
-            try:
-                read(b"{}" if value is None else value)
-            except (ValueError, pa.ArrowException) as error:
-                exact = f"is not JSON of these columns ({error})" if self._payload == "json" else what
-                return self._wrong_at(batch, row, exact)
-        return InvalidArgument(f"a value of {self._place} {what}.", hint=LENIENT)
-
-    def _wrong_at(self, batch: Batch, row: int, what: str) -> Error:
-        offset = batch.column("offset")[row].as_py()
-        return InvalidArgument(f"the value of {self._place}@{offset} {what}.", hint=LENIENT)
+        half = len(values) // 2
+        yield from _bad(values.slice(0, half), read, first)
+        yield from _bad(values.slice(half), read, first + half)
 
 
-def _parsed(values: Any, schema: pa.Schema) -> dict[str, Any]:
-    """Columns with one row for each value. Dates are read as text first, because Arrow's reader takes numbers of days for them."""
-    shaped = pc.match_substring_regex(values.cast(pa.large_string()), r"(?s)^\s*\{.*\}\s*$")
-    if not pc.all(shaped).as_py():
-        raise pa.ArrowInvalid("it is not one object in braces")
-    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values), b"\n")[0].as_buffer()
-    table = arrow_json.read_json(
-        pa.BufferReader(joined),
-        arrow_json.ReadOptions(use_threads=False, block_size=max(1024, joined.size + 1)),
-        arrow_json.ParseOptions(_readable(schema), newlines_in_values=True, unexpected_field_behavior="ignore"),
-    )
-    if table.num_rows != len(values):
-        raise pa.ArrowInvalid("it is more than one object")
-    return {field.name: _one(table.column(field.name).cast(field.type)) for field in schema}
-
-
-def _readable(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([pa.field(field.name, pa.string() if pa.types.is_date(field.type) else field.type) for field in schema])
+def _nullable(fields: list[pa.Field]) -> pa.Schema:
+    return pa.schema([pa.field(field.name, loose(field.type)) for field in fields])
 
 
 def _opened(value: Any, fields: list[pa.Field]) -> pa.Table:
     """The rows of one message; columns by name, those that it has not are null."""
+    schema = _nullable(fields)
     if value is None:
-        return pa.schema(fields).empty_table()
-    with pa.ipc.open_stream(io.BytesIO(value) if isinstance(value, bytes) else pa.BufferReader(value)) as stream:
+        return schema.empty_table()
+    with pa.ipc.open_stream(pa.BufferReader(value)) as stream:
         table = stream.read_all()
     arrays = [
-        table.column(field.name).cast(field.type) if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
-        for field in fields
+        table.column(field.name).cast(field.type).combine_chunks() if field.name in table.column_names else pa.nulls(len(table), field.type)
+        for field in schema
     ]
-    return pa.table(arrays, schema=pa.schema(fields))
-
-
-def _one(column: Any) -> Any:
-    return column.combine_chunks()
+    for array, field in zip(arrays, fields, strict=True):
+        if (found := next(lacking(array, field), None)) is not None:
+            raise ValueError(f"it has no '{found[1]}' in row {pc.index(found[0], True).as_py()}, and the schema says NOT NULL")
+    return pa.table(arrays, schema=schema)

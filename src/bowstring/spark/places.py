@@ -2,17 +2,18 @@
 
 Offsets are known here as `{topic: {partition: offset}}`, where the offset is the next one to read or the first one not to read. As JSON,
 in checkpoints and in a stream's progress, they look as those of Spark's Kafka source do, and carry the numbers of the topics besides: a
-topic that was deleted and made again is another one, and its offsets mean other messages.
+topic that was deleted and made again is another one, and its offsets mean other messages. The end of a stream's first micro-batch also
+carries where that micro-batch begins, because Spark does not log it. No topic's name begins with `_`, so these keys meet none.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from bowstring import times
-from bowstring.errors import InvalidArgument, NotFound, OutOfRange, TopicNotFound
+from bowstring.errors import Conflict, InvalidArgument, NotFound, OutOfRange, TopicNotFound
 from bowstring.spark.options import EARLIEST, IDS, LATEST, Options, Place
 
 if TYPE_CHECKING:
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from bowstring.client.topics import Topic
 
 Offsets = dict[str, dict[int, int]]
+INITIAL: Final = "_initial"
+"""Marks the start of a query that has not begun."""
+START: Final = "_start"
+"""Where the first micro-batch begins, in its end."""
+METRICS: Final = "_metrics"
+"""The figures of a micro-batch, in the latest offsets of a progress."""
 LOST = "Set failOnDataLoss to false to go on with what is there."
 
 
@@ -44,13 +51,28 @@ class Standing(NamedTuple):
 Standings = dict[str, Standing]
 
 
-def look(client: Client, options: Options, *, missing_ok: bool = False) -> Standings:
+def look(client: Client, options: Options) -> Standings:
     """The topics that are read, in the order of their names. Raises `TopicNotFound` for one that is named and not there."""
+    return standings_of(listed(client, options, missing_ok=False), options)
+
+
+def listed(client: Client, options: Options, *, missing_ok: bool) -> list[Topic]:
+    """The topics that the options name."""
     if options.pattern is not None:
-        found = [topic for topic in client.topics() if re.fullmatch(options.pattern, topic.name)]
-    else:
-        found = [topic for name in options.topics if (topic := _topic(client, name, missing_ok)) is not None]
-    return {topic.name: _standing(topic, options.assigned.get(topic.name)) for topic in sorted(found, key=lambda topic: topic.name)}
+        return [topic for topic in client.topics() if re.fullmatch(options.pattern, topic.name)]
+    return [topic for name in options.topics if (topic := _topic(client, name, missing_ok)) is not None]
+
+
+def standings_of(topics: Iterable[Topic], options: Options) -> Standings:
+    """The topics as far as they are read, in the order of their names."""
+    return {topic.name: _standing(topic, options.assigned.get(topic.name)) for topic in sorted(topics, key=lambda topic: topic.name)}
+
+
+def check_named(client: Client, options: Options, standings: Standings) -> None:
+    """Raises `TopicNotFound` for a topic that is named and not there."""
+    for name in options.topics:
+        if name not in standings:
+            client.topic(name)
 
 
 def _topic(client: Client, name: str, missing_ok: bool) -> Topic | None:
@@ -115,7 +137,9 @@ def _since(client: Client, name: str, standing: Standing, place: Place, strategy
     """The first offsets that arrived at a moment or later. Where there is none, a start fails, or is the end if the strategy says so."""
     moments = {partition: place.offsets[name][partition] if place.kind == "moments" else place.moment for partition in standing.ranges}
     arrived: dict[int, int] = {}
-    for moment in dict.fromkeys(moments.values()):
+    if place.option.startswith("ending"):  # what is to come by then is not waited for: a batch ends with what is there
+        arrived = {partition: standing.ranges[partition].stop for partition, moment in moments.items() if moment > place.asked}
+    for moment in dict.fromkeys(moments[partition] for partition in moments.keys() - arrived.keys()):
         wanted = [partition for partition, its in moments.items() if its == moment]
         arrived |= client.offsets(name, times.to_datetime(moment), partitions=wanted)
     found: dict[int, int] = {}
@@ -181,6 +205,19 @@ def to_json(offsets: Offsets, ids: Mapping[str, int]) -> dict[str, Any]:
 def from_json(told: Mapping[str, Any]) -> tuple[Offsets, dict[str, int]]:
     """Offsets as Spark gives them back, and the numbers of their topics."""
     offsets = {
-        name: {int(number): int(offset) for number, offset in partitions.items()} for name, partitions in told.items() if name != IDS
+        name: {int(number): int(offset) for number, offset in partitions.items()}
+        for name, partitions in told.items()
+        if not name.startswith("_")
     }
     return offsets, dict(told.get(IDS, {}))
+
+
+def start_of(start: Mapping[str, Any], end: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Where a micro-batch begins: in the first one, where its end says; else where the one before ended."""
+    begin: Mapping[str, Any] = end.get(START, start)
+    if INITIAL in begin:
+        raise Conflict(
+            "the checkpoint does not say where its first micro-batch begins: an older version wrote it.",
+            hint="Nothing of it is committed: start with a new checkpoint location.",
+        )
+    return begin

@@ -6,7 +6,6 @@ but values. What comes from this machine's environment (the server) is put into 
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,11 +13,21 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from bowstring.spark import columns, filters, options, places, reading, tasks
+from bowstring import contexts
+from bowstring.errors import NotSupported
+from bowstring.spark import columns, filters, options, places, reading, tables, tasks
 from bowstring.spark.clients import client
 from bowstring.spark.options import Options, Place
 from bowstring.spark.stream import StreamReader
@@ -37,25 +46,45 @@ class Source(DataSource):
 
     def schema(self) -> StructType:
         """The columns that the options ask for."""
-        return columns.schema(self._parsed(None))
+        found = columns.schema(self._parsed(None, {}))
+        return tables.remembering(found, self.options) if tables.is_table(self.options) else found
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
-        asked = self._parsed("batch")
+        asked = self._parsed("batch", tables.recalled(schema))
         columns.check(schema, asked)
         kind = FilteringReader if PUSHING in sys.modules else BatchReader
         return kind(asked, arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A streaming read."""
-        asked = self._parsed("stream")
+        asked = self._parsed("stream", tables.recalled(schema))
         columns.check(schema, asked)
         return StreamReader(asked, arrow_schema(schema))
 
-    def _parsed(self, kind: Any) -> Options:
-        asked = options.parse(self.options, time.time_ns() // 1000, kind)
-        server = asked.server or (os.environ.get("BOWSTRING_SERVER") if asked.context is None else None)
-        return replace(asked, server=server)
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Refuses a batch write."""
+        raise _no_writing()
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Refuses a streaming write."""
+        raise _no_writing()
+
+    def _parsed(self, kind: Any, recalled: dict[str, str]) -> Options:
+        asked = options.parse({**recalled, **tables.own(self.options)}, time.time_ns() // 1000, kind)
+        return asked if kind is None else replace(asked, server=_server(asked), context=None)
+
+
+def _server(asked: Options) -> str:
+    """The server that tasks connect to, wherever they run: contexts and variables are those of this machine."""
+    return str(contexts.choose(asked.server, asked.context, written="{}=").server)
+
+
+def _no_writing() -> NotSupported:
+    return NotSupported(
+        "writing to topics from Spark comes in a later version.",
+        hint="Until then use a producer of bowstring.connect(…) in foreachPartition, or in foreachBatch for streams.",
+    )
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

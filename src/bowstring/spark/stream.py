@@ -1,6 +1,8 @@
 """Streaming reads: where a micro-batch begins and ends.
 
-Spark's log of offsets is the truth, and a stream that is started again goes on from there. `latestOffset(start)` is asked at every trigger:
+Spark's log of offsets is the truth, and a stream that is started again goes on from there. The log holds only the ends of micro-batches.
+Spark asks for the start of the first one again whenever it plans it, so `initialOffset` is a mark that never changes and asks nobody;
+`latestOffset` decides what the mark means and writes that start into the first end. `latestOffset(start)` is asked at every trigger:
 its `start` is in the commit log, so everything before it is in the sink, and that is when progress is told. `partitions` is asked with
 logged offsets when a micro-batch is repeated, and then gives the same rows again. Nothing here changes anything at the broker, apart
 from the named position.
@@ -13,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -31,6 +33,13 @@ from bowstring.spark import clients, limits, places, reading, tasks
 from bowstring.spark.options import Options, Place
 from bowstring.spark.places import LOST, Offsets, Standings
 
+if TYPE_CHECKING:
+    from bowstring.client.topic_watch import TopicWatch
+
+IDLE_SECONDS: Final = 0.25
+"""How long a stream without anything to read waits for news. Spark asks every 10 ms without it. The other sources of a query, and whoever
+stops it, wait as long."""
+
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads on from where the last micro-batch ended."""
@@ -44,22 +53,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_trigger = float("-inf")
         self._told: dict[str, Any] | None = None
         """The progress that was told last."""
+        self._watch: TopicWatch | None = None
+        self._waiting: dict[str, Any] | None = None
+        """Where there was nothing to read when Spark asked last."""
 
     # ---- offsets
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins."""
-        asked, connected = self._options, clients.client(self._options)
-        standings = places.look(connected, asked)
-        place = asked.start or Place("latest", "startingOffsets")
-        starts = places.resolve(connected, place, standings, asked.strategy)
-        if asked.fail_on_data_loss:
-            places.check_start(starts, standings)
-        return places.to_json(places.clamp(starts, standings), _ids(standings))
+        """The mark of a new query. The first `latestOffset` decides where it begins, once and for all."""
+        return {places.INITIAL: True}
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fixes what counts as available: what is there now."""
-        self._target = self._look()
+        self._target = self._look(0.0)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Tells Spark that there are limits; which, the options know better than a single one could say."""
@@ -72,23 +78,50 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """How far the next micro-batch goes; `start` itself if there is none."""
+        standings = self._look(IDLE_SECONDS if start == self._waiting else 0.0) if self._target is None else self._target
+        if places.INITIAL in start:
+            return self._first(standings, limit)
         self._tell(start)
-        standings = self._look() if self._target is None else self._target
-        self._latest = places.to_json({name: standing.ends for name, standing in standings.items()}, _ids(standings))
         starts = self._starts(start, standings)
-        ends = {name: {number: max(end, starts[name][number]) for number, end in standings[name].ends.items()} for name in standings}
+        ends = _ends(starts, standings)
         waiting = limits.rows(starts, ends)
-        limited = not isinstance(limit, ReadAllAvailable)
-        if not waiting or (limited and self._waits_for_more(waiting)):
+        if not waiting or (not isinstance(limit, ReadAllAvailable) and self._waits_for_more(waiting)):
+            self._waiting = start
+            self._latest = self._progress(starts, starts, standings)
             return start
-        self._last_trigger = time.monotonic()
-        if limited:
-            ends = self._within_limits(starts, ends, standings)
+        ends = self._within(limit, starts, ends, standings)
+        self._latest = self._progress(starts, ends, standings)
         return places.to_json(ends, _ids(standings))
 
+    def _first(self, standings: Standings, limit: ReadLimit) -> dict[str, Any]:
+        """The end of the first micro-batch, with its start. It may be empty: from then on the start is in Spark's log."""
+        asked, connected = self._options, clients.client(self._options)
+        places.check_named(connected, asked, standings)
+        starts = places.resolve(connected, asked.start or Place("latest", "startingOffsets"), standings, asked.strategy)
+        if asked.fail_on_data_loss:
+            places.check_start(starts, standings)
+        starts = places.clamp(starts, standings)
+        begin = places.to_json(starts, _ids(standings))
+        self._tell(begin)
+        ends = self._within(limit, starts, _ends(starts, standings), standings)
+        self._latest = self._progress(starts, ends, standings)
+        return {**places.to_json(ends, _ids(standings)), places.START: begin}
+
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """What there is, for the progress of the query."""
+        """What there is, and the figures of this micro-batch, for the progress of the query: Spark takes no other figures from Python."""
         return self._latest
+
+    def _progress(self, starts: Offsets, ends: Offsets, standings: Standings) -> dict[str, Any]:
+        latest = {name: standing.ends for name, standing in standings.items()}
+        return {
+            **places.to_json(latest, _ids(standings)),
+            places.METRICS: {
+                "description": self._options.description,
+                "rows": limits.rows(starts, ends),
+                "bytes": round(limits.size(starts, ends, standings)),
+                "lag": {name: limits.rows({name: ends[name]}, {name: latest[name]}) for name in sorted(latest)},
+            },
+        }
 
     def _tell(self, start: dict[str, Any]) -> None:
         """Keeps the progress under the name that was given. Everything before `start` is in the sink; a checkpoint that was set back sets
@@ -101,8 +134,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 connected.set_position(self._options.name, topic, offsets)
         self._told = start
 
-    def _look(self) -> Standings:
-        return places.look(clients.client(self._options), self._options, missing_ok=True)
+    def _look(self, seconds: float) -> Standings:
+        """What there is now. A stream that has nothing to read waits for news at the broker: Spark asks again at once."""
+        if self._watch is None:
+            from bowstring.client.topic_watch import TopicWatch
+
+            connected = clients.client(self._options)
+            self._watch = TopicWatch(connected, lambda: places.listed(connected, self._options, missing_ok=True))
+        return places.standings_of(self._watch.look(seconds).values(), self._options)
 
     def _waits_for_more(self, waiting: int) -> bool:
         """Whether a micro-batch would be too small, and is not overdue. What is available now is never waited for."""
@@ -111,8 +150,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         return time.monotonic() - self._last_trigger < self._options.delay_seconds_max
 
-    def _within_limits(self, starts: Offsets, ends: Offsets, standings: Standings) -> Offsets:
+    def _within(self, limit: ReadLimit, starts: Offsets, ends: Offsets, standings: Standings) -> Offsets:
+        """The ends of a micro-batch that is made now: no further than the options allow, where Spark says that they count."""
+        self._last_trigger = time.monotonic()
         asked = self._options
+        if isinstance(limit, ReadAllAvailable):
+            return ends
         if asked.bytes_max is not None:
             ends = limits.advance(starts, ends, limits.rows_of_bytes(starts, ends, standings, asked.bytes_max))
         return ends if asked.offsets_max is None else limits.advance(starts, ends, asked.offsets_max)
@@ -144,7 +187,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """What each task of a micro-batch reads: the same for the same offsets."""
-        known, ids = places.from_json(start)
+        known, ids = places.from_json(places.start_of(start, end))
         ends, end_ids = places.from_json(end)
         lenient = not self._options.fail_on_data_loss
         ranges: list[tasks.Task] = []
@@ -163,6 +206,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Closes the driver's connection."""
         clients.close()
+
+
+def _ends(starts: Offsets, standings: Standings) -> Offsets:
+    return {name: {number: max(end, starts[name][number]) for number, end in standings[name].ends.items()} for name in standings}
 
 
 def _ids(standings: Standings) -> dict[str, int]:

@@ -14,13 +14,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final, NoReturn
 
+from bowstring.wire import grpc_library  # before gRPC, which reads its variables when it is imported
+
+# isort: split
 import grpc
 import grpc.aio as typed_aio
 
 from bowstring import errors
 from bowstring.ports.disk import Buffer
 from bowstring.ports.transport import Channel, Stream
-from bowstring.wire import grpc_library, status
+from bowstring.wire import status
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 aio: Any = typed_aio

@@ -1,7 +1,10 @@
-"""What has to be told to gRPC's C library before its first channel or server is made, and what it does not survive.
+"""What has to be told to gRPC's C library before it is imported, and what it does not survive.
 
-**Its log** goes to stderr past Python: an application that closes a connection should not find a line of C++ there. Errors stay. Whoever
-wants more sets GRPC_VERBOSITY, which is left alone.
+It reads its variables once, when Python imports it, so modules that use gRPC import this one first. A program that has imported gRPC
+before has what it chose.
+
+**Its log** goes to stderr past Python, and nothing of it is for users: what matters is raised, in our words. GRPC_VERBOSITY, where it is
+set, is left alone.
 
 **Forks.** The library has threads, and a forked child has none of them: calls would wait there for ever. Its own support for forks makes
 it worse, children crash in one of four forks, so it is switched off (unless GRPC_ENABLE_FORK_SUPPORT says otherwise): then a child that
@@ -15,6 +18,9 @@ from collections.abc import Callable
 
 from bowstring import errors
 
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 
 class _Library:
     used = False
@@ -26,8 +32,6 @@ class _Library:
 def prepare() -> None:
     """To be called before a channel or a server is made. Raises Conflict in the fork of a process that has made one."""
     check_not_forked()
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     _Library.used = True
 
 

@@ -6,7 +6,7 @@ its handler asks. What a handler raises as `bowstring.Error` ends the call as th
 and told the caller as `INTERNAL` without its insides.
 
 The port is ours alone: gRPC's default would let a second broker share it and take every other connection (`so_reuseport`). When it
-cannot be had, grpcio does not say why, so we ask the system first and translate its answer.
+cannot be had, grpcio does not say why, so we ask the system first and translate its answer (`grpc_listening`).
 
 The standard health service answers for the server as a whole ("") and for `bowstring.v1.Broker`. The standard reflection service gives
 the schema, so that tools such as grpcurl need no file of ours.
@@ -14,13 +14,14 @@ the schema, so that tools such as grpcurl need no file of ours.
 
 from __future__ import annotations
 
-import errno
 import logging
-import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from bowstring.wire import grpc_library  # before gRPC, which reads its variables when it is imported
+
+# isort: split
 import grpc
 import grpc.aio as typed_aio
 from grpc_health.v1 import health as typed_health
@@ -29,8 +30,9 @@ from grpc_reflection.v1alpha import reflection as typed_reflection
 
 from bowstring import errors
 from bowstring.ports.disk import Buffer
-from bowstring.ports.transport import Handler, Inbound
-from bowstring.wire import grpc_library, status
+from bowstring.ports.events import UNOBSERVED, Observer
+from bowstring.ports.transport import CALLER, Handler, Inbound
+from bowstring.wire import grpc_listening, status
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Broker"]
@@ -60,8 +62,18 @@ Context = Any
 class GrpcServer:
     """Serves a handler at one address. `listen` is host:port, port 0 for any free one, or unix:path."""
 
-    def __init__(self, handler: Handler, *, listen: str, batch_bytes_max: int, streams_max: int, connection_streams_max: int) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        listen: str,
+        batch_bytes_max: int,
+        streams_max: int,
+        connection_streams_max: int,
+        observer: Observer = UNOBSERVED,
+    ) -> None:
         grpc_library.prepare()
+        self._observer = observer
         self._handler = handler
         self._listen = listen
         self._streams_max = streams_max
@@ -87,8 +99,7 @@ class GrpcServer:
 
     def bind(self) -> int:
         """Takes the port and returns it; calls are answered from `start` on. Raises Unavailable if somebody else has it."""
-        if not self._listen.startswith("unix:"):
-            _probe(self._listen)
+        grpc_listening.probe(self._listen)
         try:
             self.port = self._server.add_insecure_port(self._listen)
         except RuntimeError:
@@ -136,30 +147,39 @@ class GrpcServer:
 
     async def _counted(self, method: str, peer: str, inbound: Inbound) -> None:
         if self._streams_of[peer] >= self._connection_streams_max and not peer.startswith("unix:"):
+            self._refused("connection.streams-max", self._streams_of[peer])
             raise errors.Unavailable(
                 f"this connection has {self._streams_of[peer]} streams already, which is the limit (connection.streams-max).",
                 hint="Open another connection, or raise the limit.",
             )
         if self._streams >= self._streams_max:
+            self._refused("connections.max", self._streams)
             raise errors.Unavailable(
-                f"this broker serves {self._streams} streams already, which is its limit (connections-max).",
+                f"this broker serves {self._streams} streams already, which is its limit (connections.max).",
                 hint="Close some producers and readers, or raise the limit.",
             )
         self._streams += 1
         self._streams_of[peer] += 1
+        self._observer.note("stream-opened", call=method, client=CALLER.get(), streams=self._streams)
         try:
             await self._handler.stream(method, inbound)
         finally:
+            self._observer.note("stream-closed", call=method, client=CALLER.get(), streams=self._streams - 1)
             self._streams -= 1
             self._streams_of[peer] -= 1
             if not self._streams_of[peer]:
                 del self._streams_of[peer]
 
+    def _refused(self, limit: str, streams: int) -> None:
+        self._observer.note("client-refused", limit=limit, streams=streams, client=CALLER.get())
+
     async def _guarded(self, method: str, context: Context, call: Callable[[], Awaitable[Any]]) -> Any:
         """Runs the handler; what it raises becomes the call's status."""
+        CALLER.set(_shown(context.peer()))
         try:
             return await call()
         except errors.Error as error:
+            self._observer.note("call-refused", call=method, client=CALLER.get(), problem=str(error))
             code, text, error_bytes = status.to_status(error)
         except Exception:
             _log.exception("%s from %s failed in a way that nobody foresaw", method, context.peer())
@@ -198,6 +218,11 @@ def _streamed(name: str, stream: Callable[[str, Context], Awaitable[None]]) -> A
     return grpc.stream_stream_rpc_method_handler(serve)
 
 
+def _shown(peer: str) -> str:
+    """`ipv4:127.0.0.1:51234` as people write it; of a Unix socket gRPC says no more than that it is one."""
+    return peer.removeprefix("ipv4:").removeprefix("ipv6:").replace("%5B", "[").replace("%5D", "]")
+
+
 def _options(message_bytes_max: int, connection_calls_max: int) -> list[tuple[str, int]]:
     return [
         ("grpc.max_concurrent_streams", connection_calls_max),
@@ -215,41 +240,3 @@ def _options(message_bytes_max: int, connection_calls_max: int) -> list[tuple[st
         ("grpc.http2.max_ping_strikes", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ]
-
-
-def _parts(listen: str) -> tuple[str, int]:
-    """Host and port of host:port or [host]:port."""
-    host, colon, port = listen.rpartition(":")
-    bare = host.removeprefix("[").removesuffix("]")
-    if not colon or not bare or not port.isdecimal() or int(port) > 65535 or (":" in bare and not host.startswith("[")):
-        raise errors.InvalidArgument(
-            f'listen = "{listen}" is not an address.', hint='Right would be "127.0.0.1:27769", "[::1]:27769", "0.0.0.0:0" or "unix:/path".'
-        )
-    return bare, int(port)
-
-
-def _probe(listen: str) -> None:
-    """Raises why the address cannot be had, if it cannot."""
-    host, port = _parts(listen)
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-            probe.listen()
-    except socket.gaierror:
-        hint = "Use an address of this machine, or 0.0.0.0 for all."
-        raise errors.InvalidArgument(f'listen = "{listen}": there is no host {host}.', hint=hint) from None
-    except OSError as error:
-        raise _why(listen, host, port, error) from None
-
-
-def _why(listen: str, host: str, port: int, error: OSError) -> errors.Error:
-    if error.errno == errno.EADDRINUSE:
-        hint = "Stop that one, or choose another port: --listen HOST:PORT."
-        return errors.Unavailable(f"port {port} on {host} is in use by another program.", hint=hint)
-    if error.errno == errno.EACCES:
-        return errors.NotAuthorised(f"this user may not listen on port {port}.", hint="Choose a port above 1023.")
-    if error.errno == errno.EADDRNOTAVAIL:
-        return errors.InvalidArgument(f'listen = "{listen}": {host} is not an address of this machine.', hint="0.0.0.0 listens on all.")
-    return errors.Unavailable(f"the broker cannot listen on {listen}: {error.strerror}.")

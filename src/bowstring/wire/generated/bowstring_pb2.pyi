@@ -143,6 +143,34 @@ class ListTopicsAnswer(_message.Message):
     more: bool
     def __init__(self, topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
 
+class WatchTopicsRequest(_message.Message):
+    __slots__ = ("topics", "edition", "wait")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    EDITION_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[KnownTopic]
+    edition: int
+    wait: int
+    def __init__(self, topics: _Optional[_Iterable[_Union[KnownTopic, _Mapping]]] = ..., edition: _Optional[int] = ..., wait: _Optional[int] = ...) -> None: ...
+
+class KnownTopic(_message.Message):
+    __slots__ = ("name", "id", "sum")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    SUM_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    id: int
+    sum: int
+    def __init__(self, name: _Optional[str] = ..., id: _Optional[int] = ..., sum: _Optional[int] = ...) -> None: ...
+
+class WatchTopicsAnswer(_message.Message):
+    __slots__ = ("edition", "topics")
+    EDITION_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    edition: int
+    topics: _containers.RepeatedCompositeFieldContainer[Topic]
+    def __init__(self, edition: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ...) -> None: ...
+
 class DeleteTopicRequest(_message.Message):
     __slots__ = ("name", "missing_ok")
     NAME_FIELD_NUMBER: _ClassVar[int]

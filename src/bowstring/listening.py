@@ -1,0 +1,44 @@
+"""Where a broker listens: `host:port`, `[host]:port` for IPv6, or `unix:/path`; port 0 takes any free one."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Final, NamedTuple
+
+from bowstring import errors
+
+UNIX: Final = "unix:"
+_HINT: Final = 'Right would be "127.0.0.1:27769", "[::1]:27769", "0.0.0.0:0" or "unix:/path".'
+
+
+class Place(NamedTuple):
+    """A host of this machine, without brackets, and a port."""
+
+    host: str
+    port: int
+
+
+def parse(listen: str, shown: str = "listen") -> Place | None:
+    """Host and port; None for a Unix socket. Raises InvalidArgument; `shown` is what its giver calls the setting."""
+    if listen.startswith(UNIX) and len(listen) > len(UNIX):
+        return None
+    host, colon, port = listen.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    is_port = bool(colon) and port.isascii() and port.isdecimal() and int(port) <= 65535
+    if is_port and not host:
+        hint = f'Right would be "127.0.0.1:{port}" for this machine alone, or "0.0.0.0:{port}" for everyone who reaches it.'
+        raise errors.InvalidArgument(f'{shown} = "{listen}" does not say on which address.', hint=hint)
+    if not is_port or not bare or (":" in bare and not host.startswith("[")):
+        raise errors.InvalidArgument(f'{shown} = "{listen}" is not an address.', hint=_HINT)
+    return Place(bare, int(port))
+
+
+def is_local(listen: str) -> bool:
+    """Whether only programs of this machine come in there."""
+    place = parse(listen)
+    if place is None or place.host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(place.host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

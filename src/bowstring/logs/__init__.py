@@ -1,0 +1,1 @@
+"""Events as lines of a log: standard `logging`, logger `bowstring.broker`, as text or as JSON. Handlers are installed by commands only."""
