@@ -8,10 +8,11 @@ from unittest.mock import patch
 
 from bowstring import errors
 from bowstring.client import receipts
+from bowstring.client.fetching import Fetching
 from bowstring.client.gathering import Gathering
 from bowstring.client.outgoing import Outgoing, Placed
 from bowstring.client.publishing import Publisher
-from tests.simulation.planting import CALM, CRASHES, CUTS, HURRY, IDS, JOURNAL, SLOW, bug
+from tests.simulation.planting import CALM, CRASHES, CUTS, HURRY, IDS, JOURNAL, READING, SLOW, bug
 
 SENDING = JOURNAL.only(plain=0.0, producers=3, readers=1, pause_seconds=0.02, under_way_max=60)
 
@@ -149,4 +150,16 @@ def whoever_waits_for_room_is_not_woken() -> Generator[None]:
         self._room.set = lambda: None
 
     with patch.object(Publisher, "__init__", deaf):
+        yield
+
+
+@bug(CUTS, READING)
+def whoever_waits_for_a_reader_that_is_closed_is_not_woken() -> Generator[None]:
+    """Closing ends the streams, and nobody is told."""
+
+    async def silent(self: Fetching) -> None:
+        for stream in self._streams.values():
+            await stream.close()
+
+    with patch.object(Fetching, "close", silent):
         yield
