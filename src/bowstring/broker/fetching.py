@@ -104,6 +104,8 @@ class Fetcher:
                     continue
                 fetched = await self._of(cursor, min(bytes_max, ANSWER_BYTES))
                 if fetched:
+                    rows, size = sum([piece.rows for piece in fetched]), sum([piece.size for piece in fetched])
+                    self._incarnation.counters.fetched(cursor.actor.partition.topic, len(fetched), rows, size)
                     return fetched
             await self._wait()
 
@@ -155,6 +157,7 @@ class Fetcher:
                 return await self._fetch(cursor, entries)
             except Damaged as error:
                 if moves == partition.moves:
+                    self._incarnation.counters.damaged += 1
                     self._incarnation.note_damage(partition, error)
                     raise errors.Corrupt(f"{self._topic}/{partition.number}: {error}", hint="bowstring inspect tells more.") from error
 

@@ -66,6 +66,19 @@ class Topic:
             for follower in tuple(actor.followers):
                 follower.altered()
 
+    def stop_publishing(self) -> None:
+        """The topic is being deleted. Readers are told when that is durable: a crash could undo it."""
+        for actor in self.actors:
+            actor.close(self._gone())
+
+    def end_reading(self) -> None:
+        """The topic is deleted."""
+        for actor in self.actors:
+            actor.end_reading(self._gone())
+
+    def _gone(self) -> errors.TopicNotFound:
+        return errors.TopicNotFound(f"the topic '{self.row.name}' was deleted.", details={"topic": self.row.name})
+
     def actor(self, partition: int) -> PartitionActor:
         """Raises InvalidArgument for a partition that the topic does not have."""
         if 0 <= partition < len(self.actors):

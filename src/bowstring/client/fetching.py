@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from bowstring import errors
@@ -34,10 +35,14 @@ class Fetching:
         connection: Connection,
         wanted: Sequence[Wanted],
         window: CommitWindow | None = None,
+        patience: float | None = None,
         doubted: Callable[[], object] = lambda: None,
     ) -> None:
         self._connection = connection
         self._window = window
+        self._patience = patience
+        """How long rows are waited for while no broker answers, in seconds; None for ever."""
+        self._closed = False
         self._pages: deque[Chunk] = deque()
         self._rows_came = 0
         self.dropped = 0
@@ -48,7 +53,7 @@ class Fetching:
         self.messages = 0
         """How many were taken."""
         credit = CREDIT_BYTES // len(wanted)
-        self._streams = {each.topic: TopicStream(connection.another(), each, credit, self._came, doubted) for each in wanted}
+        self._streams = {each.topic: TopicStream(connection.another(), each, credit, self._came, doubted, patience) for each in wanted}
 
     def _came(self, chunk: Chunk | None) -> None:
         if chunk is not None:
@@ -63,20 +68,27 @@ class Fetching:
     async def placed(self) -> None:
         """Waits until it is known where the reader begins."""
         while not all(stream.position for stream in self._streams.values()):
+            if self._closed:
+                raise closed()
             self._raise_failure()
             await self._wait()
 
     async def available(self) -> bool:
-        """Waits until there are rows to take; False when the end is reached. Raises what ended a stream for good: after the last row, but
-        a deleted topic at once."""
-        while self._is_deleted or not self._pages or not self._room():
-            if self._is_deleted or not self._pages:
-                if not self._is_deleted and all(stream.finished() for stream in self._streams.values()):
-                    self._release()
-                    return False
+        """Waits until there are rows to take; False when the end is reached, or all is closed. Raises what ended a stream for good (after
+        the last row, but a deleted topic at once), and `Unavailable` when an end is wanted and no broker has answered for long."""
+        while not self._closed and (self._is_deleted or not (self._pages and self._room())):
+            if self._is_deleted:
                 self._raise_failure()
-            await self._wait()
-        return True
+            if self._pages:  # the program has to commit first
+                await self._wait()
+                continue
+            if all(stream.finished() for stream in self._streams.values()):
+                self._release()
+                return False
+            self._raise_failure()
+            self._raise_absence()
+            await self._wait(self._patience_left())
+        return not self._closed
 
     def _release(self) -> None:
         for stream in self._streams.values():
@@ -89,11 +101,28 @@ class Fetching:
 
     def _over(self) -> bool:
         streams = self._streams.values()
-        return all(stream.finished() for stream in streams) or any(stream.error is not None for stream in streams)
+        return self._closed or all(stream.finished() for stream in streams) or any(stream.error is not None for stream in streams)
 
-    async def _wait(self) -> None:
+    async def _wait(self, seconds: float | None = None) -> None:
         self._changed.clear()
-        await self._changed.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+
+    def _patience_left(self) -> float | None:
+        """For how long a broker that is away is still waited for; None if none is, or for ever."""
+        away = [stream.away_since for stream in self._streams.values() if stream.away_since is not None and not stream.finished()]
+        if self._patience is None or not away:
+            return None
+        return max(0.0, min(away) + self._patience - self._connection.world.clock.monotonic())
+
+    def _raise_absence(self) -> None:
+        """Whoever asks again waits again as long."""
+        if self._patience is not None and self._patience_left() == 0:
+            for stream in self._streams.values():
+                if stream.away_since is not None:
+                    stream.away_since = self._connection.world.clock.monotonic()
+            raise self._connection.unanswered(self._patience)
 
     def _raise_failure(self) -> None:
         error = next((stream.error for stream in self._streams.values() if stream.error is not None), None)
@@ -135,14 +164,17 @@ class Fetching:
 
     def fresh(self, chunk: Chunk) -> Chunk | None:
         """What may be handed out of rows that were taken and are still in the reader's hand: the same if that is all."""
-        freshness = self._streams[chunk.page.topic].freshness
-        if not self._is_deleted and not freshness.doubts(chunk):
+        if not self.doubts(chunk):
             return chunk
-        rest = None if self._is_deleted else freshness.sifted(chunk)
+        rest = None if self._is_deleted else self._streams[chunk.page.topic].freshness.sifted(chunk)
         lost = chunk.rows - (rest.rows if rest is not None else 0)
         self.messages -= lost
         self.dropped += lost
         return rest
+
+    def doubts(self, chunk: Chunk) -> bool:
+        """Whether some of these rows may have to be dropped."""
+        return self._is_deleted or self._streams[chunk.page.topic].freshness.doubts(chunk)
 
     def is_near(self, chunk: Chunk) -> bool:
         """Whether one of these rows can be over soon."""
@@ -237,6 +269,13 @@ class Fetching:
         return sum(stream.connections for stream in self._streams.values())
 
     async def close(self) -> None:
-        """Ends the streams and their connections."""
+        """Ends the streams and their connections. Whoever waits is told at once."""
+        self._closed = True
+        self._changed.set()
         for stream in self._streams.values():
             await stream.close()
+
+
+def closed() -> errors.Conflict:
+    """The error of what a reader that is closed cannot do."""
+    return errors.Conflict("this reader is closed.", hint="Make another with client.reader().")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from operator import length_hint
 from types import TracebackType
 from typing import Any
 
@@ -28,7 +27,8 @@ class Reader:
         self.name = reader.name
         self._reader = reader
         self._thread = thread
-        reader._taken_by_threads(threading.Lock(), thread.loop.call_soon_threadsafe)
+        self._taking = threading.RLock()
+        reader._taken_by_threads(self._taking, thread.loop.call_soon_threadsafe)
 
     def __iter__(self) -> Iterator[Message]:
         reader = self._reader
@@ -37,7 +37,7 @@ class Reader:
                 if reader._doubt and not reader._may_hand_out(message):
                     break
                 yield message
-            if not length_hint(reader._messages) and not reader._messages_at_hand() and not self._thread.run(reader._next_messages()):
+            if not reader._messages_at_hand() and not self._thread.run(reader._next_messages()):
                 return
 
     def batches(self, max_rows: int = 65536, max_wait: Span = 0.05) -> Iterator[Batch]:
@@ -74,9 +74,11 @@ class Reader:
         return self._reader.statistics()
 
     def close(self) -> None:
-        """Ends the reader."""
+        """Ends the reader, and whatever waits for it: iteration ends, `poll` returns an empty batch. Closing again does nothing. From any
+        thread, and from a signal handler."""
         if self._reader._open:
-            self._thread.run(self._reader.close())
+            self._reader._stop()
+            self._thread.close(self._reader.close(), [self._taking])
 
     def __enter__(self) -> Reader:
         return self
