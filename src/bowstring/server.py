@@ -50,9 +50,10 @@ GRACE_SECONDS: Final = 5.0
 _log = logging.getLogger("bowstring.server")
 
 
-async def open_broker(settings: Settings, *, clock: Clock | None = None, disk: Disk | None = None) -> Server:
-    """A server that answers calls. Raises what makes that impossible, and leaves nothing behind then. `disk` replaces the machine's."""
-    server = Server(settings, clock or SystemClock(), disk)
+async def open_broker(settings: Settings, *, clock: Clock | None = None, disk: Disk | None = None, starts_again: bool = True) -> Server:
+    """A server that answers calls. Raises what makes that impossible, and leaves nothing behind then. `disk` replaces the machine's.
+    `starts_again` says whether somebody starts it again after a failure: if not, its callers are told that waiting is of no use."""
+    server = Server(settings, clock or SystemClock(), disk, starts_again=starts_again)
     try:
         await server.start()
     except BaseException:
@@ -64,7 +65,7 @@ async def open_broker(settings: Settings, *, clock: Clock | None = None, disk: D
 class Server:
     """One broker with all that is around it."""
 
-    def __init__(self, settings: Settings, clock: Clock, disk: Disk | None = None) -> None:
+    def __init__(self, settings: Settings, clock: Clock, disk: Disk | None = None, *, starts_again: bool = True) -> None:
         in_memory = settings.store == "memory"
         self.settings = settings if settings.data or in_memory else replace(settings, data=default_data(os.environ))
         self._disk = None if in_memory else disk or HostDisk(self.settings.data)
@@ -81,6 +82,7 @@ class Server:
             reserve=None if self._disk is None else Reserve(self._disk),
             archives=None if self._disk is None else self._archive,
             observer=self.events,
+            starts_again=starts_again,
         )
         software = f"bowstring/{VERSION}"
         self._gateway = Gateway(self.broker, self.settings, self.broker.clock, software=software, observer=self.events)

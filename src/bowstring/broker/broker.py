@@ -4,7 +4,8 @@
                             └──────sync or I/O failed──► failed   (the process, or the embedded Broker object, ends)
 
 While there is no incarnation every call is `Unavailable`, which kits repeat. After a failed sync nothing is tried again: nobody knows what
-is on the disk, and only a fresh process that reads it can tell.
+is on the disk, and only a fresh process that reads it can tell. Kits go on repeating, because whoever runs a server starts it again. A
+broker inside a program is started again by nobody: there the error says that the broker has `ended`, and kits raise it at once.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from bowstring.store.reserve import Reserve
 
 T = TypeVar("T")
 
+START_AGAIN = "Look after the disk, then start the broker again: it finds out what is there."
 STUCK_SECONDS = 10.0
 """A flush that takes longer than this says that the disk hangs."""
 RETRY_SECONDS = 0.5
@@ -67,6 +69,7 @@ class Broker:
         reserve: Reserve | None = None,
         archives: Callable[[str], Archive] | None = None,
         observer: Observer = UNOBSERVED,
+        starts_again: bool = True,
     ) -> None:
         self.settings = settings
         self.clock = SteadyClock(clock)
@@ -81,6 +84,8 @@ class Broker:
         """Space for the catalog, on a disk that can be full."""
         self._archives = archives
         """Makes a backup in a directory of this host, where there is something to back up."""
+        self._starts_again = starts_again
+        """Somebody starts it again after a failure, so waiting for it makes sense."""
         self._backing_up = False
         self._counters = Counters()
         self._incarnation: Incarnation | None = None
@@ -144,7 +149,7 @@ class Broker:
         except asyncio.CancelledError:
             raise
         except BaseException as failure:
-            self._end(errors.Unavailable(f"the broker has ended: {failure}"))
+            self._end(errors.Unavailable(_ending(failure), hint=START_AGAIN, details=self._for_good))
             self._observer.note("broker-failed", cause=str(failure), data=self.settings.data)
             self.failed.set_result(failure)
 
@@ -297,9 +302,18 @@ class Broker:
             now = self.serving
             try:
                 return await steps(now)
-            except (DiskFull, Fenced, StorageFailed) as failure:
+            except (DiskFull, Fenced) as failure:
                 now.flusher.fail(failure)
                 raise _why(failure) from failure
+            except StorageFailed as failure:
+                now.flusher.fail(failure)
+                told = f"the storage failed while this was done, so it may or may not be there: {failure}."
+                raise errors.OutcomeUnknown(told, hint="Look once the broker runs again.", details=self._for_good) from failure
+
+    @property
+    def _for_good(self) -> dict[str, str]:
+        """The details of an error after which nobody need wait for this broker."""
+        return {} if self._starts_again else {"ended": "for good"}
 
     def describe_topic(self, name: str) -> TopicFacts:
         return self.serving.topic(name).facts()
@@ -349,9 +363,13 @@ def _told(settings: TopicSettings) -> dict[str, object]:
     return {**spans, "retention_bytes": settings.retention_bytes, "client": CALLER.get()}
 
 
-def _why(failure: Exception) -> errors.Error:
+def _why(failure: DiskFull | Fenced) -> errors.Error:
     if isinstance(failure, DiskFull):
         return disk_full()
-    if isinstance(failure, Fenced):
-        return errors.Unavailable("another incarnation has taken over; loading again.")
-    return errors.Unavailable(f"the broker has ended: {failure}")
+    return errors.Unavailable("another incarnation has taken over; loading again.")
+
+
+def _ending(failure: BaseException) -> str:
+    if isinstance(failure, (StorageFailed, OSError)):
+        return f"the broker has ended: its storage has failed: {failure}."
+    return f"the broker has ended: {failure!r}."
