@@ -21,7 +21,6 @@ ESSENTIAL = (
     *("tests/process/test_grpc_transport.py", "tests/process/test_commands_topics.py", "tests/process/test_commands_output.py"),
     *("tests/process/test_http.py", "tests/process/test_metrics.py", "tests/contract/test_store.py", "tests/contract/test_catalog.py"),
 )
-# fmt: skip
 NOT_HERE = (
     "tests/unit/test_tidy.py",  # about this tree, not about versions
     "tests/unit/test_codec.py::test_the_generated_code_is_that_of_the_schema",  # needs grpcio-tools, which is not for users
