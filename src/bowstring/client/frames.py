@@ -28,6 +28,7 @@ from bowstring.client import arguments
 from bowstring.client.rows import partition_for
 from bowstring.messages import columns, conversion, encoding, hashing, schema
 from bowstring.messages.metadata import Unjoined
+from bowstring.messages.sizes import size_of
 
 ROWS_MAX: Final = 1 << 20
 """Rows of one batch, however small they are."""
@@ -101,7 +102,7 @@ class _Columns(Frame):
         if not conversion.is_canonical(table.schema):
             conversion.canonical(batches[0].slice(0, 0))  # refuses wrong types at once, also while the topic's partitions are not known
         frame = cls(table.schema.names, batches, created, compression)
-        frame.rows, frame.size = table.num_rows, table.nbytes
+        frame.rows, frame.size = table.num_rows, size_of(table)
         return frame
 
     @classmethod
@@ -137,7 +138,7 @@ class _Columns(Frame):
     def _planned(self, batch: pa.RecordBatch, first: int, partitions: int, target: int, bytes_max: int) -> Iterable[Planned]:
         """The rows of a batch that go together, and where to. Refuses what is wrong before the first of them is sent."""
         rows = batch.num_rows
-        if not self.routed and batch.nbytes + ROW_BYTES * rows <= target and rows <= ROWS_MAX:
+        if not self.routed and size_of(batch) + ROW_BYTES * rows <= target and rows <= ROWS_MAX:
             return [(None, range(rows))]
         sizes = _sizes(batch)
         _check_sizes(sizes, bytes_max, first)
@@ -308,7 +309,7 @@ def _sizes(batch: pa.RecordBatch) -> Numbers:
         if pa.types.is_binary(kind) or pa.types.is_string(kind):
             sizes += pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
         else:
-            sizes += 1 + column.nbytes // batch.num_rows
+            sizes += 1 + size_of(column) // batch.num_rows
     return sizes
 
 

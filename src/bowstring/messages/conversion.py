@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 from bowstring import errors
 from bowstring.messages import columns, schema
 from bowstring.messages.columns import integers
+from bowstring.messages.sizes import size_of
 
 AT_ONCE_BYTES: Final = 64 * 1024 * 1024
 """What is converted at once, if it is not one row."""
@@ -82,7 +83,7 @@ def converted(column: schema.Column, array: pa.Array) -> pa.Array:
     try:
         return _CONVERTERS[column.bit](column, array)
     except pa.ArrowException as error:
-        if array.nbytes > columns.DATA_MAX:
+        if size_of(array) > columns.DATA_MAX:
             raise columns.too_large(column.name) from error
         raise errors.InvalidArgument(f"{column.name} cannot be turned into {column.type}, it is {kind}: {error}.") from error
 
@@ -228,9 +229,9 @@ def _flat(array: pa.Array) -> pa.Array:
     if pa.types.is_run_end_encoded(kind):
         return _flat(pc.run_end_decode(array))
     if pa.types.is_string_view(kind):
-        return array.cast(pa.large_utf8() if array.nbytes > columns.DATA_MAX else pa.utf8())
+        return array.cast(pa.large_utf8() if size_of(array) > columns.DATA_MAX else pa.utf8())
     if pa.types.is_binary_view(kind):
-        return array.cast(pa.large_binary() if array.nbytes > columns.DATA_MAX else pa.binary())
+        return array.cast(pa.large_binary() if size_of(array) > columns.DATA_MAX else pa.binary())
     return array
 
 
@@ -246,7 +247,7 @@ def _lengths(array: pa.Array) -> Numbers:
         return np.where(array.is_valid().to_numpy(zero_copy_only=False), views[::4], 0).astype(np.int64)
     if _is_text(kind) or _is_binary(kind):
         return pc.binary_length(array).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return np.full(rows, array.nbytes // max(rows, 1), np.int64)
+    return np.full(rows, size_of(array) // max(rows, 1), np.int64)
 
 
 def _is_text(kind: pa.DataType) -> bool:
