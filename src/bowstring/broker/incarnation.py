@@ -242,14 +242,14 @@ class Incarnation:
     def check_room(self, size: int) -> None:
         """Raises Full if there is no room for so much on the disk."""
         if not self._has_room(size):
-            self.shortage.begin(size)
+            self.shortage.begin()
             raise disk_full()
 
     def look_for_room(self) -> None:
         """Notes whether the disk is full, for those who watch."""
-        if not self._has_room(max(1, self.shortage.wanted)):
+        if not self._has_room(1):
             self.shortage.begin()
-        else:
+        elif not self.store.is_short:
             self.shortage.end()
 
     def _has_room(self, size: int) -> bool:

@@ -1,7 +1,8 @@
 """Whether the disk is full, told when that begins and when it ends.
 
-Publishers notice first: one of them is refused. The end is noticed by upkeep, which looks at every turn whether there is room for the
-largest publish that was refused: with less than that the disk would be told to be full, free and full again.
+Publishers notice first: one of them is refused. The end is noticed by upkeep, when the next segment is there and the catalog has its
+reserve again. A small publish may find room before that, in what is left of a segment; if that were the end, the disk would be told to
+be full, free and full again.
 """
 
 from __future__ import annotations
@@ -17,23 +18,16 @@ class Shortage:
         self._observer = observer
         self._clock = clock
         self._since: float | None = None
-        self.wanted = 0
-        """The largest publish that there was no room for."""
 
-    @property
-    def is_on(self) -> bool:
-        return self._since is not None
-
-    def begin(self, wanted: int = 0) -> None:
-        """There is no room for so many bytes."""
-        self.wanted = max(self.wanted, wanted)
+    def begin(self) -> None:
+        """Something was refused, or would be."""
         if self._since is None:
             self._since = self._clock.monotonic()
             self._observer.note("disk-full")
 
     def end(self) -> None:
-        """There is room for all that was refused."""
+        """There is room again."""
         if self._since is not None:
             seconds = self._clock.monotonic() - self._since
-            self._since, self.wanted = None, 0
+            self._since = None
             self._observer.note("disk-free", seconds=seconds)
