@@ -250,7 +250,7 @@ class Incarnation:
         if not self._has_room(1):
             self.shortage.begin()
         elif not self.store.is_short:
-            self.shortage.end()
+            self.shortage.found_room()
 
     def _has_room(self, size: int) -> bool:
         """There is none if the next segment could not be made, or the catalog has nothing in reserve. Some is left for what makes room

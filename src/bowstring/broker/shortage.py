@@ -1,14 +1,19 @@
 """Whether the disk is full, told when that begins and when it ends.
 
 Publishers notice first: one of them is refused. The end is noticed by upkeep, when the next segment is there and the catalog has its
-reserve again. A small publish may find room before that, in what is left of a segment; if that were the end, the disk would be told to
-be full, free and full again.
+reserve again, at several turns one after the other. Near the end of a disk there is a little room for a moment now and then, in a smaller
+segment or one that upkeep uses itself; if that were the end, the disk would be told to be full, free and full again.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from bowstring.ports.clock import Clock
 from bowstring.ports.events import Observer
+
+TURNS_FREE: Final = 3
+"""At so many turns of upkeep there has to be room."""
 
 
 class Shortage:
@@ -18,16 +23,19 @@ class Shortage:
         self._observer = observer
         self._clock = clock
         self._since: float | None = None
+        self._turns_free = 0
 
     def begin(self) -> None:
         """Something was refused, or would be."""
+        self._turns_free = 0
         if self._since is None:
             self._since = self._clock.monotonic()
             self._observer.note("disk-full")
 
-    def end(self) -> None:
-        """There is room again."""
-        if self._since is not None:
+    def found_room(self) -> None:
+        """A turn of upkeep has found room."""
+        self._turns_free += 1
+        if self._since is not None and self._turns_free >= TURNS_FREE:
             seconds = self._clock.monotonic() - self._since
             self._since = None
             self._observer.note("disk-free", seconds=seconds)
