@@ -298,6 +298,51 @@ async def test_a_catalog_that_is_closed_is_told_so_and_not_waited_for(make):
         await journal_of(catalog)
 
 
+async def test_a_wal_that_was_left_behind_is_written_and_synced_before_the_database_is_touched(make, faults: Faults, tmp_path: Path):
+    """Its bytes may be in the cache alone, because a sync failed; the database must not be overwritten before they are durable."""
+    catalog = make()
+    fence = await opened(catalog)
+    await catalog.commit(fence, 1, b"changes", [PAGES[1]._replace(body=bytes(1 << 20))])
+    faults.plan("sync", 1, BROKEN)
+    with pytest.raises(StorageFailed):
+        await catalog.commit(fence, 2, b"not synced", PAGES)
+    await catalog.close()
+    faults.heal()
+    before = (tmp_path / "catalog.db-wal").read_bytes()
+    faults.done.clear()
+    catalog = make()
+    await catalog.open()
+    changed = [done for done in faults.done if done[0] != "read"]
+    written = len(before) // (1 << 16) + 1
+    assert changed[: written + 1] == [("write", "catalog.db-wal")] * written + [("sync", "catalog.db-wal")]
+    assert ("write", "catalog.db") in changed[written + 1 :]
+    assert (tmp_path / "catalog.db-wal").read_bytes() == before
+    assert await journal_of(catalog) == [Row(1, 1, b"changes"), Row(2, 1, b"not synced")]
+    await catalog.close()
+
+
+@pytest.mark.parametrize("kind", ["write", "sync"])
+async def test_a_wal_that_cannot_be_written_anew_does_not_open_and_loses_nothing(make, faults: Faults, tmp_path: Path, kind: str):
+    catalog = make()
+    fence = await opened(catalog)
+    await catalog.commit(fence, 1, b"changes", PAGES)
+    copy = as_a_crash_leaves_it(tmp_path, 1)
+    await catalog.close()
+    for path in copy.iterdir():
+        path.rename(tmp_path / path.name)
+    before = (tmp_path / "catalog.db").read_bytes()
+    faults.plan(kind, 1, BROKEN)
+    with pytest.raises(StorageFailed):
+        await make().open()
+    assert faults.struck
+    assert (tmp_path / "catalog.db").read_bytes() == before
+    faults.heal()
+    catalog = make()
+    await catalog.open()
+    assert await journal_of(catalog) == [Row(1, 1, b"changes")]
+    await catalog.close()
+
+
 # ---- checkpoints -----------------------------------------------------------------------------------------------------
 
 

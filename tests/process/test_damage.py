@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import bowstring
+from bowstring.catalog.sqlite_mending import Mend
+from bowstring.inspection import repairing
 from bowstring.inspection.repairing import repair
 from tests.process import stored
 from tests.process.test_inspect import every_frame, verified
@@ -147,6 +149,27 @@ def repaired(held: stored.Stored, *wheres: str) -> None:
     assert stored.catalog(kept, "SELECT count(*) FROM journal") == before
     assert [finding for finding in verified(held.data) if finding.damaged] == []
     assert repair(str(held.data), now=NOW) == []
+
+
+def test_the_catalog_that_a_repair_puts_aside_is_synced_before_the_other_is_changed(held: stored.Stored, monkeypatch: pytest.MonkeyPatch):
+    (last,) = stored.catalog(held.data, "SELECT max(sequence) FROM journal")[0]
+    stored.catalog(held.data, "UPDATE journal SET changes = x'c0ffee' WHERE sequence = ?", last)
+    fsync, mend = os.fsync, repairing.mend
+    done: list[str] = []
+
+    def noted(descriptor: int) -> None:
+        done.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    def mended(path: str, change: Mend) -> None:
+        done.append("mended")
+        mend(path, change)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(repairing, "mend", mended)
+    repair(str(held.data), now=NOW)
+    (kept,) = (held.data / "quarantine").iterdir()
+    assert str(kept / "catalog.sqlite") in done[: done.index("mended")]
 
 
 def test_a_damaged_row_of_the_journal_is_made_anew_from_its_pages(held: stored.Stored):

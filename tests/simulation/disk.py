@@ -35,7 +35,8 @@ LOCK = "lock"
 
 
 class Drive:
-    """The hardware. `operations` counts everything that was asked of it; `armed` is what strikes after that many more."""
+    """The hardware. `operations` counts everything that was asked of it; `armed` is what strikes after that many more, or after that many
+    more that are not reads."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -46,25 +47,32 @@ class Drive:
         self.operations = 0
         self.tenants: list[Incarnation] = []
         self.holder: tuple[Incarnation, str] | None = None
-        self._armed: tuple[str, int] | None = None
+        self._armed: tuple[str, int, bool] | None = None
+        self.sync_failed = False
+        """A sync has failed, and no process has begun since: what the next one reads may be in the cache alone."""
         self._full_was_felt = False
         self.quiet = False
         """Somebody looks at what is there, from outside of the world."""
 
-    def arm(self, kind: str, operations: int) -> None:
-        """Lets the power go, or the process be killed, inside the n-th operation from now."""
-        self._armed = (kind, self.operations + operations)
+    def arm(self, kind: str, operations: int, *, reads: bool = True) -> None:
+        """Lets the power go, or the process be killed, inside the n-th operation from now; reads count as operations, or not."""
+        self._armed = (kind, operations, reads)
 
     def disarm(self) -> None:
         self._armed = None
 
-    def strike(self) -> str | None:
+    @property
+    def armed(self) -> bool:
+        return self._armed is not None
+
+    def strike(self, *, reads: bool = False) -> str | None:
         """Counts an operation, and says what strikes in the middle of it."""
         self.operations += 1
-        if self._armed is not None and self.operations >= self._armed[1]:
-            kind, self._armed = self._armed[0], None
-            return kind
-        return None
+        if self._armed is None or (reads and not self._armed[2]):
+            return None
+        kind, left, counted = self._armed
+        self._armed = (kind, left - 1, counted) if left > 1 else None
+        return None if left > 1 else kind
 
     def fails(self, rate: float) -> bool:
         return rate > 0.0 and self.world.faulty and not self.quiet and self.random.random() < rate
@@ -225,6 +233,7 @@ class SimulatedDisk:
             self._die(strike)
         if self.drive.fails(self.options.sync_error_rate):
             inode.sync_failed(serial, self.medium.lottery())
+            self.drive.sync_failed = True
             self.world.fault("sync-error", self.life.name)
             raise OSError(errno.EIO, "sync failed", name)
         inode.synced(serial)
@@ -282,7 +291,7 @@ class SimulatedDisk:
         if self.drive.quiet:
             return None
         self.world.digest.note(f"{self.life.name} {what}")
-        return self.drive.strike()
+        return self.drive.strike(reads=what.startswith("read "))
 
     def _change_names(self, strike: str | None, change: Callable[[], object]) -> None:
         if strike is None or strike == POWER or self.drive.random.random() < 0.5:

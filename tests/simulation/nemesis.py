@@ -1,7 +1,8 @@
 """The one who makes bad things happen, as often as the options say, until it is told to stop.
 
 Every kind of fault is a task of its own, so that they meet in every combination: a disk runs full while the power goes, a clock jumps
-during a clog. A keeper starts every process again that has ended, whatever ended it, and goes on doing so while the world heals.
+during a clog. A keeper starts every process again that has ended, whatever ended it, and goes on doing so while the world heals. If a
+failed sync has ended it, the power may go while it starts: what it reads then is not what the disk has.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from tests.simulation.node import Node
     from tests.simulation.world import World
 
+STARTING_OPERATIONS = 60
+"""A broker that starts changes about so many things on its disk."""
 SQUEEZED_BYTES = (0, 1, 4096, 1 << 16, 1 << 20)
 
 
@@ -26,6 +29,7 @@ class Nemesis:
     def __init__(self, world: World, *, kept: list[Node] | None = None) -> None:
         self._world = world
         self._random = world.source("nemesis")
+        self._relapses = world.source("relapses")
         self._nodes = world.nodes if kept is None else kept
         self._tasks: list[asyncio.Task[None]] = []
         self._keepers: list[asyncio.Task[None]] = []
@@ -85,7 +89,28 @@ class Nemesis:
             await asyncio.shield(life.ended)
             await asyncio.sleep(self._random.expovariate(1.0 / self._world.options.down_seconds))
             if not node.alive:
+                relapses = self._relapse(node)
                 node.restart()
+                if relapses:
+                    self._begin(self._watch_relapse(node))
+
+    def _relapse(self, node: Node) -> bool:
+        """After a failed sync the power may go at the next start, while something is written or synced."""
+        drive, options = node.drive, self._world.options
+        if drive is None or not drive.sync_failed or not self._world.faulty:
+            return False
+        drive.sync_failed = False
+        if self._relapses.random() >= options.relapse:
+            return False
+        drive.arm(POWER, self._relapses.randint(1, STARTING_OPERATIONS), reads=False)
+        return True
+
+    async def _watch_relapse(self, node: Node) -> None:
+        life, drive = node.incarnation, node.drive
+        assert life is not None
+        assert drive is not None
+        how = await asyncio.shield(life.ended)
+        self._world.sometimes("power cut at the start after a failed sync", how == POWER and not drive.armed)
 
     def _strike(self, node: Node, kind: str, inside: float) -> None:
         if not node.alive or node.drive is None:

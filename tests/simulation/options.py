@@ -40,6 +40,7 @@ class Options:
     read_error_rate: float = 0.0
     write_error_rate: float = 0.0
     sync_error_rate: float = 0.0
+    relapse: float = 0.0  # how likely a failed sync is followed by a power cut at the next start
     bit_flip_rate: float = 0.0
     bit_rot_rate: float = 0.0
     disk_bytes: int = 0  # what the disk holds, 0 for as much as anybody wants; `full_every` is how often others fill it
@@ -57,6 +58,10 @@ class Options:
     half_open_seconds: float = 15.0
     clog_every: float = NEVER
     clog_seconds: float = 3.0
+
+    # Whoever stands before the broker: a publish stream is refused at its opening, for a reason that it cannot help (a login that has run
+    # out). It says nothing of what was sent before.
+    turn_away_rate: float = 0.0
 
     # The wall clocks.
     drift: float = 0.0
@@ -112,6 +117,7 @@ def drawn(seed: int) -> Options:
         drift=sometimes(0.5, 1e-6, 1e-2),
         jump_every=sometimes(0.4, 3.0, 60.0),
         jump_seconds=math.exp(source.uniform(math.log(0.1), math.log(7200.0))),
+        relapse=source.random(),
     )
 
 

@@ -16,6 +16,7 @@ POWER = Options(power_cut_every=3.0, power_cut_inside=0.8, inside_operations=60,
 CRASHES = Options(crash_every=3.0, crash_inside=0.8, inside_operations=60, down_seconds=0.3)
 CUTS = Options(cut_rate=0.01, cut_every=2.0, half_open=0.3, half_open_seconds=3.0)
 FULL = Options(full_every=3.0, full_seconds=1.0)
+FAILING = Options(sync_error_rate=0.01, relapse=0.9, down_seconds=0.3, half_open_seconds=0.5)
 SLOW = Options(slow_rate=0.05, slow_seconds=1.0)
 SEGMENTS = Load(seconds=15.0, mortal_topics=0, inline_bytes=0, tail_bytes=0, pages_bytes=0, tight=0.0)
 JOURNAL = Load(seconds=15.0, mortal_topics=0, inline_bytes=16 * KIB, large=0.0, tight=0.0)
@@ -42,6 +43,7 @@ THEMES = (
     (CUTS.only(disk_bytes=2400 * KIB), KEEPING.only(topics=0, sized_topics=1, retention_bytes=400 * KIB, seconds=20.0, large=0.6)),
     (POWER.only(slow_rate=0.05, slow_seconds=0.3, client_crash_every=4.0), READING.only(seconds=12.0, brief_topics=1)),
     (CUTS, HURRY.only(plain=0.5, under_way_max=60, pause_seconds=0.01, partitions_max=1)),
+    (FAILING, JOURNAL.only(large=0.1, inline_bytes=4 * KIB, seal_seconds=3.0, upkeep_seconds=1.0)),
 )
 """Faults and work that belong together."""
 

@@ -90,6 +90,59 @@ def test_what_was_never_written_certainly_missed_its_deadline():
     run(story())
 
 
+def test_what_is_gathered_when_the_broker_comes_back_does_not_wait_behind_what_was_given_up():
+    async def story():
+        broker = FakeBroker()
+        broker.topic("t")
+        async with connected(broker) as client:
+            producer = client.producer("t", timeout=100)
+            await producer.send(b"x")
+            broker.down = True
+            broker.cut()
+            await asyncio.sleep(0.1)
+            given_up = producer.send(b"y")
+            await asyncio.sleep(99)
+            young = producer.send(b"z")
+            with pytest.raises(errors.DeadlinePassed):
+                await given_up
+            began = asyncio.get_running_loop().time()
+            broker.down = False
+            assert (await young).offset == 2
+            assert asyncio.get_running_loop().time() - began < 1.5, "the pause between two attempts, and not the age of a batch"
+            await producer.close()
+
+    run(story())
+
+
+def test_a_broker_that_has_ended_for_good_is_not_waited_for():
+    async def story():
+        broker = FakeBroker()
+        topic = broker.topic("t")
+        ended = errors.Unavailable("the broker has ended: its storage has failed.", details={"ended": "for good"})
+        async with connected(broker) as client:
+            producer = client.producer("t", timeout=100)
+            await producer.send(b"x")
+            began = asyncio.get_running_loop().time()
+            broker.answering = lambda request: ended
+            broker.call_errors = [ended, ended]
+            with pytest.raises(errors.OutcomeUnknown, match="storage has failed"):
+                await producer.send(b"under way")
+            with pytest.raises(errors.Unavailable, match="storage has failed"):
+                await producer.send(b"never sent")
+            with pytest.raises(errors.Unavailable, match="storage has failed"):
+                await client.topic("t")
+            broker.down = True
+            with pytest.raises(errors.Unavailable, match="storage has failed"):
+                await client.create_topic("u")
+            assert asyncio.get_running_loop().time() - began < 5
+            broker.answering, broker.down = lambda request: None, False
+            assert (await producer.send(b"y")).offset == 2
+            await producer.close()
+        assert topic.values() == [b"x", b"y"]
+
+    run(story())
+
+
 def test_a_lost_answer_is_asked_for_even_after_the_deadline():
     async def story():
         broker = FakeBroker()

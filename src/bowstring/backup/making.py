@@ -21,7 +21,7 @@ from bowstring import errors
 from bowstring.backup.manifest import FORMAT, NAME, FileEntry, Manifest, encode
 from bowstring.core.pages import LOST
 from bowstring.inspection.contents import Contents
-from bowstring.inspection.directory import CATALOG, DataDirectory, sync_directory
+from bowstring.inspection.directory import CATALOG, DataDirectory, sync_directory, sync_file
 from bowstring.inspection.verifying import read_sections
 from bowstring.ports.archive import Filled
 from bowstring.ports.failures import Damaged
@@ -86,7 +86,7 @@ class Making:
         total = sum(reference.length for references in self._references.values() for reference in references)
         for segment in sorted(self._references):
             self._copy(segment, sorted(self._references[segment]), total)
-        self._sync(CATALOG)
+        sync_file(os.path.join(self._target, CATALOG))
         size = sum(os.path.getsize(os.path.join(self._target, name)) for name in self._names())
         return Filled(len(self._references), size, tuple(self._damaged))
 
@@ -118,13 +118,6 @@ class Making:
         written = 0
         while written < len(data):
             written += os.pwrite(descriptor, data[written:], reference.position + written)
-
-    def _sync(self, name: str) -> None:
-        descriptor = os.open(os.path.join(self._target, name), os.O_RDWR | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
     def _names(self) -> list[str]:
         return [CATALOG, *(segment_name(segment) for segment in sorted(self._references))]

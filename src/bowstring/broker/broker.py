@@ -4,7 +4,8 @@
                             └──────sync or I/O failed──► failed   (the process, or the embedded Broker object, ends)
 
 While there is no incarnation every call is `Unavailable`, which kits repeat. After a failed sync nothing is tried again: nobody knows what
-is on the disk, and only a fresh process that reads it can tell.
+is on the disk, and only a fresh process that reads it can tell. Kits go on repeating, because whoever runs a server starts it again. A
+broker inside a program is started again by nobody: there the error says that the broker has `ended`, and kits raise it at once.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar
 
 from bowstring import errors
+from bowstring.broker import statistics
 from bowstring.broker.backup import Backup
+from bowstring.broker.counters import Counters
 from bowstring.broker.fetching import Fetcher, make_fetcher
 from bowstring.broker.incarnation import Incarnation, disk_full
 from bowstring.broker.publishing import Publisher
 from bowstring.broker.selection import EVERYTHING, Selection
 from bowstring.broker.shortage import Shortage
+from bowstring.broker.statistics import Statistics, TopicsStatistics
 from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name, check_numbers, encode_settings
 from bowstring.messages.limits import NAME_BYTES_MAX
@@ -36,18 +40,20 @@ from bowstring.store.reserve import Reserve
 
 T = TypeVar("T")
 
+START_AGAIN = "Look after the disk, then start the broker again: it finds out what is there."
+STUCK_SECONDS = 10.0
+"""A flush that takes longer than this says that the disk hangs."""
 RETRY_SECONDS = 0.5
 """How long to wait before loading again when the disk is still full."""
 
 
-class Statistics(NamedTuple):
-    """A broker's figures at one moment."""
+class Readiness(NamedTuple):
+    """Whether a broker can do its work, and if not, why."""
 
-    incarnation: int
-    topics: int
-    partitions: int
-    messages: int
-    flushes: int
+    ready: bool
+    state: str
+    """serving, full (publishes are refused, all else goes on), loading, stuck, failed or stopping."""
+    reason: str = ""
 
 
 class Broker:
@@ -63,6 +69,7 @@ class Broker:
         reserve: Reserve | None = None,
         archives: Callable[[str], Archive] | None = None,
         observer: Observer = UNOBSERVED,
+        starts_again: bool = True,
     ) -> None:
         self.settings = settings
         self.clock = SteadyClock(clock)
@@ -77,7 +84,10 @@ class Broker:
         """Space for the catalog, on a disk that can be full."""
         self._archives = archives
         """Makes a backup in a directory of this host, where there is something to back up."""
+        self._starts_again = starts_again
+        """Somebody starts it again after a failure, so waiting for it makes sense."""
         self._backing_up = False
+        self._counters = Counters()
         self._incarnation: Incarnation | None = None
         self._unavailable: errors.Error = errors.Unavailable("the broker is starting.")
         self._serving: asyncio.Task[None] | None = None
@@ -115,6 +125,7 @@ class Broker:
             catalog=self._catalog,
             store=self._store,
             reserve=self._reserve,
+            counters=self._counters,
             observer=self._observer,
             shortage=self._shortage,
         )
@@ -138,7 +149,7 @@ class Broker:
         except asyncio.CancelledError:
             raise
         except BaseException as failure:
-            self._end(errors.Unavailable(f"the broker has ended: {failure}"))
+            self._end(errors.Unavailable(_ending(failure), hint=START_AGAIN, details=self._for_good))
             self._observer.note("broker-failed", cause=str(failure), data=self.settings.data)
             self.failed.set_result(failure)
 
@@ -185,10 +196,25 @@ class Broker:
         return self.serving.fence.epoch
 
     def statistics(self) -> Statistics:
+        """The figures of this moment."""
+        return statistics.of(self.serving)
+
+    async def all_statistics(self) -> tuple[Statistics, TopicsStatistics]:
+        """The same, and what belongs to single topics and positions. It takes its time, and flushes go on meanwhile."""
         now = self.serving
-        topics = [topic.facts() for topic in now.topics()]
-        partitions = sum(topic.partitions for topic in topics)
-        return Statistics(now.fence.epoch, len(topics), partitions, sum(topic.messages for topic in topics), now.flusher.flushes)
+        topics = await statistics.of_topics(now)
+        return statistics.of(now, sum(topic.messages for topic in topics.topics)), topics
+
+    def readiness(self) -> Readiness:
+        """Loaded, and able to commit. A full disk is no reason to turn readers away: they, and deletions, are what makes room."""
+        if self.failed.done():
+            return Readiness(False, "failed", f"the broker has ended: {self.failed.result()}")
+        now = self._incarnation
+        if now is None:
+            return Readiness(False, "loading", self._unavailable.message)
+        if now.flusher.oldest_seconds > STUCK_SECONDS:
+            return Readiness(False, "stuck", f"a flush has been under way for {now.flusher.oldest_seconds:.0f} s: the disk hangs.")
+        return Readiness(True, "full", disk_full().message) if now.is_full else Readiness(True, "serving")
 
     # Topics
 
@@ -276,9 +302,18 @@ class Broker:
             now = self.serving
             try:
                 return await steps(now)
-            except (DiskFull, Fenced, StorageFailed) as failure:
+            except (DiskFull, Fenced) as failure:
                 now.flusher.fail(failure)
                 raise _why(failure) from failure
+            except StorageFailed as failure:
+                now.flusher.fail(failure)
+                told = f"the storage failed while this was done, so it may or may not be there: {failure}."
+                raise errors.OutcomeUnknown(told, hint="Look once the broker runs again.", details=self._for_good) from failure
+
+    @property
+    def _for_good(self) -> dict[str, str]:
+        """The details of an error after which nobody need wait for this broker."""
+        return {} if self._starts_again else {"ended": "for good"}
 
     def describe_topic(self, name: str) -> TopicFacts:
         return self.serving.topic(name).facts()
@@ -328,9 +363,13 @@ def _told(settings: TopicSettings) -> dict[str, object]:
     return {**spans, "retention_bytes": settings.retention_bytes, "client": CALLER.get()}
 
 
-def _why(failure: Exception) -> errors.Error:
+def _why(failure: DiskFull | Fenced) -> errors.Error:
     if isinstance(failure, DiskFull):
         return disk_full()
-    if isinstance(failure, Fenced):
-        return errors.Unavailable("another incarnation has taken over; loading again.")
-    return errors.Unavailable(f"the broker has ended: {failure}")
+    return errors.Unavailable("another incarnation has taken over; loading again.")
+
+
+def _ending(failure: BaseException) -> str:
+    if isinstance(failure, (StorageFailed, OSError)):
+        return f"the broker has ended: its storage has failed: {failure}."
+    return f"the broker has ended: {failure!r}."

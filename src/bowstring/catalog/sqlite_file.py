@@ -8,7 +8,8 @@ new name, too, and only then is anything written that somebody is told about. Th
 about a pragma that it did not follow, and a catalog that runs without them would lose data at the next power cut without a word.
 
 `locking_mode=EXCLUSIVE` comes before the first access. It keeps other processes out, and SQLite then keeps the WAL's index on its heap
-instead of in shared memory, which a VFS written in Python does not have. The WAL is checkpointed by the catalog, not by SQLite.
+instead of in shared memory, which a VFS written in Python does not have. The WAL is checkpointed by the catalog, not by SQLite. One that
+an earlier process has left is written anew before anything is read from it (`sqlite_wal`).
 
 A page is 512 bytes, not the usual 4 KiB: a flush writes whole pages to the WAL, its row and the one above it, those that overflow, and
 often the file's first one (docs/decisions/0015). A file that was made with larger pages keeps them.
@@ -25,6 +26,7 @@ from contextlib import contextmanager, suppress
 
 import apsw
 
+from bowstring.catalog import sqlite_wal
 from bowstring.catalog.queries import migrations
 from bowstring.errors import Conflict, Corrupt, Error, NotSupported
 from bowstring.ports.failures import DiskFull, StorageFailed
@@ -42,7 +44,10 @@ def connect(path: str, *, vfs: str | None = None, sync_directory: Callable[[], N
     connection: apsw.Connection | None = None
     try:
         with _opening(path):
-            connection = apsw.Connection(path, vfs=vfs)
+            connection = _opened(path, vfs)
+            if sqlite_wal.write_anew(connection, vfs):
+                abandon(connection)
+                connection = _opened(path, vfs)
             _settle(connection, path, sync_directory)
             _migrate(connection)
             if path != MEMORY:
@@ -115,10 +120,20 @@ def abandon(connection: apsw.Connection) -> None:
         connection.close(True)
 
 
+def _opened(path: str, vfs: str | None) -> apsw.Connection:
+    """The file, if it is ours and in nobody's use, with a lock that keeps others out until it is closed."""
+    connection = apsw.Connection(path, vfs=vfs)
+    try:
+        connection.pragma("locking_mode", "EXCLUSIVE")
+        _refuse_strangers(connection, path)
+    except Exception:
+        abandon(connection)
+        raise
+    return connection
+
+
 def _settle(connection: apsw.Connection, path: str, sync_directory: Callable[[], None] | None) -> None:
     """The settings, in the order that the text at the top explains."""
-    connection.pragma("locking_mode", "EXCLUSIVE")
-    _refuse_strangers(connection, path)
     connection.pragma("temp_store", "MEMORY")
     connection.pragma("page_size", PAGE_BYTES)
     if path == MEMORY:
@@ -167,9 +182,8 @@ def _migrate(connection: apsw.Connection) -> None:
 def _fold_in(connection: apsw.Connection) -> None:
     """Checkpoints what an incarnation before has left in the WAL, so that crashes one after the other do not make it grow.
 
-    It is needed for safety too: after a failed sync Linux keeps the WAL's pages in its cache, marked clean, and never writes them. They
-    look fine to the next process, and only writing them anew, into the database, makes them durable. So a disk with no room for that
-    does not open."""
+    It is needed for safety too: a checkpoint whose sync failed has left pages of the database that only the cache has. The WAL still has
+    all of them, and is durable (`sqlite_wal`); folding it in writes them anew. So a disk with no room for that does not open."""
     connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
 

@@ -14,6 +14,9 @@ answer can be had for a grace time the outcome is unknown, and the error says so
 
 **What if the broker's disk is full?** It may have room again a moment later, so everything is tried again until its time is over. What is
 certainly not stored then is told to be `Full`, because that is what somebody has to look after.
+
+**What if the broker has ended for good?** Everything is given up at once: what was never written is certainly not stored, and for the rest
+nobody knows.
 """
 
 from __future__ import annotations
@@ -151,15 +154,16 @@ class Publisher:
             except errors.Unavailable as error:
                 self._full = error if isinstance(error, errors.Full) else self._full
                 self._broken()
+                if (ended := self._connection.given_up(error)) is not None:
+                    self._refuse_all(ended)
+                    await self._more()
             except errors.Error as error:
                 self._broken()
                 if not self._answers:
                     self._refuse_all(error, self._stream_number)
                     if isinstance(error, errors.NotFound):
                         self._gathering.forget_partitions()
-                    self._changed.clear()
-                    self._tried.set()
-                    await self._changed.wait()
+                    await self._more()
             except Exception as error:
                 self._gathering.close(errors.Error(f"the producer has failed: {error!r}"))
                 self._refuse_all(errors.OutcomeUnknown(f"the producer has failed: {error!r}", hint="This is a bug in Bowstring."))
@@ -168,6 +172,12 @@ class Publisher:
             late = errors.DeadlinePassed("the timeout passed before it could be sent; it is not stored.")
             self._note_failed(self._gathering.fail_waiting(late, self._clock.monotonic()))
             await self._pauses.wait(PAUSE_MAX if self._full is None else FULL_SECONDS)
+
+    async def _more(self) -> None:
+        """Everything was refused: waits until there is more to send."""
+        self._changed.clear()
+        self._tried.set()
+        await self._changed.wait()
 
     async def _serve(self) -> None:
         """Opens a stream and uses it until it breaks."""
@@ -244,9 +254,11 @@ class Publisher:
 
     def _next(self) -> Outgoing | None:
         """What to write now; None while there is nothing, or no room for it."""
-        if self._gathered and not self._window.queue:
+        batch = self._window.next()
+        if batch is None and self._gathered and not self._window.queue:
             self._seal_due()
-        return self._window.next()
+            batch = self._window.next()
+        return batch
 
     def _seal_due(self) -> None:
         oldest = self._window.oldest
@@ -356,10 +368,12 @@ class Publisher:
         return failed
 
     async def close(self) -> None:
-        """Ends the stream and the connection. What has no outcome then is given up."""
+        """Ends the stream and the connection. What has no outcome then is given up, and whoever waits for room goes on."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._refuse_all(errors.Unavailable("the producer was closed before it was sent; it is not stored."))
+        self._tried.set()
+        self._room.set()
         await self._connection.close()
 
 

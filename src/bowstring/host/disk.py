@@ -168,6 +168,15 @@ def sync_directory(path: str) -> None:
         os.close(descriptor)
 
 
+def sync_file(path: str) -> None:
+    """What was written to the file, by whomever, is durable when it returns."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _close_opened(opening: asyncio.Future[HostFile]) -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()

@@ -14,7 +14,7 @@ import os
 
 from bowstring import errors, times
 from bowstring.catalog.sqlite_mending import Mend, mend
-from bowstring.host.disk import sync_directory
+from bowstring.host.disk import sync_directory, sync_file
 from bowstring.host.lock import DirectoryLock
 from bowstring.inspection import rebuilding
 from bowstring.inspection.contents import Contents
@@ -67,6 +67,7 @@ class _Repair:
                 self._make_quarantine()
             if change:
                 directory.catalog.back_up(os.path.join(self._quarantine, CATALOG))
+                sync_file(os.path.join(self._quarantine, CATALOG))
         for name in orphans:
             os.rename(os.path.join(self._path, name), os.path.join(self._quarantine, name))
             self._tell("orphan", f"moved to {self._place(name)}", segment=name)
