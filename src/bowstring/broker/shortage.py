@@ -25,6 +25,11 @@ class Shortage:
         self._since: float | None = None
         self._turns_free = 0
 
+    @property
+    def is_on(self) -> bool:
+        """Is the disk told to be full?"""
+        return self._since is not None
+
     def begin(self) -> None:
         """Something was refused, or would be."""
         self._turns_free = 0
