@@ -262,7 +262,7 @@ class Incarnation:
     def check_room(self, size: int) -> None:
         """Raises Full if there is no room for so much on the disk."""
         if not self._has_room(size):
-            self.shortage.begin(size)
+            self.shortage.begin()
             raise disk_full()
 
     @property
@@ -277,10 +277,10 @@ class Incarnation:
 
     def look_for_room(self) -> None:
         """Notes whether the disk is full, for those who watch."""
-        if not self._has_room(max(1, self.shortage.wanted)):
+        if not self._has_room(1):
             self.shortage.begin()
-        else:
-            self.shortage.end()
+        elif not self.store.is_short:
+            self.shortage.found_room()
 
     def _has_room(self, size: int) -> bool:
         """There is none if the next segment could not be made, or the catalog has nothing in reserve. Some is left for what makes room

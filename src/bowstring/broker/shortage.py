@@ -1,13 +1,19 @@
 """Whether the disk is full, told when that begins and when it ends.
 
-Publishers notice first: one of them is refused. The end is noticed by upkeep, which looks at every turn whether there is room for the
-largest publish that was refused: with less than that the disk would be told to be full, free and full again.
+Publishers notice first: one of them is refused. The end is noticed by upkeep, when the next segment is there and the catalog has its
+reserve again, at several turns one after the other. Near the end of a disk there is a little room for a moment now and then, in a smaller
+segment or one that upkeep uses itself; if that were the end, the disk would be told to be full, free and full again.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from bowstring.ports.clock import Clock
 from bowstring.ports.events import Observer
+
+TURNS_FREE: Final = 3
+"""At so many turns of upkeep there has to be room."""
 
 
 class Shortage:
@@ -17,23 +23,24 @@ class Shortage:
         self._observer = observer
         self._clock = clock
         self._since: float | None = None
-        self.wanted = 0
-        """The largest publish that there was no room for."""
+        self._turns_free = 0
 
     @property
     def is_on(self) -> bool:
+        """Is the disk told to be full?"""
         return self._since is not None
 
-    def begin(self, wanted: int = 0) -> None:
-        """There is no room for so many bytes."""
-        self.wanted = max(self.wanted, wanted)
+    def begin(self) -> None:
+        """Something was refused, or would be."""
+        self._turns_free = 0
         if self._since is None:
             self._since = self._clock.monotonic()
             self._observer.note("disk-full")
 
-    def end(self) -> None:
-        """There is room for all that was refused."""
-        if self._since is not None:
+    def found_room(self) -> None:
+        """A turn of upkeep has found room."""
+        self._turns_free += 1
+        if self._since is not None and self._turns_free >= TURNS_FREE:
             seconds = self._clock.monotonic() - self._since
-            self._since, self.wanted = None, 0
+            self._since = None
             self._observer.note("disk-free", seconds=seconds)
