@@ -20,7 +20,6 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-
 IDLE = 10
 
 
