@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import faulthandler
 import gc
+import math
 import os
 import pickle
+import resource
 import select
 import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
+
+IDLE = 10
 
 
 class Outcome(NamedTuple):
@@ -35,7 +39,8 @@ class _Child(NamedTuple):
 
 
 def each(seeds: Iterable[int], run: Callable[[int], Any], *, jobs: int = 1, seconds_max: float = 300.0) -> Iterator[Outcome]:
-    """Runs the seeds, `jobs` at a time, and gives their outcomes as they come. A child that takes too long prints where it is, and ends."""
+    """Runs the seeds, `jobs` at a time, and gives their outcomes as they come. A child that takes too long prints where it is, and ends:
+    after so many seconds of work, on a machine however busy, or ten times as long if it does not even work."""
     waiting = iter(seeds)
     children: dict[int, _Child] = {}
     try:
@@ -70,7 +75,9 @@ def _start(seed: int, run: Callable[[int], Any], seconds_max: float) -> _Child:
     try:
         os.close(reading)
         gc.freeze()  # what other tests have left behind is not ours to finalise: gRPC's queues would wait for threads that are not here
-        faulthandler.dump_traceback_later(seconds_max, exit=True)
+        faulthandler.register(signal.SIGXCPU, chain=True)
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds_max), math.ceil(seconds_max) + 5))
+        faulthandler.dump_traceback_later(seconds_max * IDLE, exit=True)
         _send(writing, _outcome(seed, run))
         status = 0
     finally:
