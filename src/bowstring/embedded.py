@@ -7,6 +7,10 @@ otherwise; settings are keywords, the environment is not read.
 A directory that another process serves is no error: this one is its guest then, its clients go there, and when that process ends this
 one may serve in its place (`host.sharing`).
 
+A broker that is stopped ends the readers of its own clients, those of `broker.connect()`: nothing can come any more, and a thread that
+iterates is to end. For a client that was connected by the address the broker is away: it waits, because another may come there. That is
+also so after `kill`, which is a crash.
+
 A failed sync ends the Broker object, never the program (invariant 2): `failure` holds the cause, calls under way and later ones raise
 `Unavailable` with it at once, and the object cannot be started again: what is on the disk is for a new one to find out. A publish that
 was under way is `OutcomeUnknown`: its pages or its journal row may have reached the disk before the sync failed.
@@ -20,12 +24,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal
+from weakref import WeakSet
 
 from bowstring import errors
 from bowstring.settings import Settings, default_data, from_keywords, load
 
 if TYPE_CHECKING:
-    from bowstring.broker.broker import Statistics
+    from bowstring.broker.statistics import Statistics
+    from bowstring.client.client import Client as AsyncClient
     from bowstring.client.client import Connecting
     from bowstring.client.sync import Client
     from bowstring.host.manual_time import ManualTime
@@ -34,7 +40,7 @@ if TYPE_CHECKING:
     from bowstring.server import Server
     from bowstring.wire.loops import LoopThread
 
-DEFAULTS: Final[Mapping[str, object]] = {"listen": "127.0.0.1:0", "topic_create": "on-publish"}
+DEFAULTS: Final[Mapping[str, object]] = {"listen": "127.0.0.1:0", "http": "off", "topic_create": "on-publish"}
 ClockKind = Literal["system", "manual"]
 
 
@@ -49,6 +55,7 @@ class AsyncBroker:
         self._guest: Guest | None = None
         self._taking_over: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
+        self._clients: WeakSet[AsyncClient] = WeakSet()
 
     @classmethod
     def ephemeral(cls, *, clock: ClockKind = "system", **settings: Any) -> AsyncBroker:
@@ -68,7 +75,9 @@ class AsyncBroker:
             self._taking_over = asyncio.create_task(self._take_over())
 
     async def stop(self) -> None:
-        """Ends well: what is under way is answered first. Does nothing if it does not run."""
+        """Ends well: what is under way is answered first, and the readers of its clients end. Does nothing if it does not run."""
+        for client in tuple(self._clients):
+            await client._close_readers()  # pyright: ignore[reportPrivateUsage]
         await self._leave()
         server, self._server = self._server, None
         if server is not None:
@@ -79,7 +88,8 @@ class AsyncBroker:
         await self._leave()
         server, self._server = self._server, None
         if server is not None:
-            self._settings = replace(self._settings, listen=server.address)
+            http = self._settings.http if server.http_address is None else server.http_address.removeprefix("http://")
+            self._settings = replace(self._settings, listen=server.address, http=http)
             await server.stop(grace=0.0, reason="kill()")
 
     async def restart(self) -> None:
@@ -91,6 +101,11 @@ class AsyncBroker:
     def address(self) -> str:
         """Where clients find it: bowstring://127.0.0.1:54123. Of a directory that another process serves it is the socket in it."""
         return self._seeds()[0]
+
+    @property
+    def http_address(self) -> str | None:
+        """Where its metrics and health are: http://127.0.0.1:54124. None unless it was made with `http=` and serves itself."""
+        return None if self._server is None else self._server.http_address
 
     @property
     def serves(self) -> bool:
@@ -125,6 +140,7 @@ class AsyncBroker:
         connecting = connect(seeds, **arguments)
         if self.time is not None:
             connecting.client._broker_time.follow(self.time)  # pyright: ignore[reportPrivateUsage]
+        self._clients.add(connecting.client)
         return connecting
 
     def statistics(self) -> Statistics:
@@ -222,6 +238,7 @@ class Broker:
         self._broker = AsyncBroker(data, clock=clock, **settings)
         self._thread: LoopThread | None = None
         self._pid = 0
+        self._clients: WeakSet[Client] = WeakSet()
 
     @classmethod
     def ephemeral(cls, *, clock: ClockKind = "system", **settings: Any) -> Broker:
@@ -243,8 +260,10 @@ class Broker:
             raise
 
     def stop(self) -> None:
-        """Ends well: what is under way is answered first. Does nothing if it does not run."""
+        """Ends well: what is under way is answered first, and the readers of its clients end. Does nothing if it does not run."""
         if (thread := self._running()) is not None:
+            for client in tuple(self._clients):
+                client._end_reading()  # pyright: ignore[reportPrivateUsage]
             try:
                 thread.run(self._broker.stop())
             finally:
@@ -269,6 +288,11 @@ class Broker:
     def address(self) -> str:
         """Where clients find it: bowstring://127.0.0.1:54123. Of a directory that another process serves it is the socket in it."""
         return self._broker.address
+
+    @property
+    def http_address(self) -> str | None:
+        """Where its metrics and health are: http://127.0.0.1:54124. None unless it was made with `http=` and serves itself."""
+        return self._broker.http_address
 
     @property
     def serves(self) -> bool:
@@ -306,6 +330,7 @@ class Broker:
         client = connect(seeds, **arguments)
         if self._broker.time is not None:
             client._client._broker_time.follow(self._broker.time)  # pyright: ignore[reportPrivateUsage]
+        self._clients.add(client)
         return client
 
     def statistics(self) -> Statistics:

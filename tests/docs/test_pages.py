@@ -26,8 +26,8 @@ from tests.process import stored
 from tests.process.serving import environment, serving
 
 ROOT = Path(__file__).parents[2]
-OF_THEIR_OWN = {"embedded.md", "testing.md"}
-"""test_guides runs these: each block is a program of its own, or a file of tests."""
+OF_THEIR_OWN = {"embedded.md", "services.md", "testing.md"}
+"""test_guides and test_services run these: each block is a program of its own, or a file of tests."""
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_EXAMPLES = [each for each in PAGES if each.name not in OF_THEIR_OWN and page.blocks(each)]
 SHOWN_BY = {"README.md": "rows as Arrow", "tutorial.md": "Stored(topic='orders'", "spark.md": "|-- value: binary", "files.md": "Graz"}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bowstring import errors
 from bowstring.client.client import Client
 from bowstring.client.ranges import Moment
+from bowstring.client.reader import Reader
 from bowstring.times import to_datetime
 from tests.history.events import COMMIT, FAIL, OK, SET, UNKNOWN, Row, places
 from tests.history.filtering import FILTERS
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from tests.simulation.node import Incarnation
     from tests.simulation.workload import Workload
 
+CLOSING_SECONDS = 1.0
+"""Within this, whatever waits for a reader that was closed has ended."""
 UNANSWERED = (errors.Unavailable, errors.OutcomeUnknown, TimeoutError)
 ENDS_A_SESSION = (errors.Unavailable, errors.TopicNotFound, errors.InvalidArgument, errors.Conflict, errors.Corrupt, TimeoutError)
 
@@ -42,14 +45,13 @@ class NamedReader:
 
     async def run(self) -> None:
         """Sessions one after the other."""
-        client = await self._connected()
+        client = await connected_client(self._workload, self._life)
         await self._workload.made.wait()
         while not self._workload.over:
             self._sessions += 1
             topic = self._random.choice(sorted(self._workload.topics.all))
             try:
-                async with asyncio.timeout(self._random.expovariate(1.0 / 1.5)):
-                    await self._session(client, topic)
+                await self._session(client, topic, self._random.expovariate(1.0 / 1.5))
             except ENDS_A_SESSION as error:
                 if isinstance(error, errors.InvalidArgument | errors.Conflict) and topic not in self._workload.topics.mortal:
                     raise
@@ -58,15 +60,6 @@ class NamedReader:
                 self._take_new_name(topic)
             await self._workload.pause(self._life, 0.1)
         await client.close()
-
-    async def _connected(self) -> Client:
-        while True:
-            client = Client(
-                [ADDRESS], dialer=self._life.dialer, clock=self._life.clock, randomness=self._life.randomness, name=self._life.name
-            )
-            with suppress(errors.Unavailable):
-                return await client.open()
-            await self._workload.pause(self._life, 0.3)
 
     # ---- names
 
@@ -79,15 +72,19 @@ class NamedReader:
 
     # ---- a session
 
-    async def _session(self, client: Client, topic: str) -> None:
+    async def _session(self, client: Client, topic: str, seconds: float) -> None:
         if (self._owner, topic) in self._workload.setting:  # it was not answered, or the process has died meanwhile
             self._workload.setting.discard((self._owner, topic))
             self._take_new_name(topic)
         by_time = self._random.random() < 0.2 and bool(self._workload.arrivals.get(topic))
         where = self._random.choice(sorted(FILTERS)) if self._random.random() < self._load.filtered else ""
         if by_time:
-            await self._read_since(client, topic, where)
+            await self._read_since(client, topic, where, seconds)
             return
+        async with asyncio.timeout(seconds):
+            await self._go_on(client, topic, where)
+
+    async def _go_on(self, client: Client, topic: str, where: str) -> None:
         if self._random.random() < 0.2 and topic not in self._workload.topics.mortal:
             await self._set_back(client, topic)
         window = self._random.choice((None, 3, 20))
@@ -108,25 +105,36 @@ class NamedReader:
             number: 0 if number in reader._fetching._streams[topic]._beginning else at for number, at in _offsets(reader, topic).items()
         }
 
-    async def _read_since(self, client: Client, topic: str, where: str) -> None:
+    async def _read_since(self, client: Client, topic: str, where: str, seconds: float) -> None:
+        """Its time ends with the reader being closed, whatever it waits for then."""
         moment = self._random.choice(self._workload.arrivals[topic]) + self._random.choice((0, 0, 1, 500_000))
         asked = self._world.loop.time()
         try:
             reader = client.reader(topic, start=to_datetime(moment), where=where or None)
         except errors.InvalidArgument:
             return  # by this client's clock it is still to come
-        try:
-            place = reader._settings.starts[topic]
-            assert isinstance(place, Moment)
-            await reader._fetching.placed()
-            session = f"{self._life.name}.n{self._sessions}"
-            starts = _offsets(reader, topic)
-            self._history.opened(self._life.name, session, topic, starts, where=where, since=place.microseconds, asked=asked)
-            self._world.sometimes("reader began by time")
-            async for batch in reader.batches(max_wait=0.001):
-                self._history.read(self._life.name, session, topic, rows_of(batch))
-        finally:
-            await reader.close()
+        reading = asyncio.create_task(self._read_all(reader, topic, where, asked))
+        await asyncio.wait([reading], timeout=seconds)
+        waited = not reading.done()
+        await reader.close()
+        await asyncio.wait([reading], timeout=CLOSING_SECONDS)
+        if not reading.done():
+            self._workload.violations.append(Violation("closing_ends_iteration", f"{self._life.name} still reads {topic}"))
+            reading.cancel()
+        self._world.sometimes("reader was closed while it waited", waited)
+        with suppress(errors.Conflict):  # it was closed before it knew where to begin
+            await reading
+
+    async def _read_all(self, reader: Reader, topic: str, where: str, asked: float) -> None:
+        place = reader._settings.starts[topic]
+        assert isinstance(place, Moment)
+        await reader._fetching.placed()
+        session = f"{self._life.name}.n{self._sessions}"
+        starts = _offsets(reader, topic)
+        self._history.opened(self._life.name, session, topic, starts, where=where, since=place.microseconds, asked=asked)
+        self._world.sometimes("reader began by time")
+        async for batch in reader.batches(max_wait=0.001):
+            self._history.read(self._life.name, session, topic, rows_of(batch))
 
     async def _follow(self, client: Client, reader: Any, topic: str, session: str, window: int | None) -> None:
         uncommitted: list[Row] = []
@@ -191,3 +199,12 @@ class NamedReader:
 def _offsets(reader: Any, topic: str) -> dict[int, int]:
     found = reader.position
     return dict(found.get(topic, found))
+
+
+async def connected_client(workload: Workload, life: Incarnation) -> Client:
+    """The product's own client, as soon as a broker answers."""
+    while True:
+        client = Client([ADDRESS], dialer=life.dialer, clock=life.clock, randomness=life.randomness, name=life.name)
+        with suppress(errors.Unavailable):
+            return await client.open()
+        await workload.pause(life, 0.3)

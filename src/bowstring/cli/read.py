@@ -6,10 +6,12 @@ when it ends is whole: files of Arrow and Parquet are finished also after Ctrl-C
 
 from __future__ import annotations
 
+import logging
 import select
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -110,7 +112,7 @@ def read(
     form = _form(output, format, columns, several=several)
     options: dict[str, Any] = {"partitions": partition or None, "name": name, "where": where, "uncommitted": uncommitted}
     options["columns"] = _needed(form, name, last if not follow else None)
-    with connect(server, context, timeout) as client, told_as_given(start=start, end=end):
+    with connect(server, context, timeout) as client, told_as_given(start=start, end=end), absences_told(follow):
         topics = named(client, topics)
         places = {what: settled(client, topics, wanted) for what, wanted in places.items()}
         ends = {topic: reachable(client, topic, places["end"]) for topic in topics}
@@ -195,6 +197,19 @@ def _batches(reader: Reader, *, follow: bool) -> Iterator[pa.RecordBatch]:
             yield batch.to_arrow()
         elif nobody_reads():
             return
+
+
+@contextmanager
+def absences_told(follow: bool) -> Generator[None]:
+    """Whoever follows reads on stderr what the kit logs: that the broker is away, and that it is back. --verbose says it anyway."""
+    log, handler = logging.getLogger("bowstring.client.connection"), logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("bowstring: %(message)s."))
+    if follow and not given.quiet and not given.verbose:
+        log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
 
 
 def nobody_reads() -> bool:

@@ -17,7 +17,7 @@ from bowstring import contexts, errors, times
 from bowstring.client import addresses, arguments, topics
 from bowstring.client.arguments import SpanOrMoment
 from bowstring.client.broker_time import BrokerTime
-from bowstring.client.connection import SOFTWARE, Connection, Greeting, Pauses, World
+from bowstring.client.connection import SOFTWARE, Connection, Greeting, World
 from bowstring.client.info import BrokerInfo, Info
 from bowstring.client.positions import PositionCalls
 from bowstring.client.ranges import End, Start
@@ -61,6 +61,7 @@ class Client(PositionCalls):
         self._on_drift = on_drift
         self._broker_time = BrokerTime(clock)
         self._drifting = False
+        self._open = True
         self._measuring: asyncio.Task[None] | None = None
         self._greeting: Greeting | None = None
         self._connection = Connection(seeds, World(dialer, clock, randomness), self._broker_time, self.name, self._fits, self._greeted)
@@ -185,25 +186,8 @@ class Client(PositionCalls):
         await self._change("DeleteTopic", request, errors.TopicNotFound)
 
     async def _change(self, method: str, request: Any, done: type[errors.Error]) -> bytes:
-        """A call that changes something. When an answer was lost and the next attempt finds it done already, it was this one's work."""
-        clock, pauses = self._connection.world.clock, Pauses(self._connection.world)
-        deadline = clock.monotonic() + self._timeout
-        lost = False
-        while True:
-            try:
-                return await self._connection.channel.call(method, request.SerializeToString(), max(0.01, deadline - clock.monotonic()))
-            except (errors.Unavailable, errors.OutcomeUnknown) as error:
-                if (ended := self._connection.given_up(error)) is not None:
-                    raise (errors.OutcomeUnknown(ended.message, hint=ended.hint, details=ended.details) if lost else ended) from None
-                lost = True
-                if clock.monotonic() >= deadline - 0.1:
-                    raise error
-            except done:
-                if not lost:
-                    raise
-                return await self._done(request)
-            await pauses.wait()
-            await self._connection.elsewhere()
+        answer = await self._connection.change(method, request.SerializeToString(), self._timeout, done)
+        return await self._done(request) if answer is None else answer
 
     async def _done(self, request: Any) -> bytes:
         if not isinstance(request, pb.CreateTopicRequest):
@@ -242,6 +226,7 @@ class Client(PositionCalls):
     def _make_producer(self, settings: ProducerSettings, **further: Any) -> Producer:
         from bowstring.client.producer import Producer
 
+        self._check_open()
         producer = Producer(
             self._connection,
             settings,
@@ -287,6 +272,7 @@ class Client(PositionCalls):
             window=window,
             window_share=window_share,
         )
+        self._check_open()
         closed = lambda reader: self._readers.pop(reader, None)  # noqa: E731
         reader = Reader(self._connection, settings, clocks=self._clocks, call_seconds=self._timeout, closed=closed)
         self._readers[reader] = None
@@ -295,12 +281,13 @@ class Client(PositionCalls):
     # ---- the end
 
     async def close(self) -> None:
-        """Closes producers (waiting until what they sent is decided), readers and the connection."""
+        """Closes readers (iteration ends), producers (waiting until what they sent is decided) and the connection."""
         failure: Exception | None = None
-        self._stop_measuring()
-        for part in (*self._producers, *self._readers):
+        self._end()
+        await self._close_readers()
+        for producer in tuple(self._producers):
             try:
-                await part.close()
+                await producer.close()
             except errors.Error as error:
                 failure = failure or error
         await self._connection.close()
@@ -309,16 +296,25 @@ class Client(PositionCalls):
 
     async def _abandon(self) -> None:
         """Closes without waiting for anything."""
-        self._stop_measuring()
+        self._end()
+        await self._close_readers()
         for producer in tuple(self._producers):
             await producer._end(flush=False)  # pyright: ignore[reportPrivateUsage]
-        for reader in tuple(self._readers):
-            await reader.close()
         await self._connection.close()
 
-    def _stop_measuring(self) -> None:
+    async def _close_readers(self) -> None:
+        """They come first: who waits for messages is not to wait for what producers have under way, too."""
+        for reader in tuple(self._readers):
+            await reader.close()
+
+    def _end(self) -> None:
+        self._open = False
         if self._measuring is not None:
             self._measuring.cancel()
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise errors.Conflict("this client is closed.", hint="Connect again.")
 
     def _told(self) -> Greeting:
         if self._greeting is None:

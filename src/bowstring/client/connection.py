@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from bowstring import errors
 from bowstring.client.broker_time import BrokerTime
+from bowstring.client.presence import Presence, unanswered
 from bowstring.ports.clock import Clock
 from bowstring.ports.randomness import Randomness
 from bowstring.ports.transport import Channel, Dialer
@@ -92,6 +94,7 @@ class Connection:
         fits: Callable[[Greeting], bool],
         greeted: Callable[[Greeting], object],
         ending: Ending | None = None,
+        presence: Presence | None = None,
     ) -> None:
         self._ending = ending or Ending()
         self.seeds = list(seeds)
@@ -100,6 +103,7 @@ class Connection:
         self._name = name
         self._fits = fits
         self._greeted = greeted
+        self._presence = presence or Presence(world.clock)
         self._channel: Channel | None = None
         self._address = ""
         self._closed = False
@@ -107,31 +111,38 @@ class Connection:
     def another(self) -> Connection:
         """A connection of its own for a producer or a reader; it begins where this one has come to."""
         seeds = sorted(self.seeds, key=lambda seed: seed != self._address)
-        return Connection(seeds, self.world, self.broker_time, self._name, self._fits, self._greeted, self._ending)
+        return Connection(seeds, self.world, self.broker_time, self._name, self._fits, self._greeted, self._ending, self._presence)
 
-    async def hello(self) -> Greeting:
-        """Shakes hands with the broker of this connection, else with the next seed that answers; one round over all of them."""
-        failures: list[str] = []
+    async def hello(self, seconds: float = HANDSHAKE_SECONDS) -> Greeting:
+        """Shakes hands with the broker of this connection, else with the next seed that answers; one round over all of them, each of which
+        is given so long."""
+        began, failures = self.world.clock.monotonic(), dict[str, str]()
         ended: errors.Error | None = None
         for seed in sorted(self.seeds, key=lambda seed: seed != self._address):
             try:
-                return await self._greet(seed)
+                greeting = await self._greet(seed, seconds)
             except errors.Unavailable as error:
-                reason = error.details.get("reason", error.message)
-                failures.append(f"{seed}: {reason.rstrip('.')}")
+                failures[seed] = _reason(error)
                 ended = self.given_up(error) or ended
+            else:
+                self._presence.met(seed)
+                return greeting
+        told = "; ".join(f"{seed}: {reason}" for seed, reason in failures.items())
+        self._presence.missed(told, began)
         if ended is not None:
             raise ended
-        raise errors.Unavailable(f"no broker answers at {'; '.join(failures)}.", hint="Is it running, and is the address right?")
+        reason = told if len(failures) > 1 else next(iter(failures.values()))
+        hint = "Is it running, and is the address right?"
+        raise errors.Unavailable(f"no broker answers at {told}.", hint=hint, details={"reason": reason})
 
-    async def _greet(self, seed: str) -> Greeting:
+    async def _greet(self, seed: str, seconds: float) -> Greeting:
         channel = await self._dialled(seed)
         clock = self.world.clock
         request = pb.HelloRequest(
             software=SOFTWARE, protocol=SPOKEN.newest, protocol_min=SPOKEN.oldest, client_time=clock.now(), name=self._name
         ).SerializeToString()
         asked = clock.monotonic()
-        answer = _greeting(seed, await channel.call("Hello", request, HANDSHAKE_SECONDS))
+        answer = _greeting(seed, await channel.call("Hello", request, seconds))
         answered = clock.monotonic()
         limits = answer.batch_bytes_max, answer.publish_window
         greeting = Greeting(seed, answer.software, answer.protocol, answer.cluster, answer.incarnation, *limits)
@@ -177,26 +188,53 @@ class Connection:
         pauses = Pauses(self.world)
         deadline = self.world.clock.monotonic() + seconds
         while True:
-            left = deadline - self.world.clock.monotonic()
+            left = max(deadline - self.world.clock.monotonic(), 0.01)
             try:
                 if self._channel is None:
-                    await self.hello()
-                return await self.channel.call(method, request, max(left, 0.01))
+                    await self.hello(min(left, HANDSHAKE_SECONDS))
+                return await self.channel.call(method, request, left)
             except errors.Unavailable as error:
-                if (ended := self.given_up(error)) is not None:
-                    raise ended from None
-                if deadline - self.world.clock.monotonic() <= PAUSE_MAX / 10 or isinstance(error, errors.DeadlinePassed):
-                    raise
-            await pauses.wait()
-            await self.elsewhere()
+                self._give_up(error, deadline, seconds)
+            await self._again(pauses, deadline)
 
-    async def elsewhere(self) -> None:
-        """Moves to another seed that answers, if there is one and this one does not."""
-        if len(self.seeds) > 1:
+    async def change(self, method: str, request: bytes, seconds: float, done: type[errors.Error]) -> bytes | None:
+        """A call that changes something, and raises `done` if that is so already. When an answer was lost and the next attempt finds it
+        done, it was this one's work: None."""
+        pauses = Pauses(self.world)
+        deadline = self.world.clock.monotonic() + seconds
+        lost = False
+        while True:
             try:
-                await self.hello()
-            except errors.Unavailable:
-                return
+                return await self.channel.call(method, request, max(0.01, deadline - self.world.clock.monotonic()))
+            except (errors.Unavailable, errors.OutcomeUnknown) as error:
+                if lost and (ended := self.given_up(error)) is not None:
+                    raise errors.OutcomeUnknown(ended.message, hint=ended.hint, details=ended.details) from None
+                self._give_up(error, deadline, seconds)
+            except done:
+                if not lost:
+                    raise
+                return None
+            lost = True
+            await self._again(pauses, deadline)
+
+    def _give_up(self, error: errors.Error, deadline: float, seconds: float) -> None:
+        """Raises the error of a call that was tried for so long, if the time is over, or the broker has ended for good."""
+        if (ended := self.given_up(error)) is not None:
+            raise ended from None
+        if deadline - self.world.clock.monotonic() <= PAUSE_MAX / 10 or isinstance(error, errors.DeadlinePassed):
+            raise error if type(error) is not errors.Unavailable else unanswered(self.seeds, seconds, _reason(error), error) from error
+
+    async def _again(self, pauses: Pauses, deadline: float) -> None:
+        """Waits, and moves to another seed that answers, if there is one and this one does not."""
+        await pauses.wait(min(PAUSE_MAX, max(deadline - self.world.clock.monotonic(), 0.01)))
+        if len(self.seeds) > 1:
+            left = max(deadline - self.world.clock.monotonic(), 0.01)
+            with suppress(errors.Unavailable):
+                await self.hello(min(left, HANDSHAKE_SECONDS))
+
+    def unanswered(self, seconds: float) -> errors.Unavailable:
+        """The error of what was tried for so long, and was not answered."""
+        return unanswered(self.seeds, seconds, self._presence.reason or "there was no answer in time")
 
     async def connect(self, seconds: float) -> Greeting:
         """Shakes hands, again and again until the time is over."""
@@ -227,6 +265,10 @@ class Connection:
         if self._channel is not None:
             channel, self._channel = self._channel, None
             await channel.close()
+
+
+def _reason(error: errors.Error) -> str:
+    return error.details.get("reason", error.message).rstrip(".")
 
 
 def _greeting(seed: str, answer: bytes) -> pb.HelloAnswer:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from bowstring import errors
@@ -28,16 +29,21 @@ FILL_BYTES: Final = CREDIT_BYTES // 2
 class Fetching:
     """Pages of some topics from given places on."""
 
-    def __init__(self, connection: Connection, wanted: Sequence[Wanted], window: CommitWindow | None = None) -> None:
+    def __init__(
+        self, connection: Connection, wanted: Sequence[Wanted], window: CommitWindow | None = None, patience: float | None = None
+    ) -> None:
         self._connection = connection
         self._window = window
+        self._patience = patience
+        """How long rows are waited for while no broker answers, in seconds; None for ever."""
+        self._closed = False
         self._pages: deque[Chunk] = deque()
         self._rows_came = 0
         self._changed = asyncio.Event()
         self.messages = 0
         """How many were taken."""
         credit = CREDIT_BYTES // len(wanted)
-        self._streams = {each.topic: TopicStream(connection.another(), each, credit, self._came) for each in wanted}
+        self._streams = {each.topic: TopicStream(connection.another(), each, credit, self._came, patience) for each in wanted}
 
     def _came(self, chunk: Chunk | None) -> None:
         if chunk is not None:
@@ -50,18 +56,24 @@ class Fetching:
     async def placed(self) -> None:
         """Waits until it is known where the reader begins."""
         while not all(stream.position for stream in self._streams.values()):
+            if self._closed:
+                raise closed()
             self._raise_failure()
             await self._wait()
 
     async def available(self) -> bool:
-        """Waits until there are rows to take; False when the end is reached. Raises what ended a stream for good, after the last row."""
-        while not self._pages or not self._room():
-            if not self._pages:
-                if all(stream.finished() for stream in self._streams.values()):
-                    return False
-                self._raise_failure()
-            await self._wait()
-        return True
+        """Waits until there are rows to take; False when the end is reached, or all is closed. Raises what ended a stream for good, after
+        the last row, and `Unavailable` when an end is wanted and no broker has answered for long."""
+        while not self._closed and not (self._pages and self._room()):
+            if self._pages:  # the program has to commit first
+                await self._wait()
+                continue
+            if all(stream.finished() for stream in self._streams.values()):
+                return False
+            self._raise_failure()
+            self._raise_absence()
+            await self._wait(self._patience_left())
+        return not self._closed
 
     async def filled(self, rows: int) -> None:
         """Waits until there is so much that a program is busy for a while, or no more to come."""
@@ -70,11 +82,28 @@ class Fetching:
 
     def _over(self) -> bool:
         streams = self._streams.values()
-        return all(stream.finished() for stream in streams) or any(stream.error is not None for stream in streams)
+        return self._closed or all(stream.finished() for stream in streams) or any(stream.error is not None for stream in streams)
 
-    async def _wait(self) -> None:
+    async def _wait(self, seconds: float | None = None) -> None:
         self._changed.clear()
-        await self._changed.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+
+    def _patience_left(self) -> float | None:
+        """For how long a broker that is away is still waited for; None if none is, or for ever."""
+        away = [stream.away_since for stream in self._streams.values() if stream.away_since is not None and not stream.finished()]
+        if self._patience is None or not away:
+            return None
+        return max(0.0, min(away) + self._patience - self._connection.world.clock.monotonic())
+
+    def _raise_absence(self) -> None:
+        """Whoever asks again waits again as long."""
+        if self._patience is not None and self._patience_left() == 0:
+            for stream in self._streams.values():
+                if stream.away_since is not None:
+                    stream.away_since = self._connection.world.clock.monotonic()
+            raise self._connection.unanswered(self._patience)
 
     def _raise_failure(self) -> None:
         error = next((stream.error for stream in self._streams.values() if stream.error is not None), None)
@@ -164,6 +193,13 @@ class Fetching:
         return sum(stream.connections for stream in self._streams.values())
 
     async def close(self) -> None:
-        """Ends the streams and their connections."""
+        """Ends the streams and their connections. Whoever waits is told at once."""
+        self._closed = True
+        self._changed.set()
         for stream in self._streams.values():
             await stream.close()
+
+
+def closed() -> errors.Conflict:
+    """The error of what a reader that is closed cannot do."""
+    return errors.Conflict("this reader is closed.", hint="Make another with client.reader().")

@@ -114,9 +114,15 @@ class Producer:
         await self._publisher.ready()
 
     async def flush(self, timeout: Span | None = None) -> None:
-        """Waits until everything that was sent so far is decided, and raises what failed and was not looked at."""
-        async with asyncio.timeout(None if timeout is None else times.span(timeout, "timeout")):
-            await self._publisher.flush()
+        """Waits until everything that was sent so far is decided, and raises what failed and was not looked at. After `timeout` only the
+        waiting ends, with `Unavailable`: the sends go on."""
+        seconds = None if timeout is None else times.span(timeout, "timeout")
+        try:
+            async with asyncio.timeout(seconds):
+                await self._publisher.flush()
+        except TimeoutError:
+            message = f"not all that was sent to '{self.topic}' is decided after {seconds:g} s; the sends go on."
+            raise errors.Unavailable(message, hint="Wait and flush again.") from None
         self._raise_failures()
 
     async def find(self, id: str) -> Stored | None:

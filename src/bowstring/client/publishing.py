@@ -368,10 +368,12 @@ class Publisher:
         return failed
 
     async def close(self) -> None:
-        """Ends the stream and the connection. What has no outcome then is given up."""
+        """Ends the stream and the connection. What has no outcome then is given up, and whoever waits for room goes on."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._refuse_all(errors.Unavailable("the producer was closed before it was sent; it is not stored."))
+        self._tried.set()
+        self._room.set()
         await self._connection.close()
 
 

@@ -1,10 +1,18 @@
-"""A reader of the log, for asyncio. It removes nothing, and its position advances by itself."""
+"""A reader of the log, for asyncio. It removes nothing, and its position advances by itself.
+
+**Sharing.** Tasks, and with `sync` threads, may share a reader: each message is handed out once. There is one page that is being iterated
+over, as a list's iterator, which gives an entry to one thread only and is emptied by `list()` in one step, both under the interpreter's
+lock. So handing out the next message takes no lock of ours; going on to the next page does (`_taking`).
+
+**Closing** ends iteration. It takes no lock either, because it may come from a signal handler, in the middle of anything.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
+from itertools import count
 from operator import length_hint
 from types import TracebackType
 from typing import Any
@@ -14,7 +22,7 @@ from bowstring.client import ranges
 from bowstring.client.batch import Batch, messages
 from bowstring.client.commit_window import CommitWindow
 from bowstring.client.connection import Connection
-from bowstring.client.fetching import Fetching
+from bowstring.client.fetching import Fetching, closed
 from bowstring.client.message import Message
 from bowstring.client.pages import Chunk
 from bowstring.client.positions import offsets_message
@@ -49,10 +57,15 @@ class Reader:
         self._call_seconds = call_seconds
         self._closed = closed
         self._open = True
+        self._iterated = False
         self._fetching = self._begin(settings.starts, settings.name)
         self._chunk: Chunk | None = None
         """The rows that `async for` is in."""
         self._messages: Iterator[Message] = iter(())
+        """What is not handed out of them."""
+        self._unread: Chunk | None = None
+        """What was not handed out when the reader was closed."""
+        self._stops = count()
         self._taking: AbstractContextManager[Any] = nullcontext()
         """Held while pages are taken. Where threads take them (`sync`) it is a lock."""
         self._on_loop: Callable[[Callable[[], object]], object] = lambda call: call()
@@ -64,19 +77,33 @@ class Reader:
     def _begin(self, starts: dict[str, Any], name: str | None) -> Fetching:
         settings = self._settings
         window = None if settings.window is None else CommitWindow(settings.window, settings.window_share)
-        return Fetching(self._connection, settings.wanted(starts, name), window)
+        patience = self._call_seconds if any(end is not None for end in settings.ends.values()) else None
+        return Fetching(self._connection, settings.wanted(starts, name), window, patience)
 
     async def _begun(self) -> None:
         """Waits until it is decided what is the latest, where that matters: what is sent afterwards comes after it. What goes wrong is
         told to whoever reads."""
         if self._settings.depends_on_now:
-            with suppress(errors.Error, TimeoutError):
-                async with asyncio.timeout(self._call_seconds):
-                    await self._fetching.placed()
+            with suppress(errors.Error):
+                await self._placed()
+
+    async def _placed(self) -> None:
+        """Waits until it is known where the reader begins, as long as a call may take."""
+        async with self._in_time():
+            await self._fetching.placed()
+
+    @asynccontextmanager
+    async def _in_time(self) -> AsyncGenerator[None]:
+        try:
+            async with asyncio.timeout(self._call_seconds):
+                yield
+        except TimeoutError:
+            raise self._connection.unanswered(self._call_seconds) from None
 
     # ---- reading
 
     def __aiter__(self) -> Reader:
+        self._iterated = True
         return self
 
     async def __anext__(self) -> Message:
@@ -84,24 +111,38 @@ class Reader:
             message = next(self._messages, None)
             if message is not None:
                 return message
+            if not self._iterated:
+                self._check_open()
             if not await self._next_messages():
                 raise StopAsyncIteration
 
     async def _next_messages(self) -> bool:
         """Goes on to the next rows; False at the end."""
-        self._check_open()
         while not self._messages_at_hand():
-            if not await self._fetching.available():
+            if not await self._available():
                 return False
         return True
 
-    def _messages_at_hand(self) -> bool:
-        """Goes on to the next rows if they are there; in any thread."""
-        with self._taking:
-            chunk = self._fetching.take(None) if self._open else None
-            if chunk is None:
+    async def _available(self) -> bool:
+        """Waits until there are rows to take; False at the end. Whoever waits when another place is sought goes on there."""
+        while self._open:
+            fetching = self._fetching
+            if await fetching.available():
+                return self._open
+            if fetching is self._fetching:
                 return False
-            self._chunk, self._messages = chunk, messages(chunk)
+        return False
+
+    def _messages_at_hand(self) -> bool:
+        """Goes on to the next rows if they are there; in any thread. Another one may have done so meanwhile."""
+        with self._taking:
+            if not length_hint(self._messages):
+                chunk = self._fetching.take(None) if self._open else None
+                if chunk is None:
+                    return False
+                self._chunk, self._messages = chunk, messages(chunk)
+                if not self._open:
+                    self._stop()
         self._grant()
         return True
 
@@ -113,8 +154,7 @@ class Reader:
     async def _next_batch(self, max_rows: int = 65536, max_wait: Span = 0.05) -> Batch | None:
         """What `batches` gives next; None at the end."""
         limit, seconds = rows_limit(max_rows), times.span(max_wait, "max_wait")
-        self._check_open()
-        while (left := length_hint(self._messages)) or await self._fetching.available():
+        while (left := length_hint(self._messages)) or await self._available():
             if not self._fetching.holds(limit - left, JOINED_BYTES):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
@@ -136,15 +176,17 @@ class Reader:
         if not length_hint(self._messages):
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await self._fetching.available()
+                    await self._available()
         return self._batch(limit, ROWS_MAX)
 
     def _batch(self, rows_max: int, bytes_max: int) -> Batch:
         """What is there now."""
+        chunks: list[Chunk] = []
         with self._taking:
-            chunks = self._left_over(rows_max)
+            if self._open:
+                chunks = self._left_over(rows_max)
             rows, size = sum(chunk.rows for chunk in chunks), sum(chunk.size for chunk in chunks)
-            while rows < rows_max and not (chunks and size + self._fetching.next_size() > bytes_max):
+            while self._open and rows < rows_max and not (chunks and size + self._fetching.next_size() > bytes_max):
                 chunk = self._fetching.take(rows_max - rows)
                 if chunk is None:
                     break
@@ -161,16 +203,25 @@ class Reader:
 
     def _left_over(self, limit: int) -> list[Chunk]:
         """What `async for` has begun and not handed out."""
-        chunk, remaining = self._chunk, length_hint(self._messages)
-        self._chunk, self._messages = None, iter(())
-        if chunk is None or not remaining:
+        rest = self._rest()
+        if rest is None:
             return []
-        first = chunk.first + chunk.rows - remaining
-        if remaining > limit:
-            self._chunk = Chunk(chunk.page, first + limit, remaining - limit)
+        if rest.rows > limit:
+            self._chunk = Chunk(rest.page, rest.first + limit, rest.rows - limit)
             self._messages = messages(self._chunk)
-            remaining = limit
-        return [Chunk(chunk.page, first, remaining)]
+        return [Chunk(rest.page, rest.first, min(limit, rest.rows))]
+
+    def _rest(self) -> Chunk | None:
+        """Takes what `async for` has begun and not handed out away from it."""
+        rest = list(self._messages)
+        return Chunk(rest[0]._page, rest[0]._row, len(rest)) if rest else None  # pyright: ignore[reportPrivateUsage]
+
+    def _ahead(self) -> Chunk | None:
+        """What `async for` has begun and not handed out, without touching it."""
+        remaining, chunk = length_hint(self._messages), self._chunk  # before `_unread`, which is written first
+        if self._unread is not None or chunk is None or not remaining:
+            return self._unread
+        return Chunk(chunk.page, chunk.first + chunk.rows - remaining, remaining)
 
     # ---- places
 
@@ -181,11 +232,11 @@ class Reader:
         return self._shaped(self._position())
 
     def _position(self) -> dict[str, dict[int, int]]:
-        position = self._fetching.position
-        remaining = length_hint(self._messages)
-        if self._chunk is not None and remaining:
-            chunk = self._chunk
-            position[chunk.page.topic][chunk.page.partition] = int(chunk.page.offsets[chunk.first + chunk.rows - remaining])
+        with self._taking:
+            position = self._fetching.position
+            ahead = self._ahead()
+        if ahead is not None:
+            position[ahead.page.topic][ahead.page.partition] = int(ahead.page.offsets[ahead.first])
         return position
 
     def _shaped(self, by_topic: dict[str, dict[int, int]]) -> dict[Any, Any]:
@@ -196,16 +247,17 @@ class Reader:
         self._check_open()
         settings, clocks = self._settings, self._clocks()
         starts = {topic: place(start, topic, "start", settings.several, clocks) for topic in settings.topics}
-        old = self._fetching
-        self._fetching = self._begin(starts, None)
-        self._chunk, self._messages = None, iter(())
+        begun = self._begin(starts, None)
+        with self._taking:
+            old, self._fetching = self._fetching, begun
+            self._rest()
         await old.close()
-        await self._fetching.placed()
+        await self._placed()
 
     async def lag(self) -> dict[Any, Any]:
         """How many offsets are behind the position, for each partition; of a list of topics, by topic."""
         self._check_open()
-        async with asyncio.timeout(self._call_seconds):
+        async with self._in_time():
             await self._fetching.placed()
             topics = {topic: await self._fetching.describe(topic) for topic in self._settings.topics}
         position = self._position()
@@ -218,16 +270,14 @@ class Reader:
 
     async def commit(self, position: Mapping[Any, Any] | None = None, transaction: None = None) -> None:
         """Keeps the position under the reader's name, durably: behind everything that was handed out, or as given. A later reader of the
-        name goes on there. Backwards is a `Conflict`. Of several topics each is committed by itself."""
-        self._check_open()
+        name goes on there. Backwards is a `Conflict`. Of several topics each is committed by itself. What a reader had handed out can be
+        committed when it is closed, too, as long as its client is open."""
         if transaction is not None:
             raise errors.NotSupported("transaction= is not in this version.", hint="Leave transaction= away.")
         if self.name is None:
             raise errors.Conflict("this reader has no name to keep its position under.", hint="Make it with name='…'.")
-        async with asyncio.timeout(self._call_seconds):
-            await self._fetching.placed()
-        with self._taking:
-            now = self._position()
+        await self._placed()
+        now = self._position()
         for topic, offsets in (now if position is None else self._given(position, now)).items():
             await self._commit(topic, self.name, offsets)
 
@@ -256,20 +306,28 @@ class Reader:
 
     def statistics(self) -> ReaderStatistics:
         """How much was read."""
-        told = self._fetching
-        ahead = told.bytes_ahead
-        return ReaderStatistics(told.messages - length_hint(self._messages), told.bytes, told.batches, ahead, told.connections)
+        told, ahead = self._fetching, self._ahead()
+        messages = told.messages - (0 if ahead is None else ahead.rows)
+        return ReaderStatistics(messages, told.bytes, told.batches, told.bytes_ahead, told.connections)
 
     async def close(self) -> None:
-        """Ends the reader."""
-        if self._open:
-            self._open = False
-            await self._fetching.close()
-            self._closed(self)
+        """Ends the reader, and whatever waits for it: iteration ends, `poll` returns an empty batch. Closing again does nothing."""
+        self._stop()
+        await self._fetching.close()
+        self._closed(self)
+
+    def _stop(self) -> None:
+        """Nothing is handed out any more. In any thread, and in a signal handler. While it happens the position is not ahead of what was
+        handed out."""
+        first = not next(self._stops)
+        self._unread, self._open = self._ahead(), False
+        rest = self._rest()
+        if first or rest is not None:
+            self._unread = rest
 
     def _check_open(self) -> None:
         if not self._open:
-            raise errors.Conflict("this reader is closed.", hint="Make another with client.reader().")
+            raise closed()
 
     async def __aenter__(self) -> Reader:
         await self._begun()

@@ -234,7 +234,17 @@ class Client(PositionCalls):
     def _end(self, closing: Callable[[], Coroutine[Any, Any, object]]) -> None:
         if self._open:
             self._open = False
-            self._thread.run(closing())
+            self._close(closing())
+
+    def _end_reading(self) -> None:
+        self._close(self._client._close_readers())
+
+    def _close(self, closing: Coroutine[Any, Any, object]) -> None:
+        """Closes readers, and perhaps more. Iteration in other threads ends at once; what a signal handler has interrupted goes on."""
+        readers, producers = tuple(self._client._readers), tuple(self._client._producers)
+        for reader in readers:
+            reader._stop()
+        self._thread.close(closing, [reader._taking for reader in readers] + [producer._sending._lock for producer in producers])
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self._thread.run(coroutine)

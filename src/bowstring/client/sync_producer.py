@@ -11,6 +11,7 @@ import atexit
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Final
@@ -62,9 +63,15 @@ class BatchReceipt(RowsReceipt):
 
 def _wait(batch: Outgoing, timeout: Span | None) -> None:
     grpc_library.check_not_forked()
-    done = threading.Event()
-    batch.when_done(done.set)
-    if not done.wait(None if timeout is None else times.span(timeout, "timeout")):
+    undecided = threading.Lock()  # and no Event, whose lock the loop would take, too: see `wire.loops`
+    undecided.acquire()
+
+    def decide() -> None:
+        with suppress(RuntimeError):  # it may be called twice
+            undecided.release()
+
+    batch.when_done(decide)
+    if not undecided.acquire(timeout=-1 if timeout is None else times.span(timeout, "timeout")):
         raise TimeoutError(f"it is not decided after {timeout}; the send goes on")
 
 
@@ -127,7 +134,8 @@ class Producer:
         self._thread.run(self._producer.ready())
 
     def flush(self, timeout: Span | None = None) -> None:
-        """Waits until everything that was sent so far is decided, and raises what failed and was not looked at."""
+        """Waits until everything that was sent so far is decided, and raises what failed and was not looked at. After `timeout` only the
+        waiting ends, with `Unavailable`: the sends go on."""
         self._thread.run(self._producer.flush(timeout))
 
     def find(self, id: str) -> Stored | None:
@@ -148,7 +156,7 @@ class Producer:
     def close(self) -> None:
         """Waits until everything that was sent is decided, ends the producer, and raises what failed and was not looked at."""
         if self._producer._open:
-            self._thread.run(self._producer.close())
+            self._thread.close(self._producer.close(), [self._producer._sending._lock])
 
     def __enter__(self) -> Producer:
         return self
@@ -171,7 +179,7 @@ def made(
     settings = asynchronous.ProducerSettings.checked(topic, group, timeout, compression, max_bytes, client._broker_time.now())
 
     async def make() -> asynchronous.Producer:
-        producer = client._make_producer(settings, sending=_Sending, lock=threading.Lock(), wake=thread.loop.call_soon_threadsafe)
+        producer = client._make_producer(settings, sending=_Sending, lock=threading.RLock(), wake=thread.loop.call_soon_threadsafe)
         return await producer.__aenter__()
 
     return Producer(thread.run(make()), thread)
@@ -196,7 +204,7 @@ def _in_child() -> None:
     """This is a forked child: nobody carries what is sent here. The lock may be held by a thread that does not exist."""
     for producer in _open:
         sending = producer._producer._sending
-        sending._lock = threading.Lock()
+        sending._lock = threading.RLock()
         sending.attach(lambda: None)
         sending.close(grpc_library.forked())
     _open.clear()

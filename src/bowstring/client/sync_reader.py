@@ -27,7 +27,8 @@ class Reader:
         self.name = reader.name
         self._reader = reader
         self._thread = thread
-        reader._taken_by_threads(threading.Lock(), thread.loop.call_soon_threadsafe)
+        self._taking = threading.RLock()
+        reader._taken_by_threads(self._taking, thread.loop.call_soon_threadsafe)
 
     def __iter__(self) -> Iterator[Message]:
         reader = self._reader
@@ -70,9 +71,11 @@ class Reader:
         return self._reader.statistics()
 
     def close(self) -> None:
-        """Ends the reader."""
+        """Ends the reader, and whatever waits for it: iteration ends, `poll` returns an empty batch. Closing again does nothing. From any
+        thread, and from a signal handler."""
         if self._reader._open:
-            self._thread.run(self._reader.close())
+            self._reader._stop()
+            self._thread.close(self._reader.close(), [self._taking])
 
     def __enter__(self) -> Reader:
         return self

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from bowstring import errors
 from bowstring.client import ranges
-from bowstring.client.connection import Connection, Pauses
+from bowstring.client.connection import HANDSHAKE_SECONDS, Connection, Pauses
 from bowstring.client.pages import Chunk, Page, Selection
 from bowstring.client.ranges import Moment
 from bowstring.ports.transport import Stream
@@ -46,8 +46,15 @@ class Wanted(NamedTuple):
 class TopicStream:
     """Pages of a topic from given places on."""
 
-    def __init__(self, connection: Connection, wanted: Wanted, credit: int, came: Callable[[Chunk | None], object]) -> None:
+    def __init__(
+        self, connection: Connection, wanted: Wanted, credit: int, came: Callable[[Chunk | None], object], patience: float | None = None
+    ) -> None:
         self._connection = connection
+        self._clock = connection.world.clock
+        self._patience = patience
+        """How long a broker that says nothing is believed to be there, in seconds; None for ever."""
+        self.away_since: float | None = self._clock.monotonic()
+        """Since when no broker has answered; None while one does."""
         self._wanted = wanted
         self._credit = credit
         self._came = came
@@ -117,11 +124,20 @@ class TopicStream:
         while True:
             try:
                 await self._connection.hello()
-                return await self._connection.channel.call(method, request.SerializeToString(), CALL_SECONDS)
+                answer = await self._connection.channel.call(method, request.SerializeToString(), CALL_SECONDS)
             except errors.Unavailable as error:
                 if (ended := self._connection.given_up(error)) is not None:
                     raise ended from None
+                self._lost(self._clock.monotonic())
                 await self._pauses.wait()
+            else:
+                self.away_since = None
+                return answer
+
+    def _lost(self, since: float) -> None:
+        if self.away_since is None:
+            self.away_since = since
+            self._came(None)
 
     # ---- the stream
 
@@ -134,6 +150,7 @@ class TopicStream:
                 except errors.Unavailable as error:
                     if (ended := self._connection.given_up(error)) is not None:
                         raise ended from None
+                    self._lost(self._clock.monotonic())
                     await self._pauses.wait()
                     await self._check_topic()
         except errors.Error as error:
@@ -197,13 +214,29 @@ class TopicStream:
     async def _serve(self) -> None:
         self.connections += 1
         stream = self._connection.channel.stream("Fetch")
-        granting = asyncio.create_task(self._write_grants(stream, self._opening()))
+        beside = [asyncio.create_task(self._write_grants(stream, self._opening()))]
+        if self._patience is not None:
+            beside.append(asyncio.create_task(self._watch(stream, self._patience)))
         try:
             await self._read(stream)
         finally:
             stream.cancel()
-            granting.cancel()
-            await asyncio.gather(granting, return_exceptions=True)
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+
+    async def _watch(self, stream: Stream, patience: float) -> None:
+        """Whoever waits for an end is not to wait for a broker that hangs: one that is silent is asked whether it is there."""
+        while True:
+            batches, since = self.batches, self._clock.monotonic()
+            await self._clock.sleep(patience / 2)
+            if self.batches == batches:
+                try:
+                    await self._connection.hello(min(HANDSHAKE_SECONDS, patience / 2))
+                except errors.Unavailable:
+                    self._lost(since)
+                    stream.cancel()
+                    return
 
     async def _write_grants(self, stream: Stream, opening: bytes) -> None:
         await stream.write(opening)

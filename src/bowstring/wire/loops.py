@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import logging
 import os
 import threading
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
 
+from bowstring import errors
 from bowstring.wire import grpc_library
 
 T = TypeVar("T")
+
+_log = logging.getLogger("bowstring.client")
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -38,21 +43,44 @@ class LoopThread:
         self._process = os.getpid()
         self.loop = new_event_loop()
         self.loop.set_exception_handler(_tell)
+        self._calls: set[_Call[Any]] = set()
+        """What was asked for and has not ended."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """Runs it on the loop and waits. Whoever is interrupted while waiting cancels it. Raises Conflict in a forked child, which has
-        no such thread."""
+        no such thread, and in the loop's own thread, which would wait for itself."""
+        call = self._begun(coroutine)
+        try:
+            return call.wait(timeout)
+        except BaseException:
+            with suppress(RuntimeError):  # the loop is closed
+                self.loop.call_soon_threadsafe(call.cancel)
+            raise
+
+    def close(self, closing: Coroutine[Any, Any, object], locks: Iterable[Any]) -> None:
+        """Runs what ends something, and waits; but not in a signal handler that has interrupted its thread where that holds one of these
+        locks, because the loop may need it. What is raised then is logged."""
+        if any(getattr(lock, "_is_owned", bool)() for lock in locks):
+            self._begun(_logged(closing))
+        else:
+            self.run(closing)
+
+    def _begun(self, coroutine: Coroutine[Any, Any, T]) -> _Call[T]:
         if os.getpid() != self._process:
             coroutine.close()
             raise grpc_library.forked()
-        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        if threading.get_ident() == self._thread.ident:
+            coroutine.close()
+            raise errors.Conflict("this thread carries out the calls of clients, and cannot wait for one.", hint="Use another thread.")
+        call = _Call(coroutine, self._calls.discard)
+        self._calls.add(call)
         try:
-            return future.result(timeout)
-        except BaseException:
-            future.cancel()
-            raise
+            self.loop.call_soon_threadsafe(call.start)
+        except RuntimeError:
+            call.abandon()
+        return call
 
     def stop(self) -> None:
         """Cancels what still runs, ends the loop and waits for the thread. Calling it again does nothing."""
@@ -67,6 +95,8 @@ class LoopThread:
         finally:
             self.loop.run_until_complete(self._finish())
             self.loop.close()
+            for call in tuple(self._calls):
+                call.abandon()
 
     async def _finish(self) -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -74,6 +104,62 @@ class LoopThread:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.loop.shutdown_asyncgens()
+
+
+class _Call(Generic[T]):
+    """A coroutine that runs on a loop for a thread.
+
+    The thread waits at a bare lock, which the loop only ever releases. A signal handler runs in the middle of whatever its thread does, and
+    may wait for a call of its own; with a lock that both sides take, as that of a `concurrent.futures.Future`, the loop would
+    wait for the interrupted thread then, and the thread for the loop.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], ended: Callable[[_Call[T]], object]) -> None:
+        self._coroutine = coroutine
+        self._ended = ended
+        self._done = threading.Lock()
+        self._done.acquire()
+        self._task: asyncio.Task[T] | None = None
+
+    def start(self) -> None:
+        """On the loop."""
+        self._task = asyncio.get_running_loop().create_task(self._coroutine)
+        self._task.add_done_callback(self._end)
+
+    def _end(self, _task: asyncio.Task[T]) -> None:
+        self._ended(self)
+        self._done.release()
+
+    def cancel(self) -> None:
+        """On the loop, after the start."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def abandon(self) -> None:
+        """There is no loop to run it any more."""
+        if self._task is None:
+            self._coroutine.close()
+            self._ended(self)
+            self._done.release()
+
+    def wait(self, timeout: float | None) -> T:
+        """Its result, once it has one."""
+        if not self._done.acquire(timeout=-1 if timeout is None else timeout):
+            raise TimeoutError
+        task = self._task
+        try:
+            if task is None or task.cancelled():
+                raise errors.Unavailable("what carries out the calls has ended.", hint="Start it again, or connect again.")
+            return task.result()
+        finally:
+            del task, self  # what it raised refers to this frame
+
+
+async def _logged(closing: Coroutine[Any, Any, object]) -> None:
+    try:
+        await closing
+    except errors.Error as error:
+        _log.warning("closing in a signal handler has raised %s: %s", type(error).__name__, error)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
