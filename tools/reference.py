@@ -4,6 +4,7 @@
     docs/reference/commands.md    the help of every command
     docs/reference/errors.md      the tree of errors, their kinds and status codes
     docs/reference/settings.md    as `bowstring config reference` prints it
+    docs/reference/metrics.md     the table of metrics (`bowstring.http.metrics`)
     docs/reference/schema.md      the schema of the protocol
 
 A test compares them with what is written here, so they cannot grow stale.
@@ -49,6 +50,20 @@ wire; `message` and `hint`, what is wrong and what would be right; `details` for
 command that fails with it.
 
 """
+METRICS: Final = """# Metrics
+
+`GET /metrics` on the broker's HTTP port, [27770](settings.md) unless told otherwise, answers in Prometheus' text format, or in
+OpenMetrics if the scraper asks for it. [Operations](../operations.md#metrics-and-health) says how to scrape and what to watch; a Grafana
+dashboard is in [grafana/bowstring.json](../grafana/bowstring.json).
+
+Counters begin at 0 with the process unless the table says otherwise. Durations are counted once per flush, in buckets from
+{first:g} s to {last:g} s. `process_…` metrics (CPU, memory, open files) are those of every Prometheus client.
+
+Topics and positions could be many, so only the {topics} largest topics and the {positions} positions with the largest lag have metrics
+of their own; all others are summed up under `topic="{others}"` (settings `metrics.topics-max`, `metrics.positions-max`). A topic that
+enters or leaves the largest ones moves its counts between its own label and that one: for rates over everything use the metrics without
+a label.
+"""
 SCHEMA: Final = """# Schema
 
 `proto/bowstring/v1/bowstring.proto`, copied by `python tools/reference.py`. [The protocol](../protocol.md) says how it is used.
@@ -69,6 +84,7 @@ def pages() -> dict[str, str]:
         "commands.md": commands_text(),
         "errors.md": errors_text(),
         "settings.md": config.reference_text(),
+        "metrics.md": metrics_text(),
         "schema.md": SCHEMA.format(text=schema),
     }
     return {name: text.rstrip("\n") + MADE for name, text in found.items()}
@@ -134,6 +150,22 @@ def errors_text() -> str:
 
     add(errors.Error, 0)
     return ERRORS + "\n".join(rows) + "\n"
+
+
+def metrics_text() -> str:
+    """The table of metrics."""
+    from bowstring.broker.counters import SECONDS
+    from bowstring.http.figures import OTHERS
+    from bowstring.http.metrics import GROUPS
+    from bowstring.settings import Settings
+
+    chosen = Settings()
+    bounds = {"topics": chosen.metrics_topics_max, "positions": chosen.metrics_positions_max}
+    parts = [METRICS.format(first=SECONDS[0], last=SECONDS[-1], others=OTHERS, **bounds)]
+    for title, metrics in GROUPS:
+        rows = [f"| `{each.name}` | {each.kind} | {' '.join(f'`{label}`' for label in each.labels)} | {each.meaning} |" for each in metrics]
+        parts.append("\n".join([f"## {title}\n", "| metric | kind | labels | what it says |", "|---|---|---|---|", *rows]) + "\n")
+    return "\n".join(parts)
 
 
 def main() -> int:

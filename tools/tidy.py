@@ -52,15 +52,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gateway": VALUES | {"wire", "broker", "ports", "core", "settings", "times"},
     "client": VALUES | {"wire", "ports", "times", "settings", "host", "contexts", "version"},
     "cli": VALUES | {"bowstring", "client", "contexts", "settings", "times", "version"},
+    "http": VALUES | {"broker", "listening", "settings", "version", "wire"},
     "server": VALUES
-    | {"backup", "broker", "gateway", "store", "catalog", "wire", "ports", "host", "listening", "logs", "settings", "times", "version"},
-    "preflight": {"errors", "catalog", "host", "server", "settings", "store", "wire"},
+    | {"backup", "broker", "gateway", "http", "store", "catalog", "wire", "ports", "host", "listening", "logs"}
+    | {"settings", "times", "version"},
+    "preflight": {"errors", "catalog", "host", "http", "server", "settings", "store", "wire"},
     "manual_clock": {"errors", "times", "host", "embedded"},
     "embedded": VALUES | {"manual_clock", "server", "broker", "wire", "client", "ports", "host", "settings", "times"},
     "aio": VALUES | {"client", "embedded", "times"},
     "testing": {"client", "embedded", "manual_clock"},
     "spark": VALUES | {"client", "contexts", "times"},
-    "bowstring": VALUES | {"aio", "spark", "client", "embedded", "settings", "times"},
+    "__main__": {"cli"},
+    "bowstring": VALUES | {"aio", "spark", "client", "embedded", "settings", "times", "version"},
 }
 # Single files that reach further than their package: the command that is a broker, and a catalog that frames inlined pages as the
 # store does.
@@ -98,6 +101,7 @@ ADAPTERS: dict[str, set[str]] = {
     "inspection/directory.py": {"*"},
     "inspection/repairing.py": {"*"},
     "backup/*": {"*"},
+    "http/*": {"*"},
     "embedded.py": {"*"},
     "preflight.py": {"*"},
     "client/sync*.py": {"threading", "concurrent"},

@@ -51,6 +51,7 @@ from bowstring.errors import (
     TransactionNotFound,
     Unavailable,
 )
+from bowstring.version import VERSION
 
 if TYPE_CHECKING:
     from bowstring import aio, spark
@@ -111,6 +112,8 @@ __all__ = [
     "connect",
     "spark",
 ]
+
+__version__ = VERSION
 
 _PLACES = {
     "Answers": "client.receipts",

@@ -30,7 +30,7 @@ from bowstring import errors
 from bowstring.settings import Settings, default_data, from_keywords, load
 
 if TYPE_CHECKING:
-    from bowstring.broker.broker import Statistics
+    from bowstring.broker.statistics import Statistics
     from bowstring.client.client import Client as AsyncClient
     from bowstring.client.client import Connecting
     from bowstring.client.sync import Client
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from bowstring.server import Server
     from bowstring.wire.loops import LoopThread
 
-DEFAULTS: Final[Mapping[str, object]] = {"listen": "127.0.0.1:0", "topic_create": "on-publish"}
+DEFAULTS: Final[Mapping[str, object]] = {"listen": "127.0.0.1:0", "http": "off", "topic_create": "on-publish"}
 ClockKind = Literal["system", "manual"]
 
 
@@ -88,7 +88,8 @@ class AsyncBroker:
         await self._leave()
         server, self._server = self._server, None
         if server is not None:
-            self._settings = replace(self._settings, listen=server.address)
+            http = self._settings.http if server.http_address is None else server.http_address.removeprefix("http://")
+            self._settings = replace(self._settings, listen=server.address, http=http)
             await server.stop(grace=0.0, reason="kill()")
 
     async def restart(self) -> None:
@@ -100,6 +101,11 @@ class AsyncBroker:
     def address(self) -> str:
         """Where clients find it: bowstring://127.0.0.1:54123. Of a directory that another process serves it is the socket in it."""
         return self._seeds()[0]
+
+    @property
+    def http_address(self) -> str | None:
+        """Where its metrics and health are: http://127.0.0.1:54124. None unless it was made with `http=` and serves itself."""
+        return None if self._server is None else self._server.http_address
 
     @property
     def serves(self) -> bool:
@@ -282,6 +288,11 @@ class Broker:
     def address(self) -> str:
         """Where clients find it: bowstring://127.0.0.1:54123. Of a directory that another process serves it is the socket in it."""
         return self._broker.address
+
+    @property
+    def http_address(self) -> str | None:
+        """Where its metrics and health are: http://127.0.0.1:54124. None unless it was made with `http=` and serves itself."""
+        return self._broker.http_address
 
     @property
     def serves(self) -> bool:

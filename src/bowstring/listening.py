@@ -18,7 +18,7 @@ class Place(NamedTuple):
     port: int
 
 
-def parse(listen: str, shown: str = "listen") -> Place | None:
+def parse(listen: str, shown: str = "listen", hint: str = _HINT) -> Place | None:
     """Host and port; None for a Unix socket. Raises InvalidArgument; `shown` is what its giver calls the setting."""
     if listen.startswith(UNIX) and len(listen) > len(UNIX):
         return None
@@ -26,10 +26,10 @@ def parse(listen: str, shown: str = "listen") -> Place | None:
     bare = host.removeprefix("[").removesuffix("]")
     is_port = bool(colon) and port.isascii() and port.isdecimal() and int(port) <= 65535
     if is_port and not host:
-        hint = f'Right would be "127.0.0.1:{port}" for this machine alone, or "0.0.0.0:{port}" for everyone who reaches it.'
-        raise errors.InvalidArgument(f'{shown} = "{listen}" does not say on which address.', hint=hint)
+        say = f'Right would be "127.0.0.1:{port}" for this machine alone, or "0.0.0.0:{port}" for everyone who reaches it.'
+        raise errors.InvalidArgument(f'{shown} = "{listen}" does not say on which address.', hint=say)
     if not is_port or not bare or (":" in bare and not host.startswith("[")):
-        raise errors.InvalidArgument(f'{shown} = "{listen}" is not an address.', hint=_HINT)
+        raise errors.InvalidArgument(f'{shown} = "{listen}" is not an address.', hint=hint)
     return Place(bare, int(port))
 
 

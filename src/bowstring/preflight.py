@@ -14,8 +14,9 @@ from typing import Final
 from bowstring import errors
 from bowstring.catalog import sqlite_file
 from bowstring.host.lock import DirectoryLock
+from bowstring.http import address
 from bowstring.server import CATALOG, check_catalog_is_there
-from bowstring.settings import Settings
+from bowstring.settings import OFF, Settings
 from bowstring.store.reserve import RESERVE
 from bowstring.wire import grpc_listening
 
@@ -28,6 +29,7 @@ def check(settings: Settings) -> str | None:
     at this moment, if a broker does."""
     if settings.store == "memory":
         _probe(settings.listen)
+        _probe_http(settings)
         return None
     served = _served_by(settings.data)
     if served is not None:
@@ -35,6 +37,7 @@ def check(settings: Settings) -> str | None:
             _probe(settings.listen)
         return str(served.message)
     _probe(settings.listen)
+    _probe_http(settings)
     _check_directory(settings.data)
     return None
 
@@ -46,6 +49,12 @@ def _probe(listen: str) -> None:
         if not os.access(folder, os.W_OK | os.X_OK):
             hint = "Does the folder exist, and may this user write there?"
             raise errors.Unavailable(f"the broker cannot listen on {listen}.", hint=hint)
+
+
+def _probe_http(settings: Settings) -> None:
+    """A port that nobody named may be in use: then another one is taken."""
+    if settings.http != OFF and "http" in settings.given:
+        address.bind(settings.http, exactly=True).close()
 
 
 def _served_by(data: str) -> errors.Conflict | None:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from bowstring import errors, listening
-from bowstring.broker.broker import Broker
+from bowstring.broker.broker import Broker, Readiness
 from bowstring.catalog.sqlite import SqliteCatalog
 from bowstring.gateway.gateway import Gateway
 from bowstring.host.clock import SystemClock
@@ -31,7 +31,7 @@ from bowstring.ports.clock import Clock
 from bowstring.ports.disk import Disk
 from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
 from bowstring.ports.store import Store
-from bowstring.settings import Settings, default_data
+from bowstring.settings import OFF, Settings, default_data
 from bowstring.store.local import LocalStore
 from bowstring.store.memory import MemoryStore
 from bowstring.store.reserve import Reserve
@@ -40,6 +40,8 @@ from bowstring.wire.grpc_server import GrpcServer
 
 if TYPE_CHECKING:
     from bowstring.backup.archive import HostArchive
+    from bowstring.http.figures import Figures
+    from bowstring.http.server import HttpServer
 
 CATALOG: Final = "catalog.sqlite"
 GRACE_SECONDS: Final = 5.0
@@ -92,6 +94,7 @@ class Server:
             connection_streams_max=self.settings.connection_streams_max,
             observer=self.events,
         )
+        self._http: HttpServer | None = None
         self._socket: DirectorySocket | None = None
         self._locked = False
         self._begun = False
@@ -102,6 +105,11 @@ class Server:
     def address(self) -> str:
         """Where it listens, as host:port or unix:path."""
         return self._grpc.address
+
+    @property
+    def http_address(self) -> str | None:
+        """Where its metrics and health are, http://127.0.0.1:27770; None if `http` is off."""
+        return None if self._http is None else self._http.url
 
     @property
     def failed(self) -> asyncio.Future[BaseException]:
@@ -118,12 +126,15 @@ class Server:
                 self._lock(self.settings.listen)
                 self._grpc.bind()
             self._bind_socket()
+            self._start_http()
             self._begun = True
             loading = self._clock.monotonic()
             await self.broker.start()
         except (OSError, DiskFull, StorageFailed, Damaged) as failure:
             raise _translated(failure, self.settings.data) from failure
         await self._grpc.start()
+        if self._http is not None:
+            self._http.loaded()
         self._note_start(self._clock.monotonic() - loading)
         self._watching = asyncio.create_task(self._watch())
 
@@ -157,6 +168,8 @@ class Server:
         except (OSError, DiskFull, StorageFailed) as failure:
             _log.warning("the broker did not close well: %s; nothing that was acknowledged is concerned", failure)
         finally:
+            if self._http is not None:
+                await self._http.stop()
             await self._backups.close()
             await self._worker.close()
             if self._disk is not None and self._locked:
@@ -181,6 +194,32 @@ class Server:
             socket.claim()
         else:
             _log.warning("there can be no socket at %s; the port is there all the same", socket.address)
+
+    def _start_http(self) -> None:
+        if self.settings.http != OFF:
+            from bowstring.http.server import HttpServer
+
+            path = os.path.join(self.settings.data, CATALOG)
+            self._http = HttpServer(self, self.settings, (path, path + "-wal") if self._disk else ())
+            self._http.start()
+
+    # What HTTP shows
+
+    def readiness(self) -> Readiness:
+        """See `Broker.readiness`."""
+        return Readiness(False, "stopping", "the broker is stopping.") if self._stopped else self.broker.readiness()
+
+    async def figures(self) -> Figures:
+        """What `/metrics` shows."""
+        from bowstring.http.figures import Figures
+
+        grpc, readiness = self._grpc, self.readiness()
+        found = Figures(readiness, grpc.streams, self.settings.connections_max, grpc.refused)
+        try:
+            statistics, topics = await self.broker.all_statistics()
+        except errors.Unavailable:
+            return found
+        return found._replace(statistics=statistics, topics=topics)
 
     def _archive(self, target: str) -> HostArchive:
         from bowstring.backup.archive import HostArchive

@@ -27,6 +27,10 @@ GIB = 1024 * MIB
 TIB = 1024 * GIB
 
 
+OFF: Final = "off"
+_HTTP_HINT: Final = 'Right would be "127.0.0.1:27770", "[::1]:27770", "0.0.0.0:0" or "off".'
+
+
 # ---- kinds of values -------------------------------------------------------------------------------------------------
 
 _UNITS: Final = {"": 1, "B": 1, "kB": 1000, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": TIB}
@@ -88,6 +92,13 @@ def _parse_span(value: object, name: str, least: float, forever: bool) -> float:
     return seconds
 
 
+def _parse_http(value: object, name: str) -> str:
+    address = _parse_text(value, name)
+    if address != OFF and listening.parse(address, name, _HTTP_HINT) is None:
+        raise InvalidArgument(f"{name} = {_quoted(address)} is not a place for HTTP.", hint=_HTTP_HINT)
+    return address
+
+
 def size_from_text(text: str, name: str) -> int:
     """A size in bytes from `16MiB`, `500kB` or a plain number of bytes."""
     return _parse_size(text, name)
@@ -141,6 +152,10 @@ def _address(default: str, meaning: str) -> str:
     return field(default=default, metadata={"kind": Kind(meaning, _parse_address)})
 
 
+def _http(default: str, meaning: str) -> str:
+    return field(default=default, metadata={"kind": Kind(meaning, _parse_http)})
+
+
 def _choice(*choices: str, meaning: str) -> str:
     """One of these words; the first is the default."""
     return field(default=choices[0], metadata={"kind": Kind(meaning, lambda value, name: _parse_choice(value, name, choices))})
@@ -173,6 +188,12 @@ class Settings:
         meaning="`local` keeps pages in the data directory, `memory` keeps everything in this process and nothing beyond.",
     )
 
+    http: str = _http(
+        "127.0.0.1:27770",
+        "Where metrics and health are, by HTTP; `off` for none. If nobody names a port and this one is in use, any free one is taken.",
+    )
+    metrics_topics_max: int = _count(200, "So many topics, the largest, have metrics of their own; others are summed up.", 0, 10_000)
+    metrics_positions_max: int = _count(200, "The same for positions of readers: those with the largest lag.", 0, 10_000)
     log_format: str = _choice(
         "text", "json", meaning="How `bowstring serve` writes its log to stderr: lines for people, or one JSON object a line."
     )
@@ -213,8 +234,11 @@ class Settings:
         100, "Publish and fetch streams of one connection. Each may hold one batch that is not admitted yet, and two MiB unread.", 1, 10_000
     )
 
+    given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    """The settings that somebody gave, in whatever layer; the others have their default."""
 
-TABLE: Final[dict[str, Field[Any]]] = {entry.name: entry for entry in fields(Settings)}
+
+TABLE: Final[dict[str, Field[Any]]] = {entry.name: entry for entry in fields(Settings) if "kind" in entry.metadata}
 ENVIRONMENT: Final = "BOWSTRING_"
 # Variables that are no settings of a broker: what clients read, and what Kubernetes makes up for a service called bowstring.
 _NO_SETTINGS: Final = re.compile(r"SERVER|TOKEN|CONTEXT|CONFIG|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_\d+_\w+)?")
@@ -311,7 +335,7 @@ def load(*layers: Layer, defaults: Mapping[str, object] | None = None) -> Settin
             shown[name] = given.shown
     if "topic_deduplication" not in values and "topic_retention" in values:
         values["topic_deduplication"] = min(TABLE["topic_deduplication"].default, values["topic_retention"])
-    settings = Settings(**values)
+    settings = Settings(**values, given=frozenset(name for layer in layers for name in layer))
     _check_together(settings, shown)
     return settings
 

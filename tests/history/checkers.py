@@ -147,7 +147,7 @@ def refusals_make_sense(facts: Facts) -> Cases:
     """Well-formed messages to a topic that is there are refused only for reasons of time and storage."""
     for send in facts.sends.values():
         error = send.answer.error
-        if error and error not in KINDS_OF_A_PUBLISH and not (error in KINDS_OF_A_DELETED_TOPIC and facts.made_anew):
+        if error and error not in KINDS_OF_A_PUBLISH | facts.foreseen and not (error in KINDS_OF_A_DELETED_TOPIC and facts.made_anew):
             yield f"{send.label} to {facts.topic} was refused as {error!r}"
 
 
@@ -167,13 +167,17 @@ CHECKERS: tuple[Checker, ...] = (
 )
 
 
-def check(events: list[Event], *, steady_clocks: bool = False, clocks: Clocks | None = None) -> list[Violation]:
-    """Every broken promise in a history. What is known of the broker's clock says what may be gone; without it nothing may."""
+def check(
+    events: list[Event], *, steady_clocks: bool = False, clocks: Clocks | None = None, foreseen: frozenset[str] = frozenset()
+) -> list[Violation]:
+    """Every broken promise in a history. What is known of the broker's clock says what may be gone; without it nothing may. `foreseen`
+    are the kinds of errors with which something before the broker may have refused a publish."""
     of_keeping = (*promises_of_keeping.CHECKERS, *promises_of_deleting.CHECKERS, promises_of_the_kit.silence_means_stored)
     of_keeping += (promises_of_keeping.stored_is_found,) if steady_clocks else ()
     broken: list[Violation] = []
     for topic in topics_of(events):
         facts = facts_of(events, topic)
+        facts.foreseen = foreseen
         if facts.deleted:
             continue
         if not facts.read_to_the_end:
@@ -198,6 +202,11 @@ def live_equals_loaded(who: str, live: Mapping[str, object], loaded: Mapping[str
 def memory_stays_bounded(samples: Iterable[tuple[str, int, int]]) -> list[Violation]:
     """Invariant 10: no budget is ever exceeded. Samples are (what, bytes, at most)."""
     return [Violation("memory_stays_bounded", f"{what}: {used} bytes of {most}") for what, used, most in samples if used > most]
+
+
+def everything_comes_back(*held: Iterable[tuple[str, int]]) -> list[Violation]:
+    """What was lent for a while is given back: when no client is left, and upkeep has had its time. Each is (what, how much of it)."""
+    return [Violation("everything_comes_back", f"{much} {what} are held, and serve nobody") for each in held for what, much in each if much]
 
 
 def same_digest(seed: int, digests: Iterable[str]) -> list[Violation]:

@@ -24,6 +24,8 @@ LABEL = re.compile(rb"<[0-9a-z.-]{3,60}>")
 
 PUBLISH, READ, OPEN, FIND, CREATE, DELETE, NOTE = "publish", "read", "open", "find", "create", "delete", "note"
 ALTER, COMMIT, SET, LOOK, SILENT = "alter", "commit", "set", "look", "silent"
+OBSERVE = "observe"
+"""Somebody looks at a position that is not his."""
 ERASE = "erase"
 """An owner deletes messages; the other delete is that of topics."""
 INVOKE, OK, FAIL, UNKNOWN = "invoke", "ok", "fail", "unknown"
@@ -166,6 +168,10 @@ class History:
     def looked(self, client: str, topic: str, name: str, offsets: Mapping[int, int]) -> None:
         """A position was asked for, and is there."""
         self._add(Event(OK, client, 0, self._now(), LOOK, topic, places(offsets), name))
+
+    def observed(self, client: str, topic: str, name: str, offsets: Mapping[int, int], asked: float) -> None:
+        """Another's position was asked for at that moment, and is there."""
+        self._add(Event(OK, client, 0, self._now(), OBSERVE, topic, places(offsets), name, asked=asked))
 
     def overtaken(self, client: str, session: str, topic: str, error: str) -> None:
         """A reader was told that it cannot go on where it is."""

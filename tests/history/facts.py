@@ -143,6 +143,8 @@ class Facts:
     held: list[Held] = field(default_factory=list)
     silent: set[str] = field(default_factory=set)
     """Labels of messages whose receipts nobody looked at, and of which neither flush nor close has complained."""
+    foreseen: frozenset[str] = frozenset()
+    """Kinds of errors that something before the broker may have given."""
     read_to_the_end: bool = False
     over: float = 0.0
     """The time of the last event."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from math import inf
 
-from tests.history.events import COMMIT, INVOKE, LOOK, OK, OPEN, SET, UNKNOWN, Event
+from tests.history.events import COMMIT, INVOKE, LOOK, OBSERVE, OK, OPEN, SET, UNKNOWN, Event
 from tests.history.filtering import passes
 from tests.history.keeping import Keeping
 from tests.history.violations import Cases, Violation
@@ -78,6 +78,33 @@ def _ended(kept: Keeping, name: str, event: Event, asked: Event, places: dict[in
         yield f"{name} was not committed at {offsets} of {topic} ({event.error}, {event.time:.3f} s), and was nowhere further"
 
 
+def nobody_sees_a_position_fall(kept: Keeping, events: list[Event]) -> Cases:
+    """Where anybody was told that a position is, it is there or further on for everybody who asks later; unless it was ever set."""
+    if kept.facts.made_anew:
+        return
+    for name, mine in _by_name(events, others=True).items():
+        if any(event.operation == SET for event in mine):
+            continue
+        told: list[tuple[float, int, int]] = []
+        asked: dict[int, Event] = {}
+        for event in mine:
+            if event.operation == OBSERVE:
+                yield from _fallen(kept, name, event, told)
+            if event.operation == COMMIT and event.kind == INVOKE:
+                asked[event.call] = event
+            elif event.kind == OK:
+                told += [(event.time, row.partition, row.offset) for row in asked.get(event.call, event).rows]
+
+
+def _fallen(kept: Keeping, name: str, event: Event, told: list[tuple[float, int, int]]) -> Cases:
+    found = {row.partition: row.offset for row in event.rows}
+    for time, partition, offset in told:
+        if time < event.asked and offset > found.get(partition, 0):
+            where = f"{kept.facts.topic}/{partition}@{found.get(partition, 0)}"
+            yield f"{event.client} saw {name} at {where} ({event.time:.3f} s), and it was told to be at {offset} at {time:.3f} s"
+            return
+
+
 def committed_was_handed_out(kept: Keeping, events: list[Event]) -> Cases:
     """A position that a reader takes for its own is behind what it has handed out: everything before it that is there and passes."""
     facts = kept.facts
@@ -128,6 +155,7 @@ def a_moment_is_where_it_was(kept: Keeping, events: list[Event]) -> Cases:
 
 CHECKERS: tuple[Promise, ...] = (
     positions_go_only_forward,
+    nobody_sees_a_position_fall,
     committed_was_handed_out,
     only_what_passes_is_read,
     a_moment_is_where_it_was,
@@ -155,14 +183,15 @@ def check(events: list[Event], kept: Keeping) -> list[Violation]:
     return [Violation(checker.__name__, case) for checker in CHECKERS for case in checker(kept, mine)]
 
 
-def _by_name(events: list[Event]) -> dict[str, list[Event]]:
-    """What happened to each position, of calls that were made to this topic."""
+def _by_name(events: list[Event], *, others: bool = False) -> dict[str, list[Event]]:
+    """What happened to each position, of calls that were made to this topic; with what others have seen, if that is wanted."""
+    looks = (OPEN, LOOK, OBSERVE) if others else (OPEN, LOOK)
     found: dict[str, list[Event]] = {}
     names: dict[int, str] = {}
     for event in events:
         if event.operation in (COMMIT, SET) and event.kind == INVOKE:
             names[event.call] = event.producer
-        name = names.get(event.call, "") if event.operation in (COMMIT, SET) else event.producer if event.operation in (OPEN, LOOK) else ""
+        name = names.get(event.call, "") if event.operation in (COMMIT, SET) else event.producer if event.operation in looks else ""
         if name:
             found.setdefault(name, []).append(event)
     return found

@@ -246,6 +246,21 @@ def test_a_refusal_without_a_reason_is_found(story: Story):
     assert story.broken() == {"refusals_make_sense"}
 
 
+def test_a_refusal_by_something_before_the_broker_is_fine_where_it_is_foreseen(story: Story):
+    story.failed(story.send("a"), "login-required")
+    story.read(FINAL)
+    assert story.broken() == {"refusals_make_sense"}
+    assert not checkers.check(story.history.events, foreseen=frozenset({"login-required"}))
+
+
+def test_a_message_that_was_refused_before_the_broker_and_is_there_is_found(story: Story):
+    row = story.publish("a", 1)
+    story.failed(story.send("b"), "login-required")
+    story.read(FINAL, row, row._replace(label="<b>", offset=2))
+    found = checkers.check(story.history.events, foreseen=frozenset({"login-required"}))
+    assert "refused_is_never_read" in {violation.checker for violation in found}
+
+
 def test_silence_about_a_message_that_is_not_there_is_found(story: Story):
     a = story.publish("a", 1)
     story.send("b")
@@ -312,6 +327,12 @@ def test_state_that_differs_after_loading_is_found():
 def test_a_budget_that_is_exceeded_is_found():
     assert not checkers.memory_stays_bounded([("tail", 10, 10)])
     assert checkers.memory_stays_bounded([("tail", 10, 10), ("publishes", 11, 10)])
+
+
+def test_what_is_held_and_serves_nobody_is_found():
+    assert not checkers.everything_comes_back([("bytes of credit", 0)], [("segments in which nothing lives", 0)])
+    broken = checkers.everything_comes_back([("bytes of credit", 376)], [("segments in which nothing lives", 0)])
+    assert [violation.case for violation in broken] == ["376 bytes of credit are held, and serve nobody"]
 
 
 def test_a_run_that_differs_the_second_time_is_found():

@@ -132,3 +132,40 @@ def test_bytes_that_a_filter_keeps_back_are_found():
     assert not promises_of_reading.filtered_bytes_never_travel([(1.0, "t", CH, labels)], story.history.events)
     found = promises_of_reading.filtered_bytes_never_travel([(1.0, "t", CH, labels | {"<m-4>"})], story.history.events)
     assert [violation.checker for violation in found] == ["filtered_bytes_never_travel"]
+
+
+def test_others_may_see_a_position_move_forward_and_an_old_answer_late():
+    story = Story()
+    story.move(3)
+    story.history.observed("o", "t", "me", {0: 3}, asked=story.time)
+    asked = story.time
+    story.move(4)
+    story.history.observed("o", "t", "me", {0: 3}, asked=asked)
+    story.history.observed("o", "t", "me", {0: 4}, asked=story.time)
+    assert not story.broken()
+
+
+def test_a_position_that_falls_before_the_eyes_of_others_is_found():
+    story = Story()
+    story.move(2)
+    story.history.observed("o", "t", "me", {0: 4}, asked=story.time)
+    story.time += 1.0
+    story.history.observed("o2", "t", "me", {0: 2}, asked=story.time)
+    assert story.broken() == {"nobody_sees_a_position_fall"}
+
+
+def test_a_committed_position_that_others_do_not_see_is_found():
+    story = Story()
+    story.move(4)
+    story.time += 1.0
+    story.history.observed("o", "t", "me", {0: 2}, asked=story.time)
+    assert story.broken() == {"nobody_sees_a_position_fall"}
+
+
+def test_a_position_that_was_set_may_fall():
+    story = Story()
+    story.move(4)
+    story.move(2, operation=SET)
+    story.time += 1.0
+    story.history.observed("o", "t", "me", {0: 2}, asked=story.time)
+    assert not story.broken()

@@ -50,7 +50,9 @@ def dev(home: Path, *arguments: str) -> Iterator[Dev]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_throw_away_broker_leaves_nothing(tmp_path: Path, number: int):
     with dev(tmp_path, "--topic", "orders:3", "--topic", "clicks") as running:
-        assert running.told == {"address": running.told["address"], "data": None, "topics": ["orders", "clicks"]}
+        told = {name: running.told[name] for name in ("address", "http")}
+        assert running.told == {**told, "data": None, "topics": ["orders", "clicks"]}
+        assert told["http"].startswith("http://127.0.0.1:")
         assert [path.name.startswith("bowstring-dev-") for path in tmp_path.iterdir()] == [True]
         with bowstring.connect(running.told["address"]) as client:
             assert {topic.name: topic.partitions for topic in client.topics()} == {"orders": 3, "clicks": 1}

@@ -162,3 +162,12 @@ def test_shells_complete_commands_and_flags(command: Commander):
 def test_the_version(command: Commander):
     assert command.done("version").text.startswith("bowstring ")
     assert list(command.done("version", "-o", "json").rows[0]) == ["version"]
+    assert command.done("--version").text == command.done("version").text
+
+
+def test_help_is_also_a_command(command: Commander):
+    assert command.done("help").text == command.done("--help").text
+    assert command.done("help", "topic", "create").text == command.done("topic", "create", "--help").text
+    wrong = command("help", "topic", "creat")
+    assert (wrong.code, wrong.text) == (2, "")
+    assert "there is no command 'topic creat'. Did you mean 'topic create'?" in wrong.said

@@ -13,12 +13,22 @@ from tests.simulation import (
     bugs_of_flushing,
     bugs_of_keeping,
     bugs_of_reading,
+    bugs_of_room,
     bugs_of_state,
     bugs_of_the_kit,
 )
 from tests.simulation.planting import BUGS, Bug
 
-FILES = (bugs_of_flushing, bugs_of_state, bugs_of_keeping, bugs_of_reading, bugs_of_the_kit, bugs_of_deleting, bugs_of_backing_up)
+FILES = (
+    bugs_of_flushing,
+    bugs_of_state,
+    bugs_of_keeping,
+    bugs_of_reading,
+    bugs_of_the_kit,
+    bugs_of_deleting,
+    bugs_of_room,
+    bugs_of_backing_up,
+)
 """Where they are; each adds its own to the list."""
 
 __all__ = ["BUGS", "FILES", "Bug"]

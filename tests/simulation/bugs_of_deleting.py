@@ -13,9 +13,14 @@ from bowstring.core.deletions import Deletions
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
 from bowstring.ports.catalog import Chunk
+from tests.simulation.load import KIB
 from tests.simulation.planting import CALM, CRASHES, JOURNAL, SEALING, bug
 
 DELETING = SEALING.only(deletes=0.5, natural=0.5, ids=300, seal_seconds=0.5, readers=2)
+FAILING_SEALS = DELETING.only(seconds=20.0, topics=4, producers=2, pause_seconds=0.3, chunk_bits=4, wal_bytes=2048 * KIB).only(
+    seal_seconds=0.1, upkeep_seconds=0.1
+)
+"""Most of what is written to the catalog is written by seals, and its WAL grows all the time, so a full disk meets seals."""
 GROUPS = JOURNAL.only(deletes=0.5, natural=1.0, ids=20, plain=0.5, seconds=10.0)
 
 
@@ -88,4 +93,11 @@ def _has_live(partition: Partition, entry: PageEntry) -> bool:
 def deleted_rows_travel_in_whole_pages() -> Generator[None]:
     """A page is sent as it is if its first row may be delivered."""
     with patch.object(Deletions, "any", lambda self, first, end: self.is_gone(first)):
+        yield
+
+
+@bug(CALM.only(full_every=0.3, full_seconds=0.1), FAILING_SEALS)
+def chunks_of_deletions_are_forgotten_after_a_failed_edit() -> Generator[None]:
+    """The disk is full when a seal writes them, and the next seal takes them to be written."""
+    with patch.object(sealer, "_is_of", lambda *_: False):
         yield

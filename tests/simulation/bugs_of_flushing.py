@@ -24,7 +24,11 @@ from bowstring.store import local
 from bowstring.store.local import LocalStore
 from bowstring.store.supply import Segment, Supply, segment_id, segment_name
 from tests.simulation.load import Load
-from tests.simulation.planting import FAILING, FULL, HURRY, IDS, JOURNAL, POWER, SEGMENTS, SLOW, bug
+from tests.simulation.planting import CALM, CRASHES, FAILING, FULL, HURRY, IDS, JOURNAL, POWER, SEGMENTS, SLOW, bug
+
+LATE = HURRY.only(seconds=10.0, tight_seconds=0.15, natural=0.3, readers=1)
+DELETED = SEGMENTS.only(seconds=8.0, topics=1, partitions_max=1, deletes=0.7, impatient=0.5, natural=1.0, ids=300, plain=0.0, readers=1)
+OVERLAPPING = SEGMENTS.only(seconds=4.0, topics=2, partitions_max=2, overlap_bytes=0, seal_seconds=0.1, upkeep_seconds=0.1, readers=1)
 
 # ---- durability --------------------------------------------------------------------------------------------------------
 
@@ -257,4 +261,47 @@ def deadline_is_not_checked_at_the_commit() -> Generator[None]:
         original(self, change, sequence)
 
     with patch.object(PartitionActor, "committed", committed):
+        yield
+
+
+@bug(CRASHES.only(sync_seconds=0.1, crash_every=1.0, crash_inside=0.0, down_seconds=0.1), LATE)
+def a_late_publish_is_refused_before_its_deletion_is_committed() -> Generator[None]:
+    """The broker says "certainly not stored" when the deletion is decided. If it dies now, the message is there."""
+    original = PartitionActor.committed
+
+    def committed(self: PartitionActor, change: Any, sequence: int) -> None:
+        self._answer = lambda request, outcome: actor._settle(request.answer, outcome)  # type: ignore[method-assign]
+        try:
+            original(self, change, sequence)
+        finally:
+            del self._answer
+
+    with patch.object(PartitionActor, "committed", committed):
+        yield
+
+
+@bug(CALM.only(sync_seconds=0.02), OVERLAPPING)
+def an_answer_waits_for_the_oldest_flush_under_way() -> Generator[None]:
+    """Two flushes are under way, and an answer that rests on the second goes out with the first. So does a snapshot."""
+
+    def answer(self: Flusher, callback: Any) -> None:
+        if self._pending.changes:
+            self._pending.answers.append(callback)
+        elif self._under_way:
+            self._under_way[0].answers.append(callback)
+        else:
+            callback()
+
+    with patch.object(Flusher, "answer", answer), patch.object(Partition, "check", lambda _: None):
+        yield
+
+
+@bug(CRASHES.only(sync_seconds=0.05, crash_every=1.0, crash_inside=0.0, down_seconds=0.1), DELETED)
+def deletes_are_acknowledged_before_their_commit() -> Generator[None]:
+    """A delete is answered when it is decided."""
+
+    async def at_once(_: Incarnation) -> None:
+        pass
+
+    with patch.object(Incarnation, "durable", at_once):
         yield

@@ -12,7 +12,7 @@ import numpy as np
 from bowstring.broker import cleaner, coalescing, fetching, sealer, usage, visibility
 from bowstring.broker.cleaner import Cleaner
 from bowstring.broker.extents import Extents
-from bowstring.broker.fetching import _Cursor
+from bowstring.broker.fetching import Fetcher, _Cursor
 from bowstring.broker.placing import Placing, _Sections
 from bowstring.broker.retention import Retention
 from bowstring.broker.sealer import Sealer
@@ -25,6 +25,10 @@ from bowstring.core.retained import Retained
 from bowstring.ports.catalog import Snapshot
 from tests.simulation.load import KIB
 from tests.simulation.planting import CALM, CRASHES, CUTS, HURRY, KEEPING, POWER, SEALING, SEGMENTS, bug
+
+OVERTAKING = KEEPING.only(
+    topics=0, brief_topics=0, sized_topics=2, retention_bytes=32 * KIB, readers=8, brink=0.7, inline_bytes=0, pages_bytes=0
+).only(upkeep_seconds=0.1, seconds=12.0)
 
 
 @contextmanager
@@ -298,6 +302,22 @@ def overtaken_reader_goes_on_without_a_word() -> Generator[None]:
         self.horizon = 1 << 62
 
     with patch.object(_Cursor, "check_overtaken", move), patch.object(_Cursor, "__init__", made):
+        yield
+
+
+@bug(CALM.only(slow_rate=0.1, slow_seconds=0.5, sync_seconds=0.01), OVERTAKING)
+def reader_is_overtaken_while_its_pages_are_read() -> Generator[None]:
+    """Retention takes rows between the look at the index and the end of the read, and the reader goes on behind them."""
+    original = Fetcher._fetch
+
+    async def fetch(self: Fetcher, cursor: _Cursor, entries: Any) -> Any:
+        cursor.check_overtaken = lambda _: None  # type: ignore[method-assign]
+        try:
+            return await original(self, cursor, entries)
+        finally:
+            cursor.__dict__.pop("check_overtaken", None)
+
+    with patch.object(Fetcher, "_fetch", fetch):
         yield
 
 

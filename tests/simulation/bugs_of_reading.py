@@ -21,6 +21,8 @@ from bowstring.core.positions import Positions
 from bowstring.messages import filter_kernels
 from tests.simulation.planting import CALM, CRASHES, CUTS, POWER, READING, bug
 
+OBSERVED = READING.only(seconds=8.0, observers=2, filtered=0.0, delayed=0.0)
+
 # ---- positions ---------------------------------------------------------------------------------------------------------
 
 
@@ -140,6 +142,23 @@ def a_reader_that_reconnects_begins_behind_the_next_page() -> Generator[None]:
 
     with patch.object(TopicStream, "_opening", opening):
         yield
+
+
+@bug(CRASHES.only(sync_seconds=0.05, crash_every=1.0, crash_inside=0.0, down_seconds=0.1), OBSERVED)
+def positions_are_told_before_they_are_committed() -> Generator[None]:
+    """Whoever asks for the positions of others is told at once where they are, and not when that is durable."""
+    original = positions.list_page
+
+    async def list_page(now: Incarnation, *arguments: Any) -> Any:
+        with patch.object(now, "durable", _at_once):
+            return await original(now, *arguments)
+
+    with patch.object(positions, "list_page", list_page):
+        yield
+
+
+async def _at_once() -> None:
+    pass
 
 
 @bug(CALM, READING)

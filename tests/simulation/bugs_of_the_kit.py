@@ -89,6 +89,45 @@ def a_late_answer_counts_as_not_stored() -> Generator[None]:
         yield
 
 
+@bug(CUTS.only(turn_away_rate=0.3), SENDING.only(seconds=4.0))
+def a_refused_stream_speaks_for_the_streams_before_it() -> Generator[None]:
+    """The last stream is refused, and so everything that was written to it is told to be refused: also what an earlier one has stored."""
+    refuse = Publisher._refuse_all
+
+    def certain(self: Publisher, error: errors.Error, stream: int = 0) -> None:
+        for batch in self._unanswered():
+            batch.first_stream = batch.stream
+        refuse(self, error, stream)
+
+    with patch.object(Publisher, "_refuse_all", certain):
+        yield
+
+
+@bug(CUTS.only(half_open=1.0, half_open_seconds=6.0), SENDING.only(seconds=8.0, tight=0.8, tight_seconds=0.5))
+def no_answer_in_the_end_counts_as_not_stored() -> Generator[None]:
+    """The kit has asked again, got no answer, and takes that for a no."""
+
+    def certain(self: Publisher, batch: Outgoing) -> None:
+        self._give_up(batch, errors.DeadlinePassed("the timeout has passed."))
+
+    with patch.object(Publisher, "_lose", certain):
+        yield
+
+
+@bug(CRASHES.only(crash_every=0.5, down_seconds=1.0), SENDING.only(seconds=8.0, tight=0.8, tight_seconds=0.3))
+def a_broken_stream_is_forgotten() -> Generator[None]:
+    """After a break everything counts as never written, so its timeout means "not stored"."""
+    broken = Publisher._broken
+
+    def forgotten(self: Publisher) -> None:
+        for batch in self._unanswered():
+            batch.first_stream = 0
+        broken(self)
+
+    with patch.object(Publisher, "_broken", forgotten):
+        yield
+
+
 @bug(CALM, IDS.only(plain=0.0, batches=0.8))
 def rows_behind_a_duplicate_are_told_offsets_too_high() -> Generator[None]:
     """Repeats take no offset, and the kit counts them all the same."""

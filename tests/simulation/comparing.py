@@ -26,11 +26,14 @@ def compare(dead: Epoch, loaded: Epoch, sequence: int) -> list[Violation]:
     for key, actor in dead._actors.items():
         if key in loaded._actors:
             mine = [change for change in missing if (change.topic, change.partition) == key]
-            broken += compare_partition(f"topic {key[0]}/{key[1]}", actor.partition, loaded._actors[key].partition, mine)
+            broken += compare_partition(f"topic {key[0]}/{key[1]}", actor.partition, loaded._actors[key].partition, mine, sequence)
     return broken
 
 
-def compare_partition(who: str, live: Partition, loaded: Partition, missing: list[Change]) -> list[Violation]:
+def compare_partition(who: str, live: Partition, loaded: Partition, missing: list[Change], sequence: int) -> list[Violation]:
+    if loaded.snapshot_sequence > sequence:  # then it holds some of what is missing, and there is nothing to compare
+        case = f"{who} has a snapshot of flush {loaded.snapshot_sequence}, and flush {sequence} is the last that is committed"
+        return [Violation("nothing_is_ahead_of_the_journal", case)]
     live, loaded = copy.deepcopy(live), copy.deepcopy(loaded)
     if loaded.sealed_end > live.sealed_end:  # it died after its extent was committed, and before it heard of that
         live.sealed(loaded.sealed_end, loaded.sealed_bytes)

@@ -128,6 +128,25 @@ class Inspection:
                     broken += self._sealed(epoch, actor.partition, at_once(reading.extents(*key, 0, 1 << 30)))
         return broken
 
+    def look_ahead(self, catalog: SqliteCatalog) -> list[Violation]:
+        """A snapshot holds nothing that is not committed: if the broker died now, it would tell of messages that are nowhere."""
+        if catalog._failure or catalog._connection is None:
+            return []
+        with self._quietly():
+            ahead = "SELECT topic, partition, sequence FROM snapshot WHERE sequence > (SELECT max(sequence) FROM journal)"
+            found = catalog._connection.execute(ahead).fetchall()
+        cases = [f"topic {topic}/{number} has a snapshot of flush {sequence}, which is not committed" for topic, number, sequence in found]
+        return [Violation("nothing_is_ahead_of_the_journal", case) for case in cases]
+
+    def extents(self, catalog: SqliteCatalog) -> list[Extent]:
+        """All that the catalog has, of deleted topics too."""
+        with self._quietly():
+            assert catalog._connection is not None
+            keys = catalog._connection.execute("SELECT DISTINCT topic, partition FROM extent").fetchall()
+            reading = copy.copy(catalog)
+            reading._worker = AtOnce()
+            return [extent for topic, partition in keys for extent in at_once(reading.extents(topic, partition, 0, 1 << 30))]
+
     @contextmanager
     def _quietly(self) -> Iterator[None]:
         self._drive.quiet = True
@@ -142,7 +161,8 @@ class Inspection:
         for key, actor in epoch._actors.items():
             if key in loaded.partitions:
                 mine = [change for change in missing if (change.topic, change.partition) == key]
-                broken += compare_partition(f"topic {key[0]}/{key[1]} on the disk", actor.partition, loaded.partitions[key], mine)
+                who = f"topic {key[0]}/{key[1]} on the disk"
+                broken += compare_partition(who, actor.partition, loaded.partitions[key], mine, loaded.sequence)
         return broken
 
     # ---- where things are ------------------------------------------------------------------------------------------

@@ -43,9 +43,13 @@ class Load:
     producers: int = 4
     """Client processes that send; each has several producers of the kit, one after the other."""
     readers: int = 2
+    brink: float = 0.0
+    """The share of their sessions that begin at the oldest messages, which retention takes next."""
     named: int = 0
     """Client processes that read under a name, and commit; `filtered` is the share of their sessions that have a filter."""
     filtered: float = 0.4
+    observers: int = 0
+    """Client processes that look at the positions of others."""
     plain: float = 0.2
     """The share of clients with the plain kit instead of the real one."""
     pause_seconds: float = 0.05
@@ -73,11 +77,17 @@ class Load:
     compressed: float = 0.1
     deletes: float = 0.0
     """The share of sends after which messages are deleted that were sent before."""
+    impatient: float = 0.0
+    """The share of deletes that are given up after a few syncs, and asked again."""
+    chunk_bits: int = 20
+    """Deletions are written in chunks of so many offsets, as a power of two."""
 
     stop_every: float = 0.0
     """The broker is stopped in good order, and started again."""
     usurp_every: float = 0.0
     """Another incarnation of the broker takes over while the old one does not know it."""
+    isolated: float = 0.0
+    """The share of these at which the old one loses its clients, so that no publish tells it."""
     backup_every: float = 0.0
     """The mean time between the end of a backup and the next."""
 
@@ -124,7 +134,17 @@ class Load:
 
 
 def drawn_load(seed: int) -> Load:
-    """The work of a seed."""
+    """The work of a seed. What was added later has dice of its own, so that the rest of a seed stays what it was."""
+    return _drawn_first(seed).only(
+        impatient=random.Random(f"{seed}/impatient").choice((0.0, 0.3, 0.8)),
+        observers=random.Random(f"{seed}/observers").choice((0, 0, 1)),
+        isolated=random.Random(f"{seed}/isolated").choice((0.0, 0.5)),
+        brink=random.Random(f"{seed}/brink").choice((0.0, 0.0, 0.3)),
+        chunk_bits=random.Random(f"{seed}/chunks").choice((4, 7, 20)),
+    )
+
+
+def _drawn_first(seed: int) -> Load:
     source = random.Random(f"{seed}/load")
     usurped = source.random() < 0.2
     return Load(

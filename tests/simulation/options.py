@@ -59,6 +59,10 @@ class Options:
     clog_every: float = NEVER
     clog_seconds: float = 3.0
 
+    # Whoever stands before the broker: a publish stream is refused at its opening, for a reason that it cannot help (a login that has run
+    # out). It says nothing of what was sent before.
+    turn_away_rate: float = 0.0
+
     # The wall clocks.
     drift: float = 0.0
     jump_every: float = NEVER

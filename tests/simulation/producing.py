@@ -49,6 +49,7 @@ class ProducerClient:
         """Ids of messages that were stored, the last ones of each topic."""
         self._was_full: set[str] = set()
         self._careless = workload.world.source(f"{life.name}/careless")
+        self._hasty = workload.world.source(f"{life.name}/hasty")
 
     async def run(self) -> None:
         workload = self._workload
@@ -222,13 +223,23 @@ class ProducerClient:
         if not ids:
             return
         rows = [Row("", self._random.choice(ids), group=producer.group) for _ in range(self._random.randint(1, 5))]
+        while self._load.impatient and self._hasty.random() < self._load.impatient:
+            if await self._delete_these(producer, topic, rows, patience=4 * self._world.options.sync_seconds * self._hasty.random()):
+                return
+        await self._delete_these(producer, topic, rows)
+
+    async def _delete_these(self, producer: Sender, topic: str, rows: list[Row], *, patience: float | None = None) -> bool:
+        """Says whether there was an answer. Whoever gives up waiting and asks again may be answered by what is not durable yet."""
         call = self._history.invoke(self._life.name, ERASE, topic, rows)
         try:
-            answers = await producer.delete(rows)
-        except errors.Error as error:
-            self._world.sometimes(f"delete answered {error.kind}")
-            self._history.ended(UNKNOWN, self._life.name, call, ERASE, topic, error=error.kind)
-            return
+            async with asyncio.timeout(patience):
+                answers = await producer.delete(rows)
+        except (errors.Error, TimeoutError) as error:
+            kind = getattr(error, "kind", "timeout")
+            self._world.sometimes(f"delete answered {kind}" if isinstance(error, errors.Error) else "delete was given up")
+            self._history.ended(UNKNOWN, self._life.name, call, ERASE, topic, error=kind)
+            return isinstance(error, errors.Error)
         for row in answers:
             self._world.sometimes(f"delete of a message answered {row.error}" if row.error else "message deleted by its owner")
         self._history.ended(OK, self._life.name, call, ERASE, topic, answers)
+        return True

@@ -45,7 +45,7 @@ class NamedReader:
 
     async def run(self) -> None:
         """Sessions one after the other."""
-        client = await self._connected()
+        client = await connected_client(self._workload, self._life)
         await self._workload.made.wait()
         while not self._workload.over:
             self._sessions += 1
@@ -60,15 +60,6 @@ class NamedReader:
                 self._take_new_name(topic)
             await self._workload.pause(self._life, 0.1)
         await client.close()
-
-    async def _connected(self) -> Client:
-        while True:
-            client = Client(
-                [ADDRESS], dialer=self._life.dialer, clock=self._life.clock, randomness=self._life.randomness, name=self._life.name
-            )
-            with suppress(errors.Unavailable):
-                return await client.open()
-            await self._workload.pause(self._life, 0.3)
 
     # ---- names
 
@@ -208,3 +199,12 @@ class NamedReader:
 def _offsets(reader: Any, topic: str) -> dict[int, int]:
     found = reader.position
     return dict(found.get(topic, found))
+
+
+async def connected_client(workload: Workload, life: Incarnation) -> Client:
+    """The product's own client, as soon as a broker answers."""
+    while True:
+        client = Client([ADDRESS], dialer=life.dialer, clock=life.clock, randomness=life.randomness, name=life.name)
+        with suppress(errors.Unavailable):
+            return await client.open()
+        await workload.pause(life, 0.3)

@@ -22,6 +22,7 @@ from tests.history.checkers import Violation
 from tests.history.events import NOTE, PUBLISH, READ, Event
 from tests.simulation.backing_up import Backups
 from tests.simulation.broker_time import clocks_of
+from tests.simulation.leftovers import leftovers
 from tests.simulation.load import KIB, Load, drawn_load
 from tests.simulation.loop import Stuck
 from tests.simulation.nemesis import Nemesis
@@ -128,6 +129,8 @@ def world_of(seed: int) -> tuple[Options, Load]:
         options = options.only(disk_bytes=source.choice((2400, 4800)) * KIB)
     if options.disk_bytes:  # the WAL, and as much in reserve, are to be a small part of it
         load = load.only(wal_bytes=min(load.wal_bytes, 64 * KIB))
+    if not load.plain and random.Random(f"{seed}/door").random() < 0.2:  # the plain kit knows nothing of logins
+        options = options.only(turn_away_rate=0.05)
     return options.only(half_open_seconds=options.half_open_seconds / 8), load
 
 
@@ -159,7 +162,10 @@ class Run:
             node.start(workload.read)
         for node in named:
             node.start(workload.read_by_name)
-        readers += named
+        observers = [world.node(f"o{number}", disk=False) for number in range(self.load.observers)]
+        for node in observers:
+            node.start(workload.observe)
+        readers += [*named, *observers]
         keepers = [world.node("backups", disk=False)] if self.load.backup_every else []
         for node in keepers:
             node.start(Backups(self.server, workload).run)
@@ -205,6 +211,7 @@ class Run:
     async def _read_twice(self) -> None:
         """Once as it is, and once more after a power cut: what anybody was told must be on the disk."""
         await self._read("check", lambda life: self.workload.read_all(life, "check"))
+        self.workload.violations += await leftovers(self.server)
         self.server.node.power_cut()
         self.server.node.restart()
         await self._read("probe", self.workload.probe)
@@ -243,7 +250,8 @@ class Run:
         report.violations += promises_of_deleting.deleted_bytes_are_not_taken(watch.fetched, events)
         if self.read_to_the_end:
             steady = not (self.world.options.jump_every or self.load.usurp_every)
-            report.violations += checkers.check(events, steady_clocks=steady, clocks=clocks)
+            foreseen = frozenset({"login-required"}) if options.turn_away_rate else frozenset()
+            report.violations += checkers.check(events, steady_clocks=steady, clocks=clocks, foreseen=foreseen)
 
 
 def _finished(life: Incarnation) -> bool:

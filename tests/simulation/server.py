@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bowstring import errors
 from bowstring.broker import coalescing, flusher
+from bowstring.broker.actor import PartitionActor
 from bowstring.broker.broker import Broker
 from bowstring.broker.fetching import Fetcher
 from bowstring.broker.flusher import Flush
@@ -23,6 +25,7 @@ from bowstring.broker.joining import Fetched
 from bowstring.broker.selection import EVERYTHING, Selection
 from bowstring.catalog import sqlite_copying
 from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.core import deletions
 from bowstring.core.changes import Append, Floor
 from bowstring.gateway.gateway import Gateway
 from bowstring.messages.filters import parse
@@ -77,6 +80,7 @@ class Watch:
         """First offsets of batches, and when they expire as a whole, by topic and partition."""
         self._deadlines: dict[Key, int] = {}
         self._late: set[Key] = set()
+        self._door = world.source("door")
 
     def begun(self, epoch: Epoch, sequence: int) -> None:
         """A new incarnation was loaded; the one before is dead, or is fenced and may commit nothing any more."""
@@ -89,6 +93,13 @@ class Watch:
         for actor in epoch.partitions():  # what was committed at the last moment nobody has heard of before
             for entry in actor.partition.pages.state():
                 self._expires(actor.partition.topic, actor.partition.number, entry.first_offset, entry.expires)
+
+    def turns_away(self) -> bool:
+        """Whether a stream is refused, as by a proxy before the broker."""
+        away = self.world.faulty and self._door.random() < self.world.options.turn_away_rate
+        if away:
+            self.world.fault("turned-away", "broker")
+        return away
 
     def published(self, producer: bytes, request: pb.PublishRequest) -> None:
         """A batch has come in: until when it may be committed."""
@@ -182,16 +193,20 @@ class WatchedBroker(Broker):
 
         epoch.committed = watched  # type: ignore[method-assign]
         self._watch.sightings.follow(epoch)
-        turn = epoch.upkeep._turn
+        catalog: Any = self._catalog._catalog if isinstance(self._catalog, Fencible) else self._catalog
+        turn, snapshot = epoch.upkeep._turn, epoch.upkeep.sealer.snapshot
 
         async def turned() -> None:
             self._watch.inspection.note_time(epoch)
             await turn()
             if self._watch.sightings.has_moved(epoch):
-                catalog = self._catalog._catalog if isinstance(self._catalog, Fencible) else self._catalog
-                self._watch.violations += self._watch.inspection.look(epoch, catalog)  # type: ignore[arg-type]
+                self._watch.violations += self._watch.inspection.look(epoch, catalog)
 
-        epoch.upkeep._turn = turned  # type: ignore[method-assign]
+        async def taken(actors: Sequence[PartitionActor]) -> None:
+            await snapshot(actors)
+            self._watch.violations += self._watch.inspection.look_ahead(catalog)
+
+        epoch.upkeep._turn, epoch.upkeep.sealer.snapshot = turned, taken  # type: ignore[method-assign]
 
 
 class WatchedGateway(Gateway):
@@ -200,6 +215,8 @@ class WatchedGateway(Gateway):
     watch: Watch
 
     async def stream(self, method: str, inbound: Inbound) -> None:
+        if method == "Publish" and self.watch.turns_away():
+            raise errors.LoginRequired("the login has run out.", hint="Log in again.")
         watched = {"Fetch": Overheard, "Publish": Publishes}.get(method)
         await super().stream(method, inbound if watched is None else watched(inbound, self.watch))
 
@@ -269,10 +286,14 @@ class Server:
         self.watch = Watch(world, self.node)
         self.address = ADDRESS
         self.files = RealFiles()
+        self.catalog: SqliteCatalog | None = None
+        """That of the process that runs."""
         self._stopping: asyncio.Event | None = None
         self._usurping: asyncio.Event | None = None
+        self._isolating = world.source("isolating")
         flusher.OVERLAP_BYTES = load.overlap_bytes
         coalescing.SMALL_BYTES = load.small_bytes
+        deletions.CHUNK_BITS, deletions._CHUNK = load.chunk_bits, 1 << load.chunk_bits
         sqlite_copying.PAGES_A_STEP = PAGES_A_STEP
 
     def start(self) -> None:
@@ -299,6 +320,7 @@ class Server:
             sync_directory=life.disk.sync_directory_now,
             wal_bytes_max=self.load.wal_bytes,
         )
+        self.catalog = catalog
         self._count_recycled(life)
         store = LocalStore(
             life.disk,
@@ -324,6 +346,9 @@ class Server:
                 return await broker.stop()
             self._usurping.clear()
             fencible.usurped = True
+            if self._isolating.random() < self.load.isolated:
+                for connection in list(self.world.network.connections):
+                    connection.break_anyhow()
             busy = broker.live is not None and not broker.live.flusher.idle
             broker, gateway, fencible = await self._broker(life, catalog, store, opened=True)
             listener.handler = gateway

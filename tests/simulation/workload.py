@@ -17,6 +17,7 @@ from tests.history.events import ALTER, CREATE, DELETE, FINAL, OK, PUBLISH, Hist
 from tests.history.violations import Violation
 from tests.simulation.kit import Kit, Sender, connected
 from tests.simulation.load import Load
+from tests.simulation.observing import PositionObserver
 from tests.simulation.producing import ProducerClient
 from tests.simulation.reading import NamedReader
 from tests.simulation.topics import Topics
@@ -44,6 +45,8 @@ class Workload:
         self.ends: dict[tuple[str, int], int] = {}
         """The largest offset of a partition that any client has seen, for readers to start from."""
 
+        self.oldest: dict[tuple[str, int], int] = {}
+        """The offset that a reader from the beginning of a partition got first, the last time."""
         self.names: dict[tuple[str, str], int] = {}
         """How many names of positions a client has given up, by client and topic."""
         self.setting: set[tuple[str, str]] = set()
@@ -83,8 +86,9 @@ class Workload:
                 break
             await self._until_done(life, DELETE, name, lambda n=name: kit.delete_topic(n), errors.TopicNotFound)
             await asyncio.sleep(source.random() * self.load.mortal_seconds / 4)
-            for key in [key for key in self.ends if key[0] == name]:
-                del self.ends[key]
+            for known in (self.ends, self.oldest):
+                for key in [key for key in known if key[0] == name]:
+                    del known[key]
             self.arrivals.pop(name, None)
             await self._create(life, kit, name)
             self.world.sometimes("topic made anew")
@@ -136,10 +140,14 @@ class Workload:
     async def read_by_name(self, life: Incarnation) -> None:
         await NamedReader(self, life).run()
 
+    async def observe(self, life: Incarnation) -> None:
+        await PositionObserver(self, life).run()
+
     async def read(self, life: Incarnation) -> None:
         """Sessions one after the other, each from somewhere, for some time."""
         kit = await self.connect(life)
         source = self.world.source(f"{life.name}/reader")
+        brink = self.world.source(f"{life.name}/brink")
         await self.made.wait()
         number = 0
         while not self.over:
@@ -148,6 +156,8 @@ class Workload:
             beginning = source.random() < 0.5
             partitions = range(self.topics.all[topic])
             starts = {partition: 0 if beginning else self._start(source, topic, partition) for partition in partitions}
+            if brink.random() < self.load.brink:
+                starts = {partition: self._oldest(topic, partition, brink.randint(0, 3)) for partition in partitions}
             follow = source.expovariate(1.0 / 5.0)
             await self._session(life, kit, f"{life.name}.{number}", topic, starts, follow)
             await self.pause(life, 0.1)
@@ -158,12 +168,21 @@ class Workload:
         end = self.ends.get((topic, partition), 0)
         return 1 if not end else max(source.randint(1, end), source.randint(1, end))
 
+    def _oldest(self, topic: str, partition: int, behind: int) -> int:
+        """So many behind what retention takes next, and not beyond the end."""
+        return min(self.oldest.get((topic, partition), 1) + behind, max(1, self.ends.get((topic, partition), 0)))
+
     async def _session(self, life: Incarnation, kit: Kit, session: str, topic: str, starts: dict[int, int], follow: float) -> None:
         self.history.opened(life.name, session, topic, starts)
         reader = kit.reader(topic, starts)
+        begun: set[int] = set()
         try:
             async with asyncio.timeout(follow):
                 async for rows in reader.batches():
+                    for row in rows if not any(starts.values()) else []:
+                        if row.partition not in begun:
+                            begun.add(row.partition)
+                            self.oldest[topic, row.partition] = row.offset
                     self._note(life, session, topic, rows)
         except TimeoutError:
             pass

@@ -139,11 +139,12 @@ def test_lists_have_an_entry_for_each_row():
     "kind",
     [
         pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(2), pa.string(), pa.large_string(), pa.string_view(),
-        pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int32(), pa.binary()), pa.json_(),
+        pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int32(), pa.binary()),
+        *([pa.json_()] if hasattr(pa, "json_") else []),
     ],
 )  # fmt: skip
 def test_texts_and_bytes_of_all_arrow_types_become_binary(kind: pa.DataType):
-    if kind == pa.json_():
+    if isinstance(kind, pa.BaseExtensionType):
         array = pa.ExtensionArray.from_storage(kind, pa.array(["ab", None, "cd"]))
     else:
         array = pa.array([b"ab", None, b"cd"], pa.binary()).cast(kind.value_type if pa.types.is_dictionary(kind) else kind)

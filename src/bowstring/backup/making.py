@@ -20,9 +20,8 @@ import google_crc32c
 from bowstring import errors
 from bowstring.backup.manifest import FORMAT, NAME, FileEntry, Manifest, encode
 from bowstring.core.pages import LOST
-from bowstring.host.disk import sync_file
 from bowstring.inspection.contents import Contents
-from bowstring.inspection.directory import CATALOG, DataDirectory, sync_directory
+from bowstring.inspection.directory import CATALOG, DataDirectory, sync_directory, sync_file
 from bowstring.inspection.verifying import read_sections
 from bowstring.ports.archive import Filled
 from bowstring.ports.failures import Damaged

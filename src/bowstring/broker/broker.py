@@ -16,12 +16,15 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar
 
 from bowstring import errors
+from bowstring.broker import statistics
 from bowstring.broker.backup import Backup
+from bowstring.broker.counters import Counters
 from bowstring.broker.fetching import Fetcher, make_fetcher
 from bowstring.broker.incarnation import Incarnation, disk_full
 from bowstring.broker.publishing import Publisher
 from bowstring.broker.selection import EVERYTHING, Selection
 from bowstring.broker.shortage import Shortage
+from bowstring.broker.statistics import Statistics, TopicsStatistics
 from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name, check_numbers, encode_settings
 from bowstring.messages.limits import NAME_BYTES_MAX
@@ -38,18 +41,19 @@ from bowstring.store.reserve import Reserve
 T = TypeVar("T")
 
 START_AGAIN = "Look after the disk, then start the broker again: it finds out what is there."
+STUCK_SECONDS = 10.0
+"""A flush that takes longer than this says that the disk hangs."""
 RETRY_SECONDS = 0.5
 """How long to wait before loading again when the disk is still full."""
 
 
-class Statistics(NamedTuple):
-    """A broker's figures at one moment."""
+class Readiness(NamedTuple):
+    """Whether a broker can do its work, and if not, why."""
 
-    incarnation: int
-    topics: int
-    partitions: int
-    messages: int
-    flushes: int
+    ready: bool
+    state: str
+    """serving, full (publishes are refused, all else goes on), loading, stuck, failed or stopping."""
+    reason: str = ""
 
 
 class Broker:
@@ -83,6 +87,7 @@ class Broker:
         self._starts_again = starts_again
         """Somebody starts it again after a failure, so waiting for it makes sense."""
         self._backing_up = False
+        self._counters = Counters()
         self._incarnation: Incarnation | None = None
         self._unavailable: errors.Error = errors.Unavailable("the broker is starting.")
         self._serving: asyncio.Task[None] | None = None
@@ -120,6 +125,7 @@ class Broker:
             catalog=self._catalog,
             store=self._store,
             reserve=self._reserve,
+            counters=self._counters,
             observer=self._observer,
             shortage=self._shortage,
         )
@@ -190,10 +196,25 @@ class Broker:
         return self.serving.fence.epoch
 
     def statistics(self) -> Statistics:
+        """The figures of this moment."""
+        return statistics.of(self.serving)
+
+    async def all_statistics(self) -> tuple[Statistics, TopicsStatistics]:
+        """The same, and what belongs to single topics and positions. It takes its time, and flushes go on meanwhile."""
         now = self.serving
-        topics = [topic.facts() for topic in now.topics()]
-        partitions = sum(topic.partitions for topic in topics)
-        return Statistics(now.fence.epoch, len(topics), partitions, sum(topic.messages for topic in topics), now.flusher.flushes)
+        topics = await statistics.of_topics(now)
+        return statistics.of(now, sum(topic.messages for topic in topics.topics)), topics
+
+    def readiness(self) -> Readiness:
+        """Loaded, and able to commit. A full disk is no reason to turn readers away: they, and deletions, are what makes room."""
+        if self.failed.done():
+            return Readiness(False, "failed", f"the broker has ended: {self.failed.result()}")
+        now = self._incarnation
+        if now is None:
+            return Readiness(False, "loading", self._unavailable.message)
+        if now.flusher.oldest_seconds > STUCK_SECONDS:
+            return Readiness(False, "stuck", f"a flush has been under way for {now.flusher.oldest_seconds:.0f} s: the disk hangs.")
+        return Readiness(True, "full", disk_full().message) if now.is_full else Readiness(True, "serving")
 
     # Topics
 

@@ -162,7 +162,9 @@ class Cleaner:
             if chunk and (entry is None or entry.segment != segment or sum(page.length for page in chunk) >= READ_BYTES):
                 pages = await self._incarnation.store.read([reference_of(page) for page in chunk])
                 found += [Placed(e, await placing.add(page)) for e, page in zip(chunk, pages, strict=True)]
-                self._budget -= sum(page.length for page in chunk)
+                size = sum(page.length for page in chunk)
+                self._budget -= size
+                self._incarnation.counters.cleaned_bytes += size
                 chunk = []
             if entry is not None and entry.segment == segment:
                 chunk.append(entry)

@@ -73,7 +73,7 @@ def coalesce(entries: Sequence[PageEntry], pages: Sequence[Page]) -> list[Sealab
 
 
 def _joined(entries: Sequence[PageEntry], headers: list[PageHeader], batches: list[pa.RecordBatch]) -> Sealable:
-    encoded = encoding.rewrite(pa.concat_batches(batches))
+    encoded = encoding.rewrite_together(batches)
     origins = tuple(origin for entry, header in zip(entries, headers, strict=True) for origin in _dated(header, entry))
     first, last = entries[0], entries[-1]
     header = PageHeader(headers[0].topic, headers[0].partition, headers[0].schema, encoded.mask, encoded.rows, origins)

@@ -57,6 +57,11 @@ class Extents:
         self._ids: ByteCache[Key, KnownIds[Reference]] = ByteCache(settings.memory_ids_bytes, touch=True)
         self._blocks: ByteCache[Reference, Block] = ByteCache(settings.memory_ids_bytes // 8, touch=True)
 
+    @property
+    def bytes(self) -> tuple[int, int]:
+        """Bytes of what tells where pages are, and of what tells which ids are known."""
+        return self._extents.bytes + self._indexes.bytes, self._ids.bytes + self._blocks.bytes
+
     # Extents
 
     async def of(self, partition: Partition) -> list[Extent]:

@@ -100,6 +100,8 @@ class Fetcher:
                     raise cursor.actor.closed.with_traceback(None)
                 fetched = await self._of(cursor, min(bytes_max, ANSWER_BYTES))
                 if fetched:
+                    rows, size = sum([piece.rows for piece in fetched]), sum([piece.size for piece in fetched])
+                    self._incarnation.counters.fetched(cursor.actor.partition.topic, len(fetched), rows, size)
                     return fetched
             await self._wait()
 
@@ -151,6 +153,7 @@ class Fetcher:
                 return await self._fetch(cursor, entries)
             except Damaged as error:
                 if moves == partition.moves:
+                    self._incarnation.counters.damaged += 1
                     self._incarnation.note_damage(partition, error)
                     raise errors.Corrupt(f"{self._topic}/{partition.number}: {error}", hint="bowstring inspect tells more.") from error
 

@@ -19,9 +19,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from bowstring.broker.counters import Counters
 from bowstring.core import changes as journal
 from bowstring.core.changes import Append, Change
 from bowstring.ports.catalog import Catalog, Fence
+from bowstring.ports.clock import Clock
 from bowstring.ports.store import Page, Store
 from bowstring.settings import Settings
 from bowstring.store.frames import framed_length, padded
@@ -55,6 +57,8 @@ class Flush:
         self.written = False
         """Are its pages in their segment?"""
         self.answers: list[Callback] = []
+        self.begun = self.taken = 0.0
+        """When its first change came, and when it was taken, by the monotonic clock."""
 
     def add(self, change: Change, page: Page | None) -> None:
         self.changes.append(change)
@@ -66,8 +70,21 @@ class Flush:
 class Flusher:
     """The one writer of an incarnation."""
 
-    def __init__(self, *, settings: Settings, catalog: Catalog, store: Store, fence: Fence, sequence: int, watcher: Watcher) -> None:
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        clock: Clock,
+        counters: Counters,
+        catalog: Catalog,
+        store: Store,
+        fence: Fence,
+        sequence: int,
+        watcher: Watcher,
+    ) -> None:
         self._settings = settings
+        self._monotonic = clock.monotonic
+        self._counters = counters
         self._catalog = catalog
         self._store = store
         self._fence = fence
@@ -90,6 +107,8 @@ class Flusher:
 
     def add(self, change: Change, page: Page | None = None) -> None:
         """A change that was decided. It goes into the next flush."""
+        if not self._pending.changes:
+            self._pending.begun = self._monotonic()
         self._pending.add(change, page)
         self._arrived.set()
 
@@ -117,6 +136,11 @@ class Flusher:
     def waiting_bytes(self) -> int:
         """Bytes of pages that are to be written yet."""
         return self._pending.page_bytes + sum(flush.page_bytes for flush in self._under_way if not flush.written)
+
+    @property
+    def oldest_seconds(self) -> float:
+        """How long the oldest flush under way has been so; 0 if there is none."""
+        return self._monotonic() - self._under_way[0].taken if self._under_way else 0.0
 
     def at_boundary(self, callback: Callable[[int], None]) -> None:
         """Calls back with a sequence at a moment when everything that was decided is in flushes up to that one, and everything that will
@@ -163,6 +187,7 @@ class Flusher:
         flush, self._pending = self._pending, Flush()
         self._sequence += 1
         flush.sequence = self._sequence
+        flush.taken = self._monotonic()
         self._under_way.append(flush)
         callbacks, self._at_boundary = self._at_boundary, []
         for callback in callbacks:
@@ -183,7 +208,9 @@ class Flusher:
                 change.segment, change.position, change.length = reference.segment, reference.position, reference.length
             flush.written = True
             self._watcher.written(flush)
+            written = self._monotonic()
             await self._store.sync()
+            self._counters.syncing.add(self._monotonic() - written)
         except Exception:
             await self._settled()
             raise
@@ -203,13 +230,27 @@ class Flusher:
     async def _commit_flush(self, flush: Flush) -> None:
         """Stage two: the journal row, which is the commit; then everything that waited for it."""
         pages = [page for _, page in flush.pages] if self._inlined(flush) else []
+        begun = self._monotonic()
         try:
             await self._catalog.commit(self._fence, flush.sequence, journal.encode(flush.changes), pages)
             self._under_way.pop(0)
             self.flushes += 1
             self.committed = flush.sequence
+            self._count(flush, begun)
             self._watcher.committed(flush)
             for callback in flush.answers:
                 callback()
         finally:
             self._arrived.set()
+
+    def _count(self, flush: Flush, begun: float) -> None:
+        counters, now = self._counters, self._monotonic()
+        counters.flushes += 1
+        counters.inlined += not flush.written and bool(flush.pages)
+        counters.batches += len(flush.pages)
+        counters.messages += sum([change.rows for change, _ in flush.pages])
+        counters.bytes += flush.page_bytes
+        counters.committing.add(now - begun)
+        counters.flushing.add(now - flush.taken)
+        if flush.pages:
+            counters.publishing.add(now - flush.begun)

@@ -13,6 +13,7 @@ from bowstring import errors
 from bowstring.broker.actor import PartitionActor
 from bowstring.broker.caches import Caches, PageCache, TailKey
 from bowstring.broker.cleaner import ALIVE_MIN
+from bowstring.broker.counters import Counters
 from bowstring.broker.extents import Extents
 from bowstring.broker.flusher import Flush, Flusher
 from bowstring.broker.loader import Loaded, load, restore_ids
@@ -58,8 +59,11 @@ class Incarnation:
         reserve: Reserve | None,
         observer: Observer,
         shortage: Shortage,
+        counters: Counters,
     ) -> None:
         self.settings = settings
+        self.counters = counters
+        counters.incarnations += 1
         self.observer = observer
         self.shortage = shortage
         self.fence = loaded.fence
@@ -68,19 +72,30 @@ class Incarnation:
         self.store = store
         self.catalog = catalog
         self.reserve = reserve
-        caches = Caches(PageCache(settings.memory_tail_bytes, touch=False), PageCache(settings.memory_pages_bytes, touch=True))
+        self.caches = caches = Caches(
+            PageCache(settings.memory_tail_bytes, touch=False), PageCache(settings.memory_pages_bytes, touch=True)
+        )
         self._tail = caches.tail
         self.extents = Extents(catalog=catalog, store=store, settings=settings, clock=clock)
         self.reader = PageReader(store=store, catalog=catalog, caches=caches, extents=self.extents)
         self.lookups = Lookups(self.reader, self.extents, self.note_damage)
-        self.flusher = Flusher(settings=settings, catalog=catalog, store=store, fence=loaded.fence, sequence=loaded.sequence, watcher=self)
+        self.flusher = Flusher(
+            settings=settings,
+            clock=clock,
+            counters=counters,
+            catalog=catalog,
+            store=store,
+            fence=loaded.fence,
+            sequence=loaded.sequence,
+            watcher=self,
+        )
         self.usage = Usage()
         self.usage.reset_sealed(loaded.usage)
         self._credit: Credit[asyncio.Future[None]] = Credit(settings.memory_publish_bytes)
         self._actors: dict[tuple[int, int], PartitionActor] = {}
         self._topics: dict[str, Topic] = {}
         self._topic_ids: dict[int, Topic] = {}
-        self._publishers: dict[bytes, Publisher] = {}
+        self.publishers: dict[bytes, Publisher] = {}
         self._outstanding: dict[int, asyncio.Future[Answer]] = {}
         self._awaited: dict[asyncio.Future[None], None] = {}
         """Commits that calls wait for."""
@@ -101,6 +116,7 @@ class Incarnation:
         reserve: Reserve | None,
         observer: Observer,
         shortage: Shortage,
+        counters: Counters,
     ) -> Incarnation:
         """Registers a new epoch and loads everything."""
         loaded = await load(catalog, BROKER_NUMBER)
@@ -115,6 +131,7 @@ class Incarnation:
             reserve=reserve,
             observer=observer,
             shortage=shortage,
+            counters=counters,
         )
         await restore_ids(loaded.partitions.values(), incarnation.reader)
         incarnation.upkeep.start()
@@ -175,6 +192,7 @@ class Incarnation:
             self._actors.pop((topic.row.id, actor.partition.number))
             self.usage.remove_recent(actor.partition.pages.segments())
         self.upkeep.deleted(topic.row.id)
+        self.counters.forget_topic(topic.row.id)
 
     def moments(self, topic: int) -> Moments:
         """The time that delivering messages of the topic goes by. Raises TopicNotFound."""
@@ -193,6 +211,8 @@ class Incarnation:
     def switch(self, actor: PartitionActor, extent: Extent) -> None:
         """Pages were sealed: from here on the extent tells where they are."""
         self.usage.add_sealed(extent.uses)
+        self.counters.sealed_pages += extent.pages
+        self.counters.sealed_bytes += extent.bytes
         partition = actor.partition
         before = partition.pages.segments()
         partition.sealed(extent.end_offset, partition.sealed_bytes + extent.bytes)
@@ -225,25 +245,35 @@ class Incarnation:
 
     def publisher(self, topic: Topic, producer: bytes, stream: int, group: str) -> Publisher:
         """A producer's newer stream fences its older one."""
-        older = self._publishers.pop(producer, None)
+        older = self.publishers.pop(producer, None)
         if older is not None and older.stream >= stream:
-            self._publishers[producer] = older
+            self.publishers[producer] = older
             raise errors.Unavailable(f"stream {older.stream} of this producer has taken over from {stream}.")
         if older is not None:
             older.fenced.set()
         publisher = Publisher(self, topic.row.id, producer, stream, group)
-        self._publishers[producer] = publisher
+        self.publishers[producer] = publisher
         return publisher
 
     def forget_publisher(self, producer: bytes, publisher: Publisher) -> None:
-        if self._publishers.get(producer) is publisher:
-            del self._publishers[producer]
+        if self.publishers.get(producer) is publisher:
+            del self.publishers[producer]
 
     def check_room(self, size: int) -> None:
         """Raises Full if there is no room for so much on the disk."""
         if not self._has_room(size):
             self.shortage.begin(size)
             raise disk_full()
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Bytes of batches that are on their way to the disk."""
+        return self._credit.reserved
+
+    @property
+    def is_full(self) -> bool:
+        """Are publishes refused for lack of room?"""
+        return self.shortage.is_on or not self._has_room(1)
 
     def look_for_room(self) -> None:
         """Notes whether the disk is full, for those who watch."""
@@ -287,9 +317,10 @@ class Incarnation:
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._outstanding[call] = answer
 
-        def settled(_: asyncio.Future[Answer]) -> None:
+        def settled(answer: asyncio.Future[Answer]) -> None:
             del self._outstanding[call]
             self._release_credit(size)
+            self.counters.settled(answer)
 
         answer.add_done_callback(settled)
         return answer
@@ -329,6 +360,7 @@ class Incarnation:
     def committed(self, flush: Flush) -> None:
         """The flush is durable: readers see it, and what waited for it goes on."""
         for change, page in flush.pages:
+            self.counters.topic_bytes[change.topic] += len(page.header) + len(page.body)
             if (change.topic, change.partition) in self._actors:
                 self._tail.put(TailKey(change.topic, change.partition, change.first_offset, change.rows), page)
             elif change.segment:

@@ -11,8 +11,6 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from bowstring.core.pages import Origin
 from bowstring.messages import encoding
 from bowstring.messages.metadata import is_compressed
@@ -69,7 +67,7 @@ def _alike(one: Fetched, other: Fetched) -> bool:
 
 
 def _one(group: list[Fetched]) -> Fetched:
-    whole = encoding.rewrite(pa.concat_batches([encoding.decode(piece.columns, piece.data) for piece in group if piece.data is not None]))
+    whole = encoding.rewrite_together([encoding.decode(piece.columns, piece.data) for piece in group if piece.data is not None])
     runs = list(itertools.chain.from_iterable(piece.runs for piece in group))
     origins = list(itertools.chain.from_iterable(piece.origins for piece in group))
     size = sum(piece.size for piece in group)

@@ -24,6 +24,8 @@ from bowstring.ports.failures import Damaged
 
 ROWS_A_READ = 1000
 PAGES_A_READ = 64
+TRIES_MAX = 3
+"""How often a page is read, for itself, before its ids count as lost."""
 
 Key = tuple[int, int]
 """Topic id and partition number."""
@@ -140,9 +142,13 @@ async def _restore(partition: Partition, entries: list[PageEntry], reader: PageR
 
 
 async def _restore_what_can_be_read(partition: Partition, entries: list[PageEntry], reader: PageReader) -> None:
-    """A damaged page does not keep the broker from starting, but its partition cannot tell repeated ids until the window has passed."""
+    """A damaged page does not keep the broker from starting, but its partition cannot tell repeated ids until the window has passed. That
+    lasts, and is in its snapshots: so a page counts as damaged only when it was read in vain several times."""
     for entry in entries:
-        try:
-            await _restore(partition, [entry], reader)
-        except Damaged:
-            partition.cannot_restore_ids(entry.arrived)
+        for tries_left in reversed(range(TRIES_MAX)):
+            try:
+                await _restore(partition, [entry], reader)
+                break
+            except Damaged:
+                if not tries_left:
+                    partition.cannot_restore_ids(entry.arrived)

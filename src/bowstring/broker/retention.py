@@ -159,9 +159,11 @@ class Retention:
         kept = tuple(_joined(reach.kept))
         if (reach.floor, kept) == partition.retained.rest() or actor.closed is not None:
             return
-        flusher = self._incarnation.flusher
+        flusher, messages = self._incarnation.flusher, partition.messages
         flusher.add(partition.raise_floor(reach.floor, kept))
+        expired = messages - partition.messages
         await flusher.commitment()
+        self._incarnation.counters.expired += max(0, expired)
 
     async def _reach(self, partition: Partition, horizon: int) -> _Reach:
         """The first page that is not too old; and the rows before it that are kept."""

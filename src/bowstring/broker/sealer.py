@@ -107,6 +107,7 @@ class Sealer:
             self._counts = Counts(*map(sum, zip(before, self._counts, strict=True)))
             raise
         self._sealed_at = self._incarnation.clock.monotonic()
+        self._incarnation.counters.seals += 1
         self._incarnation.observer.note("journal-sealed", rows=before.rows, bytes=before.bytes)
 
     async def _seal(self, sequence: int) -> None:

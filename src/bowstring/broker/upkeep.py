@@ -7,6 +7,7 @@ full disk or a damaged page is told the observer and tried again at a later turn
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
 from bowstring.broker.cleaner import Cleaner
@@ -56,8 +57,9 @@ class Upkeep:
             self._incarnation.flusher.fail(failure)
 
     async def _turn(self) -> None:
-        for work in (self.retention.turn, self._seal, self._clear_away, self.cleaner.turn, self._give_back):
-            name = work.__qualname__
+        clock = self._incarnation.clock
+        for kind, work in self._works():
+            name, counted, begun = work.__qualname__, self._incarnation.counters.work(kind), clock.monotonic()
             try:
                 await work()
                 self._troubles.pop(name, None)
@@ -65,6 +67,19 @@ class Upkeep:
                 if self._troubles.get(name) != str(failure):
                     self._incarnation.observer.note("upkeep-postponed", work=name, problem=str(failure))
                 self._troubles[name] = str(failure)
+                counted.troubles += 1
+            counted.turns += 1
+            counted.seconds += clock.monotonic() - begun
+
+    def _works(self) -> tuple[tuple[str, Callable[[], Coroutine[None, None, None]]], ...]:
+        """Each kind of work, by the name under which it is counted."""
+        return (
+            ("retention", self.retention.turn),
+            ("seal", self._seal),
+            ("clear", self._clear_away),
+            ("clean", self.cleaner.turn),
+            ("give-back", self._give_back),
+        )
 
     async def _seal(self) -> None:
         if self.sealer.is_due:
@@ -86,6 +101,7 @@ class Upkeep:
         if unused:
             await incarnation.check_fence()  # a successor may use what we take to be free
             await incarnation.store.release(unused)
+            incarnation.counters.released += len(unused)
         await incarnation.store.make_room()
         if incarnation.reserve is not None:
             await incarnation.reserve.hold()

@@ -46,6 +46,7 @@ TABLE: Final[dict[str, Listed]] = {
     "context": Listed("context", "Names for servers: list, add, use, remove."),
     "config": Listed("config", "The settings of a broker, and where each comes from."),
     "completion": Listed("completion", "Prints a script that completes commands in your shell."),
+    "help": Listed("help", "Shows the help of a command."),
     "version": Listed("version", "Prints the version of this software."),
 }
 

@@ -60,6 +60,9 @@ def add_to(app: typer.Typer) -> None:
 def dev(
     data: Annotated[str | None, typer.Option(metavar="DIR", help="Keep the messages here. [default: a temporary directory]")] = None,
     listen: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = LISTEN,
+    http: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Where metrics and health are, or off. [default: 127.0.0.1:27770]")
+    ] = None,
     topic: Annotated[list[str] | None, typer.Option(metavar="NAME[:PARTITIONS]", help="Make this topic; may be repeated.")] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Plausible orders flow in.")] = False,
     topic_retention: Annotated[str | None, typer.Option(metavar="SPAN", help="How long topics keep messages. [default: 7d]")] = None,
@@ -81,7 +84,8 @@ def dev(
         )
         loop = loops.new_event_loop()
         stack.callback(loop.close)
-        flags = {"data": place, "listen": listen, "topic_retention": topic_retention, "topic_deduplication": topic_deduplication}
+        topic_flags = {"topic_retention": topic_retention, "topic_deduplication": topic_deduplication}
+        flags = {"data": place, "listen": listen, "http": http, **topic_flags}
         chosen = settings.load(settings.from_flags(flags), defaults={"topic_create": "on-publish"})
         loop.run_until_complete(_serve(chosen, topics, sample=sample, keeps=data is not None))
 
@@ -117,7 +121,7 @@ async def _with_topics(server: Server, topics: list[Wanted], stopped: asyncio.Fu
     async with connect(address) as client:
         for wanted in topics:
             await client.create_topic(wanted.name, partitions=wanted.partitions, exists_ok=True)
-        _tell(address, server.settings.data if keeps else None, topics, sample=sample)
+        _tell(address, server, topics, sample=sample, keeps=keeps)
         flowing = asyncio.create_task(_flow(client, topics[0].name)) if sample else None
         ends: list[asyncio.Future[Any]] = [stopped, server.failed]
         await asyncio.wait([*ends, flowing] if flowing else ends, return_when=asyncio.FIRST_COMPLETED)
@@ -128,12 +132,15 @@ async def _with_topics(server: Server, topics: list[Wanted], stopped: asyncio.Fu
             await asyncio.gather(flowing, return_exceptions=True)
 
 
-def _tell(address: str, data: str | None, topics: list[Wanted], *, sample: bool) -> None:
+def _tell(address: str, server: Server, topics: list[Wanted], *, sample: bool, keeps: bool) -> None:
     """Where it is, and what to do with it: the address for programs, hints for people."""
+    data, http = server.settings.data if keeps else None, server.http_address
     if (options.given.output or ("table" if sys.stdout.isatty() else "json")) == "json":
-        made: dict[str, Any] = {"address": address, "data": data, "topics": [wanted.name for wanted in topics]}
+        made: dict[str, Any] = {"address": address, "data": data, "topics": [wanted.name for wanted in topics], "http": http}
         return typer.echo(json.dumps(made, ensure_ascii=False, separators=(",", ":")))
     typer.echo(f"bowstring dev serves {address}" + (f" from {data}" if data else ", in a temporary directory"))
+    if http is not None:
+        typer.echo(f"metrics and health are on {http}")
     where = "" if address.endswith(":27769") else f" --server {address}"
     name = topics[0].name if topics else "orders"
     if sample:

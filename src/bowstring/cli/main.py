@@ -19,6 +19,7 @@ import typer
 from bowstring import errors
 from bowstring.cli import arguments, failures, options
 from bowstring.cli.commands import HELP_NAMES, NO_RICH, Commands
+from bowstring.version import VERSION
 
 HELP = """Bowstring: a message broker whose messages are Arrow batches.
 
@@ -40,6 +41,12 @@ COMPLETING: Final = "_BOWSTRING_COMPLETE"
 app = typer.Typer(name="bowstring", help=HELP, cls=Commands, no_args_is_help=True, context_settings=HELP_NAMES, **NO_RICH)
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"bowstring {VERSION}")
+        raise typer.Exit
+
+
 @app.callback()
 def commands(
     output: Annotated[str | None, options.text("--output", "-o", metavar="FORMAT", help="table, json, csv, raw, arrow, parquet.")] = None,
@@ -49,6 +56,7 @@ def commands(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
     no_color: options.NoColor = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)] = False,
 ) -> None:
     """See HELP."""
     given = options.given

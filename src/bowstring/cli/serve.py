@@ -40,7 +40,7 @@ Examples:
   bowstring serve --data ./data
   bowstring serve --listen 0.0.0.0:27769 --topic-retention 30d
   BOWSTRING_BATCH_BYTES_MAX=32MiB bowstring serve
-  bowstring serve --store memory --listen 127.0.0.1:0
+  bowstring serve --store memory --listen 127.0.0.1:0 --http off
   bowstring serve --data ./data --check
   bowstring serve --config ./bowstring.toml
 
@@ -170,6 +170,8 @@ async def _serve(chosen: settings.Settings) -> None:
     try:
         place = "memory" if chosen.store == "memory" else chosen.data
         typer.echo(f"bowstring serves {server.address} from {place}")
+        if server.http_address is not None:
+            typer.echo(f"metrics and health are on {server.http_address}")
         await asyncio.wait((stopped, server.failed), return_when=asyncio.FIRST_COMPLETED)
         reason = "its disk failed" if server.failed.done() else stopped.result()
     finally:

@@ -98,7 +98,8 @@ class _Columns(Frame):
     def of_table(cls, table: pa.Table, created: int, compression: str | None) -> _Columns:
         table = _sent(table)
         batches = [batch for batch in table.to_batches() if batch.num_rows]
-        conversion.canonical(batches[0].slice(0, 0))  # refuses wrong types at once, also while the topic's partitions are not known
+        if not conversion.is_canonical(table.schema):
+            conversion.canonical(batches[0].slice(0, 0))  # refuses wrong types at once, also while the topic's partitions are not known
         frame = cls(table.schema.names, batches, created, compression)
         frame.rows, frame.size = table.num_rows, table.nbytes
         return frame

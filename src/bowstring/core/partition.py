@@ -320,9 +320,12 @@ class Partition:
     @property
     def messages(self) -> int:
         """How many messages can be read."""
+        stored = self.committed_offset - self.retained.first - self.retained.gone
+        if not len(self.deletions):
+            return stored
         below = self.deletions.between(self.retained.first, self.retained.floor)
         counted_twice = len(below) - len(self.retained.of(below))
-        return self.committed_offset - self.retained.first - self.retained.gone - len(self.deletions) + counted_twice
+        return stored - len(self.deletions) + counted_twice
 
     @property
     def bytes(self) -> int:

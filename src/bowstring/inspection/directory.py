@@ -10,6 +10,7 @@ from typing import Final, Self
 from bowstring import errors
 from bowstring.catalog.sqlite_reading import CatalogReading
 from bowstring.host.disk import sync_directory as sync_directory
+from bowstring.host.disk import sync_file as sync_file
 from bowstring.host.lock import DirectoryLock
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Reference

@@ -15,7 +15,7 @@ A null `value` beside other columns is a message without payload. Columns in whi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -135,6 +135,20 @@ def rewrite(batch: pa.RecordBatch) -> Encoded:
     """All rows of a checked batch, or of some of its columns, as a message of their own."""
     parts = [(column.bit, columns.part(column, array)) for column, array in _ordered(batch)]
     return _write(parts, batch.num_rows, None, checked=False).encoded()
+
+
+def rewrite_together(batches: list[pa.RecordBatch]) -> Encoded:
+    """The rows of checked batches with the same columns, one behind the other, as one message."""
+    return rewrite(_concatenated(batches))
+
+
+def _concatenated_by_column(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """What `pyarrow.concat_batches` gives, which pyarrow has since 19."""
+    arrays = [pa.concat_arrays([batch.column(at) for batch in batches]) for at in range(batches[0].num_columns)]
+    return pa.RecordBatch.from_arrays(arrays, schema=batches[0].schema)
+
+
+_concatenated: Callable[[list[pa.RecordBatch]], pa.RecordBatch] = getattr(pa, "concat_batches", _concatenated_by_column)
 
 
 def _ordered(batch: pa.RecordBatch) -> list[tuple[schema.Column, pa.Array]]:

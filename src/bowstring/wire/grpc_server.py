@@ -78,7 +78,10 @@ class GrpcServer:
         self._listen = listen
         self._streams_max = streams_max
         self._connection_streams_max = connection_streams_max
-        self._streams = 0
+        self.streams = 0
+        """Streams that are open."""
+        self.refused = 0
+        """Streams that a limit has refused."""
         self._streams_of: Counter[str] = Counter()
         """By connection; all connections through a Unix socket have the same name, and are not told apart."""
         self._health = health.aio.HealthServicer()
@@ -146,31 +149,35 @@ class GrpcServer:
         await self._guarded(method, context, lambda: self._counted(method, context.peer(), _GrpcInbound(context)))
 
     async def _counted(self, method: str, peer: str, inbound: Inbound) -> None:
+        self._check_limits(peer)
+        self.streams += 1
+        self._streams_of[peer] += 1
+        self._observer.note("stream-opened", call=method, client=CALLER.get(), streams=self.streams)
+        try:
+            await self._handler.stream(method, inbound)
+        finally:
+            self._observer.note("stream-closed", call=method, client=CALLER.get(), streams=self.streams - 1)
+            self.streams -= 1
+            self._streams_of[peer] -= 1
+            if not self._streams_of[peer]:
+                del self._streams_of[peer]
+
+    def _check_limits(self, peer: str) -> None:
         if self._streams_of[peer] >= self._connection_streams_max and not peer.startswith("unix:"):
             self._refused("connection.streams-max", self._streams_of[peer])
             raise errors.Unavailable(
                 f"this connection has {self._streams_of[peer]} streams already, which is the limit (connection.streams-max).",
                 hint="Open another connection, or raise the limit.",
             )
-        if self._streams >= self._streams_max:
-            self._refused("connections.max", self._streams)
+        if self.streams >= self._streams_max:
+            self._refused("connections.max", self.streams)
             raise errors.Unavailable(
-                f"this broker serves {self._streams} streams already, which is its limit (connections.max).",
+                f"this broker serves {self.streams} streams already, which is its limit (connections.max).",
                 hint="Close some producers and readers, or raise the limit.",
             )
-        self._streams += 1
-        self._streams_of[peer] += 1
-        self._observer.note("stream-opened", call=method, client=CALLER.get(), streams=self._streams)
-        try:
-            await self._handler.stream(method, inbound)
-        finally:
-            self._observer.note("stream-closed", call=method, client=CALLER.get(), streams=self._streams - 1)
-            self._streams -= 1
-            self._streams_of[peer] -= 1
-            if not self._streams_of[peer]:
-                del self._streams_of[peer]
 
     def _refused(self, limit: str, streams: int) -> None:
+        self.refused += 1
         self._observer.note("client-refused", limit=limit, streams=streams, client=CALLER.get())
 
     async def _guarded(self, method: str, context: Context, call: Callable[[], Awaitable[Any]]) -> Any:

@@ -1,0 +1,282 @@
+"""A broker's figures at one moment, as frozen values. `Broker.statistics()`, the metrics and later the console read these and nothing else.
+
+Totals cost little. What belongs to single topics and positions is gathered partition by partition, so `of_topics` gives the loop
+back every few hundred of them: a scrape of ten thousand partitions must not hold up a flush.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from bowstring.broker.counters import Counters, Distribution
+from bowstring.broker.topics import Topic
+from bowstring.core.partition import Partition
+
+if TYPE_CHECKING:
+    from bowstring.broker.incarnation import Incarnation
+
+PARTITIONS_AT_ONCE = 200
+
+
+class Traffic(NamedTuple):
+    """What went in or out since the process began."""
+
+    batches: int
+    messages: int
+    bytes: int
+
+
+class FlushStatistics(NamedTuple):
+    """How changes became durable."""
+
+    inlined: int
+    """Flushes that carried their pages in the journal row."""
+    waiting_bytes: int
+    """Bytes of pages that are to be written yet."""
+    oldest_seconds: float
+    """How long the oldest flush under way has been so; 0 if there is none."""
+    publish_seconds: Distribution
+    """From a flush's first change until its answers."""
+    flush_seconds: Distribution
+    """From taking a flush until it is committed."""
+    sync_seconds: Distribution
+    """Syncs of segments."""
+    commit_seconds: Distribution
+    """Commits in the catalog, with their sync."""
+
+
+class WorkStatistics(NamedTuple):
+    """One kind of upkeep: retention, seal, clear, clean, give-back."""
+
+    work: str
+    turns: int
+    seconds: float
+    troubles: int
+
+
+class UpkeepStatistics(NamedTuple):
+    """What was done beside the flushes."""
+
+    seals: int
+    sealed_pages: int
+    sealed_bytes: int
+    journal_rows: int
+    """Rows that the journal has."""
+    cleaned_bytes: int
+    expired_messages: int
+    """Messages that retention has taken."""
+    released_segments: int
+    work: tuple[WorkStatistics, ...]
+
+
+class MemoryStatistics(NamedTuple):
+    """A budget of memory."""
+
+    part: str
+    bytes: int
+    bytes_max: int
+
+
+class DiskStatistics(NamedTuple):
+    """What the store has on the disk."""
+
+    full: bool
+    """Are publishes refused for lack of room?"""
+    segments: int
+    segment_bytes: int
+    used_bytes: int
+    """Bytes of the segments that something refers to."""
+    orphans: int
+    orphan_bytes: int
+    """Files that were put aside."""
+
+
+class Statistics(NamedTuple):
+    """A broker's figures at one moment. Counters begin at 0 with the process."""
+
+    incarnation: int
+    topics: int
+    partitions: int
+    messages: int
+    """Messages that can be read."""
+    flushes: int
+    published: Traffic
+    fetched: Traffic
+    duplicates: int
+    """Messages that were known already, by their batch or by their id."""
+    refused: tuple[tuple[str, int], ...]
+    """Batches that were refused, by the kind of the error."""
+    damaged: int
+    """Reads that ended at a damaged page."""
+    producers: int
+    """Publish streams that are open."""
+    incarnations: int
+    flush: FlushStatistics
+    upkeep: UpkeepStatistics
+    memory: tuple[MemoryStatistics, ...]
+    disk: DiskStatistics
+
+
+class TopicStatistics(NamedTuple):
+    """One topic, or several summed up."""
+
+    name: str
+    partitions: int
+    messages: int
+    bytes: int
+    published_messages: int
+    """Offsets ever given and committed, also by earlier processes."""
+    published_bytes: int
+    fetched_messages: int
+    fetched_bytes: int
+
+
+class PositionStatistics(NamedTuple):
+    """A reader's named position, over the partitions of its topic."""
+
+    topic: str
+    name: str
+    lag: int
+    """Offsets from the position to the end of the log."""
+    moved: int
+    """When it was moved last, in microseconds since 1970."""
+
+
+class TopicsStatistics(NamedTuple):
+    """Every topic and every position."""
+
+    topics: list[TopicStatistics]
+    positions: list[PositionStatistics]
+
+
+def of(now: Incarnation, messages: int | None = None) -> Statistics:
+    """The figures of a broker that serves; `messages` if they are counted already."""
+    counters, topics = now.counters, list(now.topics())
+    if messages is None:
+        messages = sum(actor.partition.messages for topic in topics for actor in topic.actors)
+    return Statistics(
+        incarnation=now.fence.epoch,
+        topics=len(topics),
+        partitions=sum(topic.row.partitions for topic in topics),
+        messages=messages,
+        flushes=counters.flushes,
+        published=Traffic(counters.batches, counters.messages, counters.bytes),
+        fetched=Traffic(counters.answers, counters.fetched_messages, counters.fetched_bytes),
+        duplicates=counters.duplicates,
+        refused=tuple(sorted(counters.refused.items())),
+        damaged=counters.damaged,
+        producers=len(now.publishers),
+        incarnations=counters.incarnations,
+        flush=_flush(now, counters),
+        upkeep=_upkeep(now, counters),
+        memory=_memory(now),
+        disk=_disk(now),
+    )
+
+
+def _flush(now: Incarnation, counters: Counters) -> FlushStatistics:
+    return FlushStatistics(
+        inlined=counters.inlined,
+        waiting_bytes=now.flusher.waiting_bytes,
+        oldest_seconds=now.flusher.oldest_seconds,
+        publish_seconds=counters.publishing.distribution(),
+        flush_seconds=counters.flushing.distribution(),
+        sync_seconds=counters.syncing.distribution(),
+        commit_seconds=counters.committing.distribution(),
+    )
+
+
+def _upkeep(now: Incarnation, counters: Counters) -> UpkeepStatistics:
+    return UpkeepStatistics(
+        seals=counters.seals,
+        sealed_pages=counters.sealed_pages,
+        sealed_bytes=counters.sealed_bytes,
+        journal_rows=now.flusher.committed - now.upkeep.sealer.trimmed,
+        cleaned_bytes=counters.cleaned_bytes,
+        expired_messages=counters.expired,
+        released_segments=counters.released,
+        work=tuple(WorkStatistics(name, work.turns, work.seconds, work.troubles) for name, work in counters.upkeep.items()),
+    )
+
+
+def _memory(now: Incarnation) -> tuple[MemoryStatistics, ...]:
+    settings, (index, ids) = now.settings, now.extents.bytes
+    return (
+        MemoryStatistics("publish", now.reserved_bytes, settings.memory_publish_bytes),
+        MemoryStatistics("tail", now.caches.tail.bytes, settings.memory_tail_bytes),
+        MemoryStatistics("pages", now.caches.pages.bytes, settings.memory_pages_bytes),
+        MemoryStatistics("index", index, settings.memory_index_bytes),
+        MemoryStatistics("ids", ids, settings.memory_ids_bytes),
+    )
+
+
+def _disk(now: Incarnation) -> DiskStatistics:
+    segments, orphans = now.store.segments(), now.store.orphans()
+    return DiskStatistics(
+        full=now.is_full,
+        segments=len(segments),
+        segment_bytes=sum(segments.values()),
+        used_bytes=sum(now.usage.of(segment) for segment in segments),
+        orphans=len(orphans),
+        orphan_bytes=sum(orphans.values()),
+    )
+
+
+async def of_topics(now: Incarnation) -> TopicsStatistics:
+    """Topics by name, and their positions. Others have their turn meanwhile, so that the figures are not of one instant."""
+    topics: list[TopicStatistics] = []
+    positions: list[PositionStatistics] = []
+    looked_at = 0
+    for topic in list(now.topics()):
+        sums, lags = _Sums(), _Lags()
+        for actor in topic.actors:
+            sums.add(actor.partition)
+            lags.add(actor.partition)
+            looked_at += 1
+            if looked_at % PARTITIONS_AT_ONCE == 0:
+                await now.clock.sleep(0)
+        topics.append(sums.of(topic, now.counters))
+        positions += lags.of(topic)
+    return TopicsStatistics(topics, positions)
+
+
+class _Sums:
+    """What the partitions of a topic have in all."""
+
+    def __init__(self) -> None:
+        self._messages = self._bytes = self._published = 0
+
+    def add(self, partition: Partition) -> None:
+        self._messages += partition.messages
+        self._bytes += partition.bytes
+        self._published += partition.committed_offset - 1
+
+    def of(self, topic: Topic, counters: Counters) -> TopicStatistics:
+        number = topic.row.id
+        return TopicStatistics(
+            name=topic.row.name,
+            partitions=topic.row.partitions,
+            messages=self._messages,
+            bytes=self._bytes,
+            published_messages=self._published,
+            published_bytes=counters.topic_bytes[number],
+            fetched_messages=counters.topic_fetched[number],
+            fetched_bytes=counters.topic_fetched_bytes[number],
+        )
+
+
+class _Lags:
+    """The positions in a topic, over its partitions."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[int, int]] = {}
+
+    def add(self, partition: Partition) -> None:
+        for name in partition.positions.names():
+            if (held := partition.positions.get(name)) is not None:
+                lag, moved = self._found.get(name, (0, 0))
+                self._found[name] = lag + max(0, partition.readable_offset - held.offset), max(moved, held.moved)
+
+    def of(self, topic: Topic) -> Iterable[PositionStatistics]:
+        return (PositionStatistics(topic.row.name, name, lag, moved) for name, (lag, moved) in self._found.items())

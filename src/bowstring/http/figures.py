@@ -1,0 +1,71 @@
+"""What the pages show: the figures of a broker, with the many topics and positions that it may have cut to a few."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from bowstring.broker.broker import Readiness
+from bowstring.broker.statistics import PositionStatistics, Statistics, TopicsStatistics, TopicStatistics
+
+T = TypeVar("T")
+
+OTHERS: Final = "(other)"
+"""The label of everything beyond the bound. No topic has such a name."""
+
+
+class DiskSpace(NamedTuple):
+    """What the file system says about a data directory."""
+
+    size_bytes: int
+    free_bytes: int
+    catalog_bytes: int
+
+
+class Figures(NamedTuple):
+    """A broker and its server at one moment."""
+
+    readiness: Readiness
+    streams: int
+    streams_max: int
+    streams_refused: int
+    statistics: Statistics | None = None
+    """None while there is no incarnation that serves."""
+    topics: TopicsStatistics = TopicsStatistics([], [])
+
+
+class Subject(Protocol):
+    """The server of a broker, as HTTP sees it. Everything is called on the broker's loop."""
+
+    def readiness(self) -> Readiness: ...
+
+    async def figures(self) -> Figures: ...
+
+
+def bounded_topics(topics: Iterable[TopicStatistics], topics_max: int) -> list[TopicStatistics]:
+    """The largest ones, and all others as one."""
+    shown, rest = _largest(topics, topics_max, lambda topic: (topic.bytes, topic.published_messages, topic.name))
+    if rest:
+        sums = [sum(column) for column in zip(*(topic[1:] for topic in rest), strict=True)]
+        shown.append(TopicStatistics(OTHERS, *sums))
+    return shown
+
+
+def bounded_positions(positions: Iterable[PositionStatistics], positions_max: int) -> list[PositionStatistics]:
+    """Those with the largest lag, and all others as one."""
+    shown, rest = _largest(positions, positions_max, lambda position: (position.lag, position.topic, position.name))
+    if rest:
+        lag, moved = sum(position.lag for position in rest), max(position.moved for position in rest)
+        shown.append(PositionStatistics(OTHERS, OTHERS, lag, moved))
+    return shown
+
+
+def _largest(entries: Iterable[T], entries_max: int, size: Callable[[T], tuple[object, ...]]) -> tuple[list[T], list[T]]:
+    """Up to so many, and the rest; both in the order in which they came."""
+    everything = list(entries)
+    if len(everything) <= entries_max:
+        return everything, []
+    chosen = set(heapq.nlargest(entries_max, range(len(everything)), key=lambda at: size(everything[at])))
+    shown = [entry for at, entry in enumerate(everything) if at in chosen]
+    return shown, [entry for at, entry in enumerate(everything) if at not in chosen]

@@ -1,0 +1,91 @@
+"""Planted bugs of what has to come back: credit, segments, the rows of deleted topics, and a segment that comes back too early."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+from unittest.mock import patch
+
+from bowstring.broker.incarnation import Incarnation
+from bowstring.broker.upkeep import Upkeep
+from tests.simulation.load import KIB
+from tests.simulation.planting import CALM, CRASHES, CUTS, SEALING, SEGMENTS, bug
+
+CROWDED = SEGMENTS.only(seconds=10.0, publish_bytes=8 * KIB, large=0.6, large_bytes=20 * KIB, readers=0, pause_seconds=0.02)
+MORTAL = SEALING.only(seconds=6.0, topics=1, mortal_topics=2, mortal_seconds=0.5, inline_bytes=0, seal_seconds=0.5, readers=1)
+UNSEALED = MORTAL.only(topics=0, seal_seconds=600.0, segment_bytes=8 * KIB, large=0.5)
+FENCED = SEGMENTS.only(seconds=8.0, usurp_every=1.0, isolated=1.0, upkeep_seconds=0.3, segment_bytes=8 * KIB, large=0.3, readers=1)
+
+# ---- credit ------------------------------------------------------------------------------------------------------------
+
+
+@bug(CUTS.only(cut_every=0.5, sync_seconds=0.05), CROWDED)
+def credit_of_a_cancelled_publish_is_reserved_for_ever() -> Generator[None]:
+    """Its stream ends while it waits for credit, and when its turn comes nobody is there to give it back."""
+
+    def release(self: Incarnation, size: int) -> None:
+        for turn, _ in self._credit.release(size):
+            if not turn.done():
+                turn.set_result(None)
+
+    with patch.object(Incarnation, "_release_credit", release):
+        yield
+
+
+# ---- segments and topics -------------------------------------------------------------------------------------------------
+
+
+@bug(CALM, MORTAL)
+def deleted_topics_are_not_cleared_away() -> Generator[None]:
+    """Their extents stay in the catalog, and their segments on the disk, until the next start."""
+    with patch.object(Upkeep, "deleted", lambda *_: None):
+        yield
+
+
+@bug(CRASHES.only(crash_every=1.0), MORTAL)
+def deleted_topics_are_forgotten_at_load() -> Generator[None]:
+    """What a broker had yet to clear away when it died stays."""
+    original = Upkeep.__init__
+
+    def made(self: Upkeep, incarnation: Any, *, trimmed: int, deleted: list[int]) -> None:
+        original(self, incarnation, trimmed=trimmed, deleted=[])
+
+    with patch.object(Upkeep, "__init__", made):
+        yield
+
+
+@bug(CALM, UNSEALED)
+def unsealed_pages_of_a_deleted_topic_keep_their_segment() -> Generator[None]:
+    """What the journal has of the topic counts as used for ever."""
+    original = Incarnation.delete_topic
+
+    async def delete(self: Incarnation, topic: Any, now: int) -> None:
+        with patch.object(self.usage, "remove_recent", lambda _: None):
+            await original(self, topic, now)
+
+    with patch.object(Incarnation, "delete_topic", delete):
+        yield
+
+
+@bug(CALM.only(sync_seconds=0.02), UNSEALED)
+def pages_that_land_after_their_topic_is_deleted_keep_their_segment() -> Generator[None]:
+    """Their flush was under way when the topic was deleted."""
+    original = Incarnation.committed
+
+    def committed(self: Incarnation, flush: Any) -> None:
+        with patch.object(self.usage, "remove_recent", lambda _: None):
+            original(self, flush)
+
+    with patch.object(Incarnation, "committed", committed):
+        yield
+
+
+@bug(CALM, FENCED)
+def segments_are_released_without_asking_for_the_fence() -> Generator[None]:
+    """A fenced broker gives back what its successor has written, because it knows nothing of it."""
+
+    async def nothing(_: Incarnation) -> None:
+        pass
+
+    with patch.object(Incarnation, "check_fence", nothing):
+        yield

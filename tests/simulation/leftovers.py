@@ -1,0 +1,68 @@
+"""What has to come back does come back: when no client is left, a broker holds no credit, and no segment that nothing refers to.
+
+A broker that leaks breaks no promise for a long time, and then all of them at once: nobody can publish any more, or the disk is full. So
+when the world has healed, and every client has closed, the broker is given a bounded time (of the virtual clock) for its upkeep. What is
+still held then, and serves nobody, is told. It is looked at from outside: what lives is reckoned from the topics and their partitions, and
+from the extents that the catalog has, and not from the broker's own books.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from bowstring.broker.incarnation import Incarnation as Epoch
+from bowstring.catalog.sqlite import SqliteCatalog
+from tests.history.checkers import everything_comes_back
+from tests.history.violations import Violation
+from tests.simulation.inspection import Inspection
+
+if TYPE_CHECKING:
+    from tests.simulation.server import Server
+
+TURNS_MAX = 8
+"""So many turns of upkeep have to be enough: one clears a topic away, and releases its segments."""
+
+
+async def leftovers(server: Server) -> list[Violation]:
+    """What has not come back in time."""
+    broken: list[Violation] = []
+    for _ in range(TURNS_MAX):
+        await asyncio.sleep(server.load.upkeep_seconds + server.world.options.sync_seconds * 10)
+        epoch, catalog = server.watch.last, server.catalog
+        if epoch is None or catalog is None or epoch.ended is not None or not server.node.alive:
+            return []
+        broken = everything_comes_back(_credit(epoch), _topics(epoch, server.watch.inspection, catalog))
+        if not broken:
+            server.world.sometimes("everything came back")
+            return []
+    return broken
+
+
+def _credit(epoch: Epoch) -> list[tuple[str, int]]:
+    """What publishes hold, by what it is."""
+    credit = epoch._credit
+    return [
+        ("bytes of credit", credit.reserved),
+        ("publishes that wait for credit", len(credit._waiting)),
+        ("batches without an answer", len(epoch._outstanding)),
+        ("calls that wait for a commit", len(epoch._awaited)),
+    ]
+
+
+def _topics(epoch: Epoch, inspection: Inspection, catalog: SqliteCatalog) -> list[tuple[str, int]]:
+    """What is kept of topics that are not there any more."""
+    topics = {topic.row.id for topic in epoch.topics()}
+    extents = inspection.extents(catalog)
+    living = {segment for extent in extents if extent.topic in topics for segment, _ in extent.uses}
+    living |= {segment for actor in epoch.partitions() for segment in actor.partition.pages.segments()}
+    held = _not_in(living, epoch.store.segments())
+    return [
+        ("extents of deleted topics", sum(extent.topic not in topics for extent in extents)),
+        ("segments in which nothing lives", held),
+    ]
+
+
+def _not_in(living: set[int], segments: Iterable[int]) -> int:
+    return sum(segment not in living for segment in segments)
