@@ -151,7 +151,7 @@ def test_connecting_to_a_broker_that_never_was_there(way: str):
 
 def test_a_bounded_reader_may_be_asked_again_when_the_broker_is_back(tmp_path: Path):
     with lives(tmp_path) as running:
-        met = Meeting(running.address, 3)
+        met = Meeting(running.address, 4)
         running.served.end(signal.SIGKILL)
         reader = met.bounded["for"]
         for _ in range(2):

@@ -42,6 +42,7 @@ class Fetching:
         self._window = window
         self._patience = patience
         """How long rows are waited for while no broker answers, in seconds; None for ever."""
+        self._absence_told = False
         self._closed = False
         self._pages: deque[Chunk] = deque()
         self._rows_came = 0
@@ -76,6 +77,7 @@ class Fetching:
     async def available(self) -> bool:
         """Waits until there are rows to take; False when the end is reached, or all is closed. Raises what ended a stream for good (after
         the last row, but a deleted topic at once), and `Unavailable` when an end is wanted and no broker has answered for long."""
+        self._count_absence_anew()
         while not self._closed and (self._is_deleted or not (self._pages and self._room())):
             if self._is_deleted:
                 self._raise_failure()
@@ -117,12 +119,17 @@ class Fetching:
         return max(0.0, min(away) + self._patience - self._connection.world.clock.monotonic())
 
     def _raise_absence(self) -> None:
-        """Whoever asks again waits again as long."""
         if self._patience is not None and self._patience_left() == 0:
+            self._absence_told = True
+            raise self._connection.unanswered(self._patience)
+
+    def _count_absence_anew(self) -> None:
+        """Whoever was told, and asks again, waits again as long."""
+        if self._absence_told:
+            self._absence_told = False
             for stream in self._streams.values():
                 if stream.away_since is not None:
                     stream.away_since = self._connection.world.clock.monotonic()
-            raise self._connection.unanswered(self._patience)
 
     def _raise_failure(self) -> None:
         error = next((stream.error for stream in self._streams.values() if stream.error is not None), None)
