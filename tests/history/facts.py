@@ -56,10 +56,12 @@ class Send:
     ended: float = inf
     outcome: str = UNKNOWN
     answer: Row = UNANSWERED
+    read_id: str = ""
+    """The id under which a reader got it. Its sender may not know it: it has ignored the receipt, or was not answered."""
 
     @property
     def id(self) -> str:
-        return self.sent.id or self.answer.id
+        return self.sent.id or self.answer.id or self.read_id
 
     @property
     def acknowledged(self) -> bool:
@@ -163,6 +165,11 @@ class Facts:
         """There was a topic of this name before."""
         return self.created > -inf
 
+    def read_under(self, row: Row) -> None:
+        """A reader got this message under this id."""
+        if row.label in self.sends:
+            self.sends[row.label].read_id = row.id
+
     def stored(self) -> dict[str, Row]:
         """What was ever there, by label."""
         return {row.label: row for row in self.rows.values()}
@@ -249,6 +256,7 @@ def _deletions(facts: Facts, events: list[Event]) -> None:
             continue
         known = end is not None and end.kind == OK and event.time >= facts.acknowledged
         for at, asked in enumerate(event.rows):
+            facts.read_under(asked)
             answer = end.rows[at] if end is not None and known else Row("")
             place = (answer.partition, answer.offset) if not answer.error else (-1, 0)
             facts.deletions.append(Deletion(event.time, end.time if end is not None else inf, asked.id, asked.group, *place, event.client))
@@ -276,6 +284,7 @@ def _readings(facts: Facts, events: list[Event]) -> None:
         elif event.operation == READ and event.session in facts.sessions:
             facts.sessions[event.session].seen += [Seen(event.time, row) for row in event.rows]
             for row in event.rows:
+                facts.read_under(row)
                 facts.rows.setdefault((row.partition, row.offset), row)
             if event.session.startswith(FINAL):
                 facts.final.update({(row.partition, row.offset): row for row in event.rows})

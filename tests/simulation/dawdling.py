@@ -16,7 +16,7 @@ from bowstring.client.client import Client
 from bowstring.client.message import Message
 from bowstring.client.pages import Chunk
 from bowstring.client.reader import Reader
-from tests.history.events import ERASE, OK, UNKNOWN, History, Row, places
+from tests.history.events import ERASE, OK, UNKNOWN, History, Row, label_in, places
 from tests.simulation.kit import RealSender, open_client, rows_of
 from tests.simulation.plain_kit import read_row
 
@@ -98,8 +98,8 @@ class SlowReader:
             return
         chunk = self._random.choice(reader._fetching._pages)
         at = self._random.randrange(chunk.first, chunk.first + chunk.rows)
-        message_id, group = chunk.page.entries("id")[at], chunk.page.entries("producer_group")[at]
-        wanted = [Row("", message_id, group=group)]
+        value, message_id, group = (chunk.page.entries(name)[at] for name in ("value", "id", "producer_group"))
+        wanted = [Row(label_in(value), message_id, group=group)]
         async with client.producer(topic, group=group) as producer:
             call = self._history.invoke(self._life.name, ERASE, topic, wanted)
             try:

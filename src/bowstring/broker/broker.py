@@ -20,10 +20,10 @@ from bowstring.broker import statistics
 from bowstring.broker.backup import Backup
 from bowstring.broker.counters import Counters
 from bowstring.broker.fetching import Fetcher, make_fetcher
-from bowstring.broker.incarnation import Incarnation, disk_full
+from bowstring.broker.incarnation import Incarnation
 from bowstring.broker.publishing import Publisher
 from bowstring.broker.selection import EVERYTHING, Selection
-from bowstring.broker.shortage import Shortage
+from bowstring.broker.shortage import Shortage, disk_full
 from bowstring.broker.statistics import Statistics, TopicsStatistics
 from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name, check_numbers, encode_settings

@@ -20,7 +20,7 @@ from bowstring.broker.loader import Loaded, load, restore_ids
 from bowstring.broker.lookups import Lookups
 from bowstring.broker.publishing import Publisher
 from bowstring.broker.reading import PageReader
-from bowstring.broker.shortage import Shortage
+from bowstring.broker.shortage import Shortage, disk_full
 from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.topics import Topic, TopicSettings, encode_settings, not_found
 from bowstring.broker.trusted_clock import TrustedClock
@@ -394,8 +394,3 @@ class Incarnation:
         for waiting in (*self._outstanding.values(), *self._awaited):
             if not waiting.done():
                 waiting.set_exception(error)
-
-
-def disk_full() -> errors.Full:
-    """What whoever wants to store something is told."""
-    return errors.Full("the disk is full; nothing of this was stored.", hint="Free some space: the broker goes on by itself.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from bowstring import errors
 from bowstring.ports.clock import Clock
 from bowstring.ports.events import Observer
 
@@ -44,3 +45,8 @@ class Shortage:
             seconds = self._clock.monotonic() - self._since
             self._since = None
             self._observer.note("disk-free", seconds=seconds)
+
+
+def disk_full() -> errors.Full:
+    """What a publish is refused with."""
+    return errors.Full("the disk is full; nothing of this was stored.", hint="Free some space: the broker goes on by itself.")
