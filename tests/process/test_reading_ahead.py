@@ -80,6 +80,7 @@ def test_what_has_expired_meanwhile_is_not_handed_out(broker: bowstring.Broker, 
         assert reader.position == {0: ROWS + 1}
         assert reader.lag() == {0: 0}
         assert reader.statistics().messages == 11 + len(expected)
+        assert reader.statistics().dropped == ROWS - 11 - len(expected)
 
 
 @pytest.mark.parametrize("way", WAYS)

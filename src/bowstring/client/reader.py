@@ -344,7 +344,7 @@ class Reader:
         """How much was read."""
         told, ahead = self._fetching, self._ahead()
         messages = told.messages - (0 if ahead is None else ahead.rows)
-        return ReaderStatistics(messages, told.bytes, told.batches, told.bytes_ahead, told.connections)
+        return ReaderStatistics(messages, told.bytes, told.batches, told.bytes_ahead, told.connections, told.dropped)
 
     async def close(self) -> None:
         """Ends the reader, and whatever waits for it: iteration ends, `poll` returns an empty batch. Closing again does nothing."""

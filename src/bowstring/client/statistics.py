@@ -39,6 +39,8 @@ class ReaderStatistics:
     """Received and not handed out yet."""
     connections: int
     """Streams opened: one, and one more for each break."""
+    dropped: int
+    """Messages that had come and were not handed out, because they had expired, grown too old or been deleted by then."""
 
 
 @dataclass(frozen=True, slots=True)
