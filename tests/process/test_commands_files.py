@@ -139,6 +139,7 @@ def test_packed_lines_are_lines_and_a_packed_file_as_one_message_stays_packed(to
         ("cut.csv.gz", gzip.compress(b"value\n" + b"x" * 9999)[:-9], "cut.csv.gz cannot be read: Truncated compressed stream."),
         ("not.csv.zst", b"nothing of the kind", "not.csv.zst cannot be read: ZSTD decompress failed: Unknown frame descriptor."),
     ],
+    ids=["gz", "cut gz", "zst"],
 )
 def test_a_file_that_cannot_be_unpacked_is_told_in_a_sentence(
     topics: bowstring.Client, commander: Commander, name: str, data: bytes, said: str
