@@ -15,7 +15,7 @@ from tests.simulation.run import run
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 100
-"""All that `make sim` runs by default; about three minutes on two idle cores."""
+"""All that `make sim` runs by default; five minutes on two cores with some other load."""
 SECONDS_MAX = 240.0
 
 
