@@ -223,6 +223,11 @@ class PartitionActor:
         self._unanswered.clear()
         self.wake()
 
+    def end(self, error: errors.Error) -> None:
+        """The incarnation has ended."""
+        self.close(error)
+        self.end_reading(error)
+
     def end_reading(self, error: errors.Error) -> None:
         """Nothing is delivered any more: the topic is deleted, or the incarnation has ended. Readers are told so."""
         self.gone = error

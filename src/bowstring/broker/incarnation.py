@@ -388,8 +388,7 @@ class Incarnation:
         self.ended = error
         self.upkeep.stop()
         for actor in self._actors.values():
-            actor.close(error)
-            actor.end_reading(error)
+            actor.end(error)
         self.topic_list.changed()
         for waiting in (*self._outstanding.values(), *self._awaited):
             if not waiting.done():
