@@ -10,7 +10,7 @@ SHELL := /bin/sh
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
-PYTEST_ARGS ?= -n auto
+PYTEST_ARGS ?= -n auto --dist worksteal
 SEEDS ?= $(if $(SEED),1,100)
 FIRST_SEED = $(or $(SEED),1)
 
@@ -33,7 +33,7 @@ test: lint types tidy ## check everything: lint, types, house rules, and all tes
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 test-long: $(READY) ## the tests that take many minutes: fuzzing, long simulations
-	$(BIN)/pytest -m long --hypothesis-profile=long $(PYTEST_ARGS)
+	$(BIN)/pytest -m long --hypothesis-profile=long --timeout=0 $(PYTEST_ARGS)
 
 sim: $(READY) ## simulate the whole broker: SEEDS=n runs, from SEED=k; with SEED alone just that one
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --seed $(FIRST_SEED)

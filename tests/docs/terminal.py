@@ -21,7 +21,8 @@ LINES_MAX: Final = 14
 SERVES: Final = re.compile(r"^bowstring (dev|serve)\b(?!.*--check)")
 ANYWHERE: Final = " --listen 127.0.0.1:0"
 READY: Final = {"dev": "Ctrl-C ends it", "serve": "bowstring serves"}
-PORT: Final = re.compile(r"(127\.0\.0\.1|localhost):\d+")
+PORT: Final = re.compile(r"(?<!http://)(127\.0\.0\.1|localhost):\d+")
+HTTP_PORT: Final = re.compile(r"(http://127\.0\.0\.1):\d+")
 HERE: Final = "/srv/shop"
 """What this directory is called on the page."""
 
@@ -33,7 +34,8 @@ def run(typed: str) -> str:
         return _shown(typed + ANYWHERE)
     if serves is None:
         return shortened(_shown(typed.replace(" --follow", "")))
-    said = PORT.sub(r"\1:27769", _shown(typed.partition("#")[0].rstrip() + ANYWHERE, until=READY[serves[1]]))
+    said = _shown(typed.partition("#")[0].rstrip() + ANYWHERE, until=READY[serves[1]])
+    said = HTTP_PORT.sub(r"\1:27770", PORT.sub(r"\1:27769", said))
     return re.sub(r"\s+--server\s+bowstring://localhost:27769", "", said)
 
 

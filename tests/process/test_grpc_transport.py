@@ -36,7 +36,7 @@ class Echo:
     async def stream(self, method: str, inbound: Inbound) -> None:
         try:
             while (message := await inbound.read()) is not None:
-                await self._obey(message)
+                await self._obey(message, inbound)
                 if message == b"end":
                     return
                 await inbound.write(memoryview(message))
@@ -45,11 +45,22 @@ class Echo:
             self.cancelled.set()
             raise
 
-    async def _obey(self, word: bytes) -> None:
+    @staticmethod
+    async def _cancelled_write(inbound: Inbound | None) -> None:
+        assert inbound is not None
+        write = asyncio.create_task(inbound.write(b"a notice"))
+        await asyncio.sleep(0)
+        write.cancel()
+        await asyncio.gather(write, return_exceptions=True)
+
+    async def _obey(self, word: bytes, inbound: Inbound | None = None) -> None:
         if word == b"refuse":
             raise errors.TopicNotFound("there is none.", hint="Make one.", details={"topic": "orders"})
         if word == b"bug":
             raise ZeroDivisionError("secret insides")
+        if word == b"fail beside a write":
+            await self._cancelled_write(inbound)
+            raise errors.Corrupt("this is damaged.")
         if word == b"wait":
             await asyncio.Event().wait()
         if word == b"hold":
@@ -128,6 +139,13 @@ async def test_a_stream_that_the_server_ends_well(channel: Channel):
     await stream.write(b"end")
     assert await stream.read() is None
     await refused(stream.write(b"more"), errors.Unavailable, "has ended this stream")
+
+
+async def test_an_error_arrives_though_the_first_write_was_cancelled(channel: Channel):
+    stream = channel.stream("Publish")
+    await stream.write(b"fail beside a write")
+    assert await stream.read() == b"a notice"
+    await refused(stream.read(), errors.Corrupt, "this is damaged")
 
 
 async def test_nothing_is_written_after_the_end(channel: Channel):

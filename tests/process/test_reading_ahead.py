@@ -122,6 +122,15 @@ def test_what_was_deleted_by_the_same_client_is_not_handed_out(client: bowstring
         assert reader.position == {0: ROWS + 1}
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_the_very_next_message_is_not_handed_out_if_it_alone_was_deleted(client: bowstring.Client, way: str):
+    send(client, 20, id=lambda row: f"id-{row}")
+    with client.reader("orders", end="latest") as reader, client.producer("orders") as producer:
+        assert taken(reader, 5) == [1, 2, 3, 4, 5]
+        producer.delete(["id-5"])
+        assert rest(reader, way) == list(range(7, 21))
+
+
 def test_deleting_the_rest_of_a_page_ends_a_bounded_reader(client: bowstring.Client):
     send(client, 20, id=lambda row: f"id-{row}")
     with client.reader("orders", end="latest") as reader, client.producer("orders") as producer:

@@ -14,7 +14,7 @@ from bowstring.client.broker_time import BrokerTime
 from bowstring.client.fetching import Fetching
 from bowstring.client.freshness import Freshness
 from bowstring.client.open_readers import OpenReaders
-from bowstring.client.pages import NEVER, Page
+from bowstring.client.pages import NEVER, Chunk, Page
 from bowstring.client.reader import Reader
 from bowstring.client.topic_stream import TopicStream
 from tests.simulation.planting import CALM, CUTS, SEALING, bug
@@ -104,6 +104,22 @@ def a_notice_names_the_row_behind() -> Generator[None]:
         original(self, partition, [(offset + 1, rows) for offset, rows in runs], passed)
 
     with patch.object(Freshness, "deleted", deleted):
+        yield
+
+
+@bug(CALM, DELETING)
+def the_rows_behind_speak_for_the_one_in_hand() -> Generator[None]:
+    """When the last rows of a page were compared with the deletions, all of the page counts as compared."""
+    original = Freshness.sifted
+
+    def sifted(self: Freshness, chunk: Chunk) -> Chunk | None:
+        version, rest = self._version, original(self, chunk)
+        if rest is None or rest.rows < chunk.rows or chunk.first + chunk.rows < chunk.page.rows:
+            return rest
+        chunk.page.sifted = version
+        return chunk
+
+    with patch.object(Freshness, "sifted", sifted):
         yield
 
 

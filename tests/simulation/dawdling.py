@@ -94,9 +94,11 @@ class SlowReader:
 
     async def _delete(self, client: Client, reader: Reader, topic: str) -> None:
         """Deletes some of what has come and is to be read: its own readers do not hand it out when that is answered."""
-        if not reader._fetching._pages:
+        in_hand = reader._ahead()
+        ahead = [*reader._fetching._pages, *([] if in_hand is None else [in_hand])]
+        if not ahead:
             return
-        chunk = self._random.choice(reader._fetching._pages)
+        chunk = self._random.choice(ahead)
         at = self._random.randrange(chunk.first, chunk.first + chunk.rows)
         value, message_id, group = (chunk.page.entries(name)[at] for name in ("value", "id", "producer_group"))
         wanted = [Row(label_in(value), message_id, group=group)]

@@ -91,10 +91,10 @@ class Freshness:
             stays &= ~deleted.within(page.offsets[rows])
         if not stays.any():
             return None
-        if stays.all() and self.over_at(chunk) > now:
-            if chunk.first + chunk.rows == page.rows:  # else its other rows are not compared yet
-                page.sifted = version
+        if chunk.rows == page.rows and stays.all() and self.over_at(chunk) > now:
+            page.sifted = version
             return chunk
+        # These rows get a page of their own: the others of their page may be in another thread's hand, and are not compared.
         rest = Remainder(page, rows[stays], chunk.next_offset)
         rest.sifted = version
         return Chunk(rest, 0, rest.rows)

@@ -146,6 +146,9 @@ class GrpcServer:
         return await self._guarded(method, context, lambda: self._handler.call(method, request))
 
     async def _stream(self, method: str, context: Context) -> None:
+        # Before anything is written: if the first write is cancelled, grpcio forgets that it has sent the metadata, sends it again with
+        # the status, and fails. The caller would wait for ever.
+        await context.send_initial_metadata(())
         await self._guarded(method, context, lambda: self._counted(method, context.peer(), _GrpcInbound(context)))
 
     async def _counted(self, method: str, peer: str, inbound: Inbound) -> None:
