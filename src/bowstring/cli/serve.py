@@ -11,6 +11,7 @@ disk can tell what is on it; what was acknowledged is there.
 
 from __future__ import annotations
 
+import errno
 import gc
 import inspect
 import logging
@@ -169,15 +170,24 @@ async def _serve(chosen: settings.Settings) -> None:
     reason = "an error"
     try:
         place = "memory" if chosen.store == "memory" else chosen.data
-        typer.echo(f"bowstring serves {server.address} from {place}")
+        _say(f"bowstring serves {server.address} from {place}")
         if server.http_address is not None:
-            typer.echo(f"metrics and health are on {server.http_address}")
+            _say(f"metrics and health are on {server.http_address}")
         await asyncio.wait((stopped, server.failed), return_when=asyncio.FIRST_COMPLETED)
         reason = "its disk failed" if server.failed.done() else stopped.result()
     finally:
         await server.stop(reason=reason)
     if server.failed.done():
         raise _ended(server)
+
+
+def _say(line: str) -> None:
+    """A terminal that has just closed takes no line any more. That is no failure: its SIGHUP is about to come."""
+    try:
+        typer.echo(line)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
 
 
 def stop_on_signals(stopped: asyncio.Future[str]) -> None:
