@@ -11,12 +11,11 @@ import pytest
 from tests.history.checkers import same_digest
 from tests.simulation import processes
 from tests.simulation.__main__ import failure_of, regression_seeds
-from tests.simulation.rotation import sources_digest
 from tests.simulation.run import run
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 50
-"""Half of what `make sim` runs by default: the first half or the second, as the sources decide. Two and a half minutes on two cores."""
+SEEDS = 100
+"""All that `make sim` runs by default; two minutes on two quiet cores."""
 SECONDS_MAX = 240.0
 
 
@@ -33,8 +32,7 @@ def test_a_seed_that_once_failed_does_not_fail_again(seed: int):
 @pytest.mark.timeout(0)
 def test_every_promise_is_kept_through_all_faults():
     """In a fresh process: a fork of one that has run a thousand tests pays for its memory in every seed."""
-    first = 1 + SEEDS * (sources_digest()[0] % 2)
-    command = [sys.executable, "-m", "tests.simulation", "--seeds", str(SEEDS), "--seed", str(first), "--jobs", "2"]
+    command = [sys.executable, "-m", "tests.simulation", "--seeds", str(SEEDS), "--seed", "1", "--jobs", "2"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SEEDS * SECONDS_MAX, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
