@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from bowstring.broker.broker import Broker
-from bowstring.broker.publishing import PublishedBatch
-from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.broker.log.publisher import PublishedBatch
+from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from bowstring.host.clock import SystemClock
 from bowstring.host.disk import HostDisk
 from bowstring.host.worker import ThreadWorker

@@ -18,9 +18,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from bowstring.broker.flusher import Flusher
-from bowstring.broker.upkeep import Upkeep
-from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.broker.log.flusher import Flusher
+from bowstring.broker.upkeep.upkeep import Upkeep
+from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from bowstring.cli.main import main
 from bowstring.host.file import HostFile
 from bowstring.host.worker import Threads

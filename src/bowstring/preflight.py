@@ -12,7 +12,7 @@ import os
 from typing import Final
 
 from bowstring import errors
-from bowstring.catalog import sqlite_file
+from bowstring.catalog.sqlite import file
 from bowstring.host.lock import DirectoryLock
 from bowstring.http import address
 from bowstring.server import CATALOG, check_catalog_is_there
@@ -92,4 +92,4 @@ def _check_catalog(path: str) -> None:
     if not os.access(path, os.R_OK | os.W_OK):
         raise errors.Conflict(f"{path} cannot be opened for writing.", hint="Is it this user's?")
     if os.path.getsize(path):
-        sqlite_file.abandon(sqlite_file.connect_to_look(path))
+        file.abandon(file.connect_to_look(path))

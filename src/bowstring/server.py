@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from bowstring import errors, listening
 from bowstring.broker.broker import Broker, Readiness
-from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from bowstring.gateway.gateway import Gateway
 from bowstring.host.clock import SystemClock
 from bowstring.host.disk import HostDisk

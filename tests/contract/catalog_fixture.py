@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from bowstring.ports.catalog import Fence, Row, TopicRow
 from bowstring.ports.store import Page
 

@@ -18,7 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from bowstring.errors import Conflict, TopicExists
 from bowstring.host.worker import ThreadWorker
 from bowstring.ports.catalog import Fence, Row

@@ -24,8 +24,8 @@ from types import SimpleNamespace
 import apsw
 import pytest
 
-from bowstring.catalog import sqlite_file, sqlite_wal
-from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.catalog.sqlite import file, wal
+from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from bowstring.ports.catalog import Edit, Fence, Registered, Row
 from bowstring.ports.failures import StorageFailed
 from bowstring.ports.store import Page
@@ -239,7 +239,7 @@ def test_what_was_committed_survives_failed_syncs_and_the_power_cuts_after_them(
 
 
 def test_a_wal_that_is_trusted_after_a_failed_sync_ruins_the_catalog(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sqlite_wal, "write_anew", lambda *_: False)
+    monkeypatch.setattr(wal, "write_anew", lambda *_: False)
     losers, _, harm = run(strict=False, seeds=SEEDS, failing=True)
     assert losers > 0
     assert any(name.startswith(("Corrupt", "Damaged")) for name in harm), harm
@@ -261,7 +261,7 @@ def without_a_sync_at_commit(connection: apsw.Connection, path: str, sync_direct
     connection.pragma("synchronous", "NORMAL")
 
 
-sqlite_file_settle = sqlite_file._settle
+sqlite_file_settle = file._settle
 EXCLUSIVE = ("locking_mode", "EXCLUSIVE")
 
 
@@ -273,7 +273,7 @@ EXCLUSIVE = ("locking_mode", "EXCLUSIVE")
     ],
 )
 def test_other_settings_lose_what_was_committed(monkeypatch: pytest.MonkeyPatch, settle: Callable[..., None]):
-    monkeypatch.setattr(sqlite_file, "_settle", settle)
+    monkeypatch.setattr(file, "_settle", settle)
     losers, deaths, harm = run(strict=True, seeds=SEEDS)
     assert losers > 0
     assert any(name.startswith(("Lost", "Corrupt")) for name in harm), harm

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from bowstring.ports.catalog import Chunk, Edit, ExtentKey, Fence, Row, Snapshot
 from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
 from tests.contract.catalog_contract import BROKER, PAGES, journal_of, references_of, same_pages, topic

@@ -9,8 +9,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from bowstring.catalog import sqlite_file
-from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.catalog.sqlite import file
+from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from bowstring.errors import Conflict, Corrupt, NotSupported
 from bowstring.ports.catalog import Edit, Fence, Registered
 from bowstring.ports.failures import DiskFull, StorageFailed
@@ -133,7 +133,7 @@ async def test_settings_that_did_not_take_are_told(make, monkeypatch: pytest.Mon
         def pragma(self, name: str, value: object = None, **options: object) -> object:
             return None if (name, value) == ("journal_mode", "WAL") else super().pragma(name, *([] if value is None else [value]))
 
-    monkeypatch.setattr(sqlite_file.apsw, "Connection", Deaf)
+    monkeypatch.setattr(file.apsw, "Connection", Deaf)
     with pytest.raises(StorageFailed, match="settings that make commits durable"):
         await make().open()
 

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import bowstring
 from bowstring import aio
-from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.catalog.sqlite.catalog import SqliteCatalog
 
 LONG = timedelta(days=36_500)
 LARGE = 20 * 1024

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import bowstring
-from bowstring.catalog.sqlite_mending import Mend
-from bowstring.inspection import repairing
-from bowstring.inspection.repairing import repair
+from bowstring.catalog.sqlite.repair import Mend
+from bowstring.inspection import repair as repair_module
+from bowstring.inspection.repair import repair
 from tests.process import stored
 from tests.process.test_inspect import every_frame, verified
 
@@ -154,7 +154,7 @@ def repaired(held: stored.Stored, *wheres: str) -> None:
 def test_the_catalog_that_a_repair_puts_aside_is_synced_before_the_other_is_changed(held: stored.Stored, monkeypatch: pytest.MonkeyPatch):
     (last,) = stored.catalog(held.data, "SELECT max(sequence) FROM journal")[0]
     stored.catalog(held.data, "UPDATE journal SET changes = x'c0ffee' WHERE sequence = ?", last)
-    fsync, mend = os.fsync, repairing.mend
+    fsync, mend = os.fsync, repair_module.mend
     done: list[str] = []
 
     def noted(descriptor: int) -> None:
@@ -166,7 +166,7 @@ def test_the_catalog_that_a_repair_puts_aside_is_synced_before_the_other_is_chan
         mend(path, change)
 
     monkeypatch.setattr(os, "fsync", noted)
-    monkeypatch.setattr(repairing, "mend", mended)
+    monkeypatch.setattr(repair_module, "mend", mended)
     repair(str(held.data), now=NOW)
     (kept,) = (held.data / "quarantine").iterdir()
     assert str(kept / "catalog.sqlite") in done[: done.index("mended")]

@@ -19,7 +19,7 @@ import pytest
 import bowstring
 import bowstring.aio
 from bowstring import errors, server
-from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from tests.contract.faulty_vfs import BROKEN, Faults, FaultyVFS
 
 TIMEOUT = 600.0

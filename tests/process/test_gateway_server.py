@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from bowstring import errors
-from bowstring.gateway.fetching import FetchStream
+from bowstring.gateway.fetch_stream import FetchStream
 from bowstring.messages import encoding
 from bowstring.ports.transport import Channel, Stream
 from bowstring.server import Server, open_broker

@@ -13,7 +13,7 @@ import bowstring
 from bowstring.inspection.contents import Contents
 from bowstring.inspection.directory import DataDirectory
 from bowstring.inspection.findings import Finding
-from bowstring.inspection.verifying import Verifier, read_sections
+from bowstring.inspection.verification import Verifier, read_sections
 from tests.process import stored
 from tests.process.serving import run, serving
 

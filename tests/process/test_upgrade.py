@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import bowstring
-from bowstring.catalog import queries, sqlite_file
+from bowstring.catalog.sqlite import file, queries
 from tests.process import stored
 from tests.process.test_inspect import verified
 
@@ -101,7 +101,7 @@ def test_the_release_before_refuses_the_directory_and_says_both_formats(old, mon
     data, _ = old
     with stored.broker(data):
         pass
-    monkeypatch.setattr(sqlite_file, "migrations", lambda: queries.migrations()[:1])
+    monkeypatch.setattr(file, "migrations", lambda: queries.migrations()[:1])
     before = stored.snapshot(data)
     with pytest.raises(bowstring.NotSupported, match=r"has catalog format \d+; this software reads the formats up to 1\.") as refusal:
         bowstring.Broker(data=data).start()

@@ -23,7 +23,7 @@ from bowstring.backup.archive import HostArchive
 from bowstring.client.backup import back_up
 from bowstring.inspection.contents import Contents, Key
 from bowstring.inspection.directory import CATALOG, DataDirectory
-from bowstring.inspection.verifying import Verifier
+from bowstring.inspection.verification import Verifier
 from bowstring.ports.archive import Filled
 from bowstring.store.segments import segment_name
 from tests.history.violations import Violation

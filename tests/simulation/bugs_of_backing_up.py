@@ -11,8 +11,8 @@ import apsw
 from bowstring.backup.archive import HostArchive
 from bowstring.backup.making import Making
 from bowstring.broker.backup import Backup
-from bowstring.broker.usage import Usage
-from bowstring.catalog.sqlite_copying import CatalogCopying
+from bowstring.broker.upkeep.usage import Usage
+from bowstring.catalog.sqlite.copy import CatalogCopying
 from tests.simulation.planting import CALM, KEEPING, SLOW, bug
 
 BACKUPS = KEEPING.only(backup_every=0.3, inline_bytes=0, retention_seconds=1.0, large=0.5, large_bytes=20 * 1024, seal_seconds=0.5)

@@ -6,8 +6,8 @@ from collections.abc import Generator
 from typing import Any
 from unittest.mock import patch
 
-from bowstring.broker import cleaner, sealer
-from bowstring.broker.lookups import Lookups
+from bowstring.broker.log.lookups import Lookups
+from bowstring.broker.upkeep import cleaner, sealer
 from bowstring.core import deleting
 from bowstring.core.deletions import Deletions
 from bowstring.core.pages import PageEntry

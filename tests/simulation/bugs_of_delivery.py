@@ -9,9 +9,9 @@ from unittest.mock import patch
 import numpy as np
 
 from bowstring import errors
-from bowstring.broker.notices import Notices
+from bowstring.broker.reading.notices import Notices
 from bowstring.client.broker_time import BrokerTime
-from bowstring.client.fetching import Fetching
+from bowstring.client.fetch_stream import Fetching
 from bowstring.client.freshness import Freshness
 from bowstring.client.open_readers import OpenReaders
 from bowstring.client.pages import NEVER, Chunk, Page

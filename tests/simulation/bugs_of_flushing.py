@@ -9,13 +9,13 @@ from unittest.mock import patch
 
 import numpy as np
 
-from bowstring.broker import actor, flusher
-from bowstring.broker.actor import PartitionActor
-from bowstring.broker.caches import TailKey
-from bowstring.broker.flusher import Flush, Flusher
 from bowstring.broker.incarnation import Incarnation
-from bowstring.catalog import sqlite_file, sqlite_wal
-from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.broker.log import actor, flusher
+from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.log.flusher import Flush, Flusher
+from bowstring.broker.reading.caches import TailKey
+from bowstring.catalog.sqlite import file, wal
+from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from bowstring.core.changes import Append
 from bowstring.core.partition import Answered, Partition
 from bowstring.core.producers import Absent
@@ -54,7 +54,7 @@ def acknowledged_before_the_commit() -> Generator[None]:
 @bug(FAILING, JOURNAL)
 def wal_is_trusted_after_a_failed_sync() -> Generator[None]:
     """The next start folds frames into the catalog that only the cache has, and the power goes in the middle of it."""
-    with patch.object(sqlite_wal, "write_anew", lambda *_: False):
+    with patch.object(wal, "write_anew", lambda *_: False):
         yield
 
 
@@ -86,13 +86,13 @@ def no_sync_of_the_directory() -> Generator[None]:
 @bug(POWER, JOURNAL)
 def sqlite_does_not_sync_commits() -> Generator[None]:
     """WAL with synchronous=NORMAL."""
-    original = sqlite_file._settle
+    original = file._settle
 
     def settle(connection: Any, *arguments: Any) -> None:
         original(connection, *arguments)
         connection.pragma("synchronous", "NORMAL")
 
-    with patch.object(sqlite_file, "_settle", settle):
+    with patch.object(file, "_settle", settle):
         yield
 
 

@@ -9,15 +9,16 @@ from unittest.mock import patch
 
 import numpy as np
 
-from bowstring.broker import cleaner, coalescing, fetching, sealer, usage, visibility
-from bowstring.broker.cleaner import Cleaner
-from bowstring.broker.extents import Extents
-from bowstring.broker.fetching import Fetcher, _Cursor
-from bowstring.broker.placing import Placing, _Sections
-from bowstring.broker.retention import Retention
-from bowstring.broker.sealer import Sealer
+from bowstring.broker.reading import fetcher, visibility
+from bowstring.broker.reading.extents import Extents
+from bowstring.broker.reading.fetcher import Fetcher, _Cursor
 from bowstring.broker.trusted_clock import TrustedClock
-from bowstring.broker.usage import Usage
+from bowstring.broker.upkeep import cleaner, coalesced_page, sealer, usage
+from bowstring.broker.upkeep.cleaner import Cleaner
+from bowstring.broker.upkeep.placement import Placing, _Sections
+from bowstring.broker.upkeep.retention import Retention
+from bowstring.broker.upkeep.sealer import Sealer
+from bowstring.broker.upkeep.usage import Usage
 from bowstring.core.natural_ids import Hits
 from bowstring.core.partition import Partition
 from bowstring.core.producers import Producers
@@ -116,13 +117,13 @@ def index_section_lacks_its_last_page() -> Generator[None]:
 @bug(CALM, SEALING.only(batches=0.0, natural=0.0))
 def origins_are_mixed_up_in_a_coalesced_page() -> Generator[None]:
     """Rows get each other's producers."""
-    original = coalescing.encode_header
+    original = coalesced_page.encode_header
 
     def encode(header: Any) -> bytes:
         header.origins = header.origins[::-1]
         return original(header)
 
-    with patch.object(coalescing, "encode_header", encode):
+    with patch.object(coalesced_page, "encode_header", encode):
         yield
 
 
@@ -133,7 +134,7 @@ def arrival_of_coalesced_rows_is_that_of_the_first() -> Generator[None]:
     def arrivals(_: Any, entry: Any) -> Any:
         return np.full(entry.rows, entry.arrived, np.int64)
 
-    with patch.object(fetching, "arrivals", arrivals), patch.object(visibility, "arrivals", arrivals):
+    with patch.object(fetcher, "arrivals", arrivals), patch.object(visibility, "arrivals", arrivals):
         yield
 
 

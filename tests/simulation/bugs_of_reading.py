@@ -8,10 +8,10 @@ from unittest.mock import patch
 
 import numpy as np
 
-from bowstring.broker import positions
-from bowstring.broker.extents import Extents
 from bowstring.broker.incarnation import Incarnation
-from bowstring.broker.selection import Selection
+from bowstring.broker.log import positions
+from bowstring.broker.reading.extents import Extents
+from bowstring.broker.reading.selection import Selection
 from bowstring.client.commit_window import CommitWindow
 from bowstring.client.topic_stream import TopicStream
 from bowstring.core import snapshots
@@ -49,7 +49,7 @@ def positions_are_not_in_the_snapshot() -> Generator[None]:
         finally:
             partition.positions = held
 
-    with patch("bowstring.broker.sealer.snapshot", without):
+    with patch("bowstring.broker.upkeep.sealer.snapshot", without):
         yield
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from bowstring.broker.incarnation import Incarnation
-from bowstring.broker.upkeep import Upkeep
+from bowstring.broker.upkeep.upkeep import Upkeep
 from tests.simulation.load import KIB
 from tests.simulation.planting import CALM, CRASHES, CUTS, SEALING, SEGMENTS, bug
 

@@ -9,11 +9,13 @@ from unittest.mock import patch
 
 import numpy as np
 
-from bowstring.broker import incarnation, loader, publishing, reading
-from bowstring.broker.caches import TailKey
-from bowstring.broker.flusher import Flush, Flusher
+from bowstring.broker import incarnation
 from bowstring.broker.incarnation import Incarnation
-from bowstring.broker.lookups import Lookups
+from bowstring.broker.log import loader, publisher
+from bowstring.broker.log.flusher import Flush, Flusher
+from bowstring.broker.log.lookups import Lookups
+from bowstring.broker.reading import page_reader
+from bowstring.broker.reading.caches import TailKey
 from bowstring.core import changes as journal
 from bowstring.core.changes import Delete
 from bowstring.core.partition import Partition
@@ -108,19 +110,19 @@ def ids_of_a_late_batch_are_not_freed() -> Generator[None]:
 @bug(CALM, IDS.only(batches=1.0, batch_rows_max=10))
 def an_id_twice_in_one_batch_is_stored_twice() -> Generator[None]:
     """Rows are compared with what is stored, and not with each other."""
-    original = publishing._ids
+    original = publisher._ids
 
     def ids(column: Any, partition: int) -> Any:
         return original(column, partition)._replace(firsts=None)
 
-    with patch.object(publishing, "_ids", ids):
+    with patch.object(publisher, "_ids", ids):
         yield
 
 
 @bug(CALM, IDS)
 def same_hash_is_taken_for_the_same_id() -> Generator[None]:
     """A hit is not compared with the stored id; hashes have three bits here, so that they meet."""
-    original = publishing.id_hashes
+    original = publisher.id_hashes
 
     async def compared(self: Lookups, partition: Partition, hits: Any, texts: Any) -> Any:
         return hits, np.full(len(hits.rows), partition.arrived, np.int64)
@@ -128,7 +130,7 @@ def same_hash_is_taken_for_the_same_id() -> Generator[None]:
     few = lambda column: original(column) & np.uint64(7)  # noqa: E731
     with (
         patch.object(Lookups, "_compared", compared),
-        patch.object(publishing, "id_hashes", few),
+        patch.object(publisher, "id_hashes", few),
         patch.object(loader, "id_hashes", few),
     ):
         yield
@@ -192,7 +194,7 @@ def old_bytes_of_a_recycled_segment_are_served() -> Generator[None]:
     with (
         _released_too_early(),
         patch.object(local, "verify", verify),
-        patch.object(reading.PageReader, "_check", lambda *_: None),
+        patch.object(page_reader.PageReader, "_check", lambda *_: None),
     ):
         yield
 

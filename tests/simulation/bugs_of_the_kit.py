@@ -8,10 +8,10 @@ from unittest.mock import patch
 
 from bowstring import errors
 from bowstring.client import receipts
-from bowstring.client.fetching import Fetching
+from bowstring.client.fetch_stream import Fetching
 from bowstring.client.gathering import Gathering
 from bowstring.client.outgoing import Outgoing, Placed
-from bowstring.client.publishing import Publisher
+from bowstring.client.publish_stream import Publisher
 from tests.simulation.planting import CALM, CRASHES, CUTS, HURRY, IDS, JOURNAL, READING, SLOW, bug
 
 SENDING = JOURNAL.only(plain=0.0, producers=3, readers=1, pause_seconds=0.02, under_way_max=60)

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from bowstring.broker.caches import Caches, PageCache
-from bowstring.broker.extents import Extents
 from bowstring.broker.incarnation import BROKER_NUMBER
 from bowstring.broker.incarnation import Incarnation as Epoch
-from bowstring.broker.loader import Loaded, load, restore_ids
-from bowstring.broker.reading import PageReader
-from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.broker.log.loader import Loaded, load, restore_ids
+from bowstring.broker.reading.caches import Caches, PageCache
+from bowstring.broker.reading.extents import Extents
+from bowstring.broker.reading.page_reader import PageReader
+from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from bowstring.core import sections
 from bowstring.core.pages import PageEntry, decode_header
 from bowstring.core.partition import Partition

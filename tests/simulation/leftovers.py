@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from bowstring.broker.incarnation import Incarnation as Epoch
-from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from tests.history.checkers import everything_comes_back
 from tests.history.violations import Violation
 from tests.simulation.inspection import Inspection

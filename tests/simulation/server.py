@@ -15,16 +15,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bowstring import errors
-from bowstring.broker import coalescing, flusher
-from bowstring.broker.actor import PartitionActor
 from bowstring.broker.broker import Broker
-from bowstring.broker.fetching import Fetcher
-from bowstring.broker.flusher import Flush
 from bowstring.broker.incarnation import Incarnation as Epoch
-from bowstring.broker.joining import Fetched
-from bowstring.broker.selection import EVERYTHING, Selection
-from bowstring.catalog import sqlite_copying
-from bowstring.catalog.sqlite import SqliteCatalog
+from bowstring.broker.log import flusher
+from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.log.flusher import Flush
+from bowstring.broker.reading.fetched import Fetched
+from bowstring.broker.reading.fetcher import Fetcher
+from bowstring.broker.reading.selection import EVERYTHING, Selection
+from bowstring.broker.upkeep import coalesced_page
+from bowstring.catalog.sqlite import copy
+from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from bowstring.core import deletions
 from bowstring.core.changes import Append, Floor
 from bowstring.gateway.gateway import Gateway
@@ -294,9 +295,9 @@ class Server:
         self._usurping: asyncio.Event | None = None
         self._isolating = world.source("isolating")
         flusher.OVERLAP_BYTES = load.overlap_bytes
-        coalescing.SMALL_BYTES = load.small_bytes
+        coalesced_page.SMALL_BYTES = load.small_bytes
         deletions.CHUNK_BITS, deletions._CHUNK = load.chunk_bits, 1 << load.chunk_bits
-        sqlite_copying.PAGES_A_STEP = PAGES_A_STEP
+        copy.PAGES_A_STEP = PAGES_A_STEP
 
     def start(self) -> None:
         self.node.start(self._main)

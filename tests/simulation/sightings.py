@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bowstring.broker import fetching
-from bowstring.broker.actor import PartitionActor
 from bowstring.broker.incarnation import Incarnation as Epoch
-from bowstring.broker.visibility import Seen
+from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.reading import fetcher
+from bowstring.broker.reading.visibility import Seen
 from bowstring.core.decisions import Found
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
@@ -118,7 +118,7 @@ class Sightings:
         epoch.upkeep._give_back = given_back  # type: ignore[method-assign]
 
     def _watch_what_is_hidden(self) -> None:
-        original = getattr(fetching.visible, "watched", fetching.visible)
+        original = getattr(fetcher.visible, "watched", fetcher.visible)
 
         def visible(partition: Partition, entry: PageEntry, header: Any, batch: Any, moments: Any, first: int, end: int) -> Seen:
             seen = original(partition, entry, header, batch, moments, first, end)
@@ -127,4 +127,4 @@ class Sightings:
             return seen
 
         visible.watched = original  # type: ignore[attr-defined]
-        fetching.visible = visible
+        fetcher.visible = visible

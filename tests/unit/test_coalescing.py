@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bowstring.broker.coalescing import BYTES_MAX, SMALL_BYTES, runs
+from bowstring.broker.upkeep.coalesced_page import BYTES_MAX, SMALL_BYTES, runs
 from bowstring.core.pages import PageEntry
 
 JOURNAL, SEGMENT = 0, 7

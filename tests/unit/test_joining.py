@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bowstring.broker.joining import JOINED_BYTES_MAX, SMALL_BYTES, Fetched, joined
+from bowstring.broker.reading.fetched import JOINED_BYTES_MAX, SMALL_BYTES, Fetched, joined
 from bowstring.core.pages import Origin
 from bowstring.messages import encoding
 from bowstring.messages.metadata import is_compressed

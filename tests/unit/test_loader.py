@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bowstring.broker.loader import TRIES_MAX, restore_ids
+from bowstring.broker.log.loader import TRIES_MAX, restore_ids
 from bowstring.core.changes import Append
 from bowstring.core.pages import PageHeader, encode_header
 from bowstring.core.partition import Partition

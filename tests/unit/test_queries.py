@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import pytest
 
-from bowstring.catalog.queries import Migration, migrations, parse_migrations, parse_queries, queries
+from bowstring.catalog.sqlite.queries import Migration, migrations, parse_migrations, parse_queries, queries
 
 
 def test_a_query_begins_at_its_name_and_ends_at_the_next():
@@ -49,6 +49,6 @@ def test_the_package_has_its_migrations():
 
 
 def test_every_query_is_asked_for_and_every_one_that_is_asked_for_is_there():
-    text = "".join((files("bowstring.catalog") / name).read_text(encoding="utf-8") for name in ("sqlite.py", "sqlite_extents.py"))
+    text = "".join((files("bowstring.catalog.sqlite") / name).read_text(encoding="utf-8") for name in ("catalog.py", "extents.py"))
     asked = set(re.findall(r'(?:_sql|queries\(\))\["(\w+)"\]', text)) | set(re.findall(r'_(?:ask|run|run_all)\(connection, "(\w+)"', text))
     assert asked == set(queries())

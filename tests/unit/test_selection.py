@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bowstring.broker.selection import Selection
+from bowstring.broker.reading.selection import Selection
 from bowstring.core.pages import PageEntry
 from bowstring.messages import filters
 from bowstring.messages.schema import ATTRIBUTES, CREATED, DUE, EXPIRES, KEY, TIMES, VALUE

@@ -22,7 +22,7 @@ from bowstring.backup.manifest import FORMAT, NAME, FileEntry, Manifest, encode
 from bowstring.core.pages import LOST
 from bowstring.inspection.contents import Contents
 from bowstring.inspection.directory import CATALOG, DataDirectory, sync_directory, sync_file
-from bowstring.inspection.verifying import read_sections
+from bowstring.inspection.verification import read_sections
 from bowstring.ports.archive import Filled
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Reference

@@ -22,7 +22,7 @@ import google_crc32c
 from bowstring import errors
 from bowstring.backup import making
 from bowstring.backup.manifest import NAME, FileEntry, Manifest, decode
-from bowstring.catalog import sqlite_anew
+from bowstring.catalog.sqlite import fresh
 from bowstring.inspection.directory import CATALOG, sync_directory
 from bowstring.store.segments import segment_name
 
@@ -74,7 +74,7 @@ def restore(backup: str, directory: str, *, progress: making.Progress) -> Restor
             target = os.path.join(directory, RESTORING if entry.name == CATALOG else entry.name)
             done = _copy(os.path.join(backup, entry.name), target, entry, lambda at, done=done: progress(done + at, total)) + done
         jump = _JUMP_MIN + secrets.randbelow(_JUMP_SPREAD)
-        cluster, epoch = sqlite_anew.begin_anew(os.path.join(directory, RESTORING), epochs=jump)
+        cluster, epoch = fresh.begin_anew(os.path.join(directory, RESTORING), epochs=jump)
         sync_directory(directory)
         os.rename(os.path.join(directory, RESTORING), os.path.join(directory, CATALOG))
         sync_directory(directory)

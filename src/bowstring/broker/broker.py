@@ -19,10 +19,10 @@ from bowstring import errors
 from bowstring.broker import statistics
 from bowstring.broker.backup import Backup
 from bowstring.broker.counters import Counters
-from bowstring.broker.fetching import Fetcher, make_fetcher
 from bowstring.broker.incarnation import Incarnation
-from bowstring.broker.publishing import Publisher
-from bowstring.broker.selection import EVERYTHING, Selection
+from bowstring.broker.log.publisher import Publisher
+from bowstring.broker.reading.fetcher import Fetcher, make_fetcher
+from bowstring.broker.reading.selection import EVERYTHING, Selection
 from bowstring.broker.shortage import Shortage, disk_full
 from bowstring.broker.statistics import Statistics, TopicsStatistics
 from bowstring.broker.steady_clock import SteadyClock

@@ -10,24 +10,24 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from bowstring import errors
-from bowstring.broker.actor import PartitionActor
-from bowstring.broker.caches import Caches, PageCache, TailKey
-from bowstring.broker.cleaner import ALIVE_MIN
 from bowstring.broker.counters import Counters
-from bowstring.broker.extents import Extents
-from bowstring.broker.flusher import Flush, Flusher
-from bowstring.broker.loader import Loaded, load, restore_ids
-from bowstring.broker.lookups import Lookups
-from bowstring.broker.publishing import Publisher
-from bowstring.broker.reading import PageReader
+from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.log.flusher import Flush, Flusher
+from bowstring.broker.log.loader import Loaded, load, restore_ids
+from bowstring.broker.log.lookups import Lookups
+from bowstring.broker.log.publisher import Publisher
+from bowstring.broker.reading.caches import Caches, PageCache, TailKey
+from bowstring.broker.reading.extents import Extents
+from bowstring.broker.reading.page_reader import PageReader
+from bowstring.broker.reading.visibility import Moments
 from bowstring.broker.shortage import Shortage, disk_full
 from bowstring.broker.steady_clock import SteadyClock
+from bowstring.broker.topic_list import TopicList
 from bowstring.broker.topics import Topic, TopicSettings, encode_settings, not_found
 from bowstring.broker.trusted_clock import TrustedClock
-from bowstring.broker.upkeep import Upkeep
-from bowstring.broker.usage import Usage
-from bowstring.broker.visibility import Moments
-from bowstring.broker.watching import TopicList
+from bowstring.broker.upkeep.cleaner import ALIVE_MIN
+from bowstring.broker.upkeep.upkeep import Upkeep
+from bowstring.broker.upkeep.usage import Usage
 from bowstring.core.answers import Answer
 from bowstring.core.changes import Change, Floor
 from bowstring.core.credit import Credit

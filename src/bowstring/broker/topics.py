@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from bowstring import errors
-from bowstring.broker.actor import PartitionActor
+from bowstring.broker.log.actor import PartitionActor
 from bowstring.ports.catalog import TopicRow
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,248}")

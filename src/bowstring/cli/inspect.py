@@ -147,7 +147,7 @@ def _frame(row: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _verify(printer: Printer, directory: DataDirectory, contents: Contents) -> None:
-    from bowstring.inspection.verifying import Verifier
+    from bowstring.inspection.verification import Verifier
 
     with progress("verifying") as told:
         verified = Verifier(directory, contents, told).run()
@@ -172,7 +172,7 @@ def _findings(printer: Printer, findings: list[Finding]) -> None:
 
 
 def _repair(printer: Printer, directory: str) -> None:
-    from bowstring.inspection.repairing import repair
+    from bowstring.inspection.repair import repair
 
     done = repair(directory, now=time.time_ns() // 1000)
     if printer.is_data:

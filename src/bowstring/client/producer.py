@@ -16,7 +16,7 @@ from bowstring import errors, times
 from bowstring.client import arguments, deleting, receipts
 from bowstring.client.arguments import Span, SpanOrMoment
 from bowstring.client.connection import Connection
-from bowstring.client.publishing import Publisher
+from bowstring.client.publish_stream import Publisher
 from bowstring.client.receipts import Answers, BatchReceipt, Receipt, Stored
 from bowstring.client.sending import Sending
 from bowstring.client.statistics import ProducerStatistics

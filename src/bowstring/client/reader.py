@@ -22,7 +22,7 @@ from bowstring.client import ranges
 from bowstring.client.batch import Batch, messages
 from bowstring.client.commit_window import CommitWindow
 from bowstring.client.connection import Connection
-from bowstring.client.fetching import Fetching, closed
+from bowstring.client.fetch_stream import Fetching, closed
 from bowstring.client.message import Message
 from bowstring.client.pages import Chunk
 from bowstring.client.positions import offsets_message

@@ -15,9 +15,9 @@ from google.protobuf.message import DecodeError, Message
 from bowstring import errors
 from bowstring.broker.broker import Broker
 from bowstring.gateway import handshake, messages, positions, topics
-from bowstring.gateway.backing_up import BackupStream
-from bowstring.gateway.fetching import FetchStream
-from bowstring.gateway.publishing import PublishStream
+from bowstring.gateway.backup_stream import BackupStream
+from bowstring.gateway.fetch_stream import FetchStream
+from bowstring.gateway.publish_stream import PublishStream
 from bowstring.ports.clock import Clock
 from bowstring.ports.events import UNOBSERVED, Observer
 from bowstring.ports.failures import StorageFailed

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from bowstring import errors
-from bowstring.broker import places, positions
 from bowstring.broker.broker import Broker
-from bowstring.broker.places import Place
-from bowstring.broker.positions import PositionFacts
+from bowstring.broker.log import positions
+from bowstring.broker.log.positions import PositionFacts
+from bowstring.broker.reading import places
+from bowstring.broker.reading.places import Place
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 PAGE_POSITIONS_MAX: Final = 1000

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Final
 
 from bowstring import errors
-from bowstring.broker import watching
+from bowstring.broker import topic_list
 from bowstring.broker.broker import Broker
+from bowstring.broker.topic_list import KnownTopic
 from bowstring.broker.topics import TopicFacts
-from bowstring.broker.watching import KnownTopic
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 PAGE_TOPICS_MAX: Final = 1000
@@ -56,7 +56,7 @@ async def list_page(broker: Broker, request: pb.ListTopicsRequest) -> pb.ListTop
 async def watch(broker: Broker, request: pb.WatchTopicsRequest) -> pb.WatchTopicsAnswer:
     """Waits for news of topics."""
     known = [KnownTopic(told.name, told.id, told.sum) for told in request.topics]
-    news = await watching.watch(broker.serving, known, request.edition, request.wait / 1e6)
+    news = await topic_list.watch(broker.serving, known, request.edition, request.wait / 1e6)
     return pb.WatchTopicsAnswer(edition=news.edition, topics=[topic_message(facts) for facts in news.topics])
 
 

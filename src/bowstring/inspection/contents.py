@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from bowstring.broker.topics import decode_settings
-from bowstring.catalog.sqlite_reading import Bad, CatalogReading
+from bowstring.catalog.sqlite.offline import Bad, CatalogReading
 from bowstring.core import changes as journal
 from bowstring.core.changes import Append, Change
 from bowstring.core.deletions import CHUNK_BITS

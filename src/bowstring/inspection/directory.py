@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from bowstring import errors
-from bowstring.catalog.sqlite_reading import CatalogReading
+from bowstring.catalog.sqlite.offline import CatalogReading
 from bowstring.host.disk import sync_directory as sync_directory
 from bowstring.host.disk import sync_file as sync_file
 from bowstring.host.lock import DirectoryLock

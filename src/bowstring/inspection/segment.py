@@ -17,7 +17,7 @@ from bowstring.core import sections
 from bowstring.core.pages import PageEntry, decode_header
 from bowstring.inspection.contents import Contents
 from bowstring.inspection.directory import DataDirectory
-from bowstring.inspection.verifying import read_sections
+from bowstring.inspection.verification import read_sections
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page, Reference
 from bowstring.store.frames import FRAME_HEADER_BYTES, MAGIC, header_of, padded, reference_of, verify

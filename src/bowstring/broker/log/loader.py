@@ -1,0 +1,154 @@
+"""How state comes back: register under a new epoch, restore snapshots, then replay the journal on top of them.
+
+Registering first is what makes the rest true: from then on nothing of an earlier incarnation can land, so what is read is all there is.
+The ids that callers gave are not in the journal but in the pages themselves; those within the window are read back last, from pages that
+are verified like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from typing import NamedTuple
+
+from bowstring.broker.reading.page_reader import PageReader
+from bowstring.broker.topics import decode_settings
+from bowstring.core import changes as journal
+from bowstring.core.pages import PageEntry, decode_header
+from bowstring.core.partition import Partition
+from bowstring.core.snapshots import Unreadable, restore
+from bowstring.messages import encoding
+from bowstring.messages.hashing import id_hashes
+from bowstring.messages.schema import ID
+from bowstring.ports.catalog import Catalog, Fence, Registered, TopicRow
+from bowstring.ports.failures import Damaged
+
+ROWS_A_READ = 1000
+PAGES_A_READ = 64
+TRIES_MAX = 3
+"""How often a page is read, for itself, before its ids count as lost."""
+
+Key = tuple[int, int]
+"""Topic id and partition number."""
+
+
+class Loaded(NamedTuple):
+    """What an incarnation starts from."""
+
+    fence: Fence
+    sequence: int
+    trimmed: int
+    topics: list[TopicRow]
+    deleted: list[int]
+    """Topics that are gone, and may have left something behind."""
+    partitions: dict[Key, Partition]
+    usage: dict[int, int]
+    """Bytes that extents have in each segment."""
+    mentioned: frozenset[int] = frozenset()
+    """Segments that the journal speaks of, whether or not anything in them lives: nobody misses what is in those that are not used."""
+
+    def segments(self) -> set[int]:
+        """The segments that something refers to, or that are to be given back in good order."""
+        pages = {segment for partition in self.partitions.values() for segment in partition.pages.segments()}
+        return pages | self.usage.keys() | self.mentioned
+
+
+async def load(catalog: Catalog, broker: int) -> Loaded:
+    """Raises what the catalog raises, and Damaged where the journal is not what it was."""
+    registered = await catalog.register(broker)
+    rows = await catalog.topics()
+    live = [row for row in rows if row.deleted is None]
+    deleted = [row.id for row in rows if row.deleted is not None]
+    windows = {row.id: decode_settings(row.settings).window_microseconds for row in live}
+    partitions = {(row.id, number): Partition(row.id, number, windows[row.id]) for row in live for number in range(row.partitions)}
+    await _restore_sealed(catalog, partitions)
+    mentioned = await _replay(catalog, broker, registered, partitions, frozenset(deleted))
+    for partition in partitions.values():
+        partition.check()
+    fence = Fence(broker, registered.epoch)
+    return Loaded(fence, registered.sequence, registered.trimmed, live, deleted, partitions, await catalog.usage(), mentioned)
+
+
+async def _restore_sealed(catalog: Catalog, partitions: dict[Key, Partition]) -> None:
+    """Snapshots, deletions, and how much is in extents: a query each, whatever the number of partitions."""
+    for row in await catalog.snapshots():
+        partition = partitions.get((row.topic, row.partition))
+        if partition is not None:
+            try:
+                restore(partition, row.state, row.sequence)
+            except Unreadable as error:
+                raise Damaged(f"partition {row.partition} of topic {row.topic}: {error}") from error
+    for chunk in await catalog.chunks():
+        partition = partitions.get((chunk.topic, chunk.partition))
+        if partition is not None:
+            partition.deletions.load(chunk.number, chunk.bitmaps)
+    for sealed in await catalog.sealed():
+        partition = partitions.get((sealed.topic, sealed.partition))
+        if partition is not None:
+            partition.sealed_end = max(partition.sealed_end, sealed.end_offset)
+            partition.sealed_bytes = sealed.bytes
+
+
+async def _replay(
+    catalog: Catalog, broker: int, registered: Registered, partitions: dict[Key, Partition], deleted: Set[int]
+) -> frozenset[int]:
+    """Gives the segments that were spoken of."""
+    mentioned: set[int] = set()
+    sequence = registered.trimmed
+    while sequence < registered.sequence:
+        rows = await catalog.journal(broker, sequence, ROWS_A_READ)
+        if not rows:
+            raise Damaged(f"the journal ends at {sequence}, its last row should be {registered.sequence}")
+        for row in rows:
+            _apply_row(row.sequence, row.changes, partitions, deleted, mentioned)
+            sequence = row.sequence
+    for partition in partitions.values():
+        partition.sealed(partition.sealed_end, partition.sealed_bytes)
+    return frozenset(mentioned)
+
+
+def _apply_row(sequence: int, data: bytes, partitions: dict[Key, Partition], deleted: Set[int], mentioned: set[int]) -> None:
+    """Adds the segments that the row speaks of."""
+    try:
+        changes = journal.decode(data)
+    except journal.Unreadable as error:
+        raise Damaged(f"journal row {sequence}: {error}") from error
+    for change in changes:
+        if isinstance(change, journal.Append) and change.segment:
+            mentioned.add(change.segment)
+        if change.topic in deleted:
+            continue
+        partition = partitions.get((change.topic, change.partition))
+        if partition is None:
+            raise Damaged(f"journal row {sequence} changes partition {change.partition} of topic {change.topic}, which is not there")
+        partition.replay(change, sequence)
+
+
+async def restore_ids(partitions: Iterable[Partition], reader: PageReader) -> None:
+    """Reads back the ids of the pages that are within the window. They are what deduplication compares hashes with."""
+    for partition in partitions:
+        recent = [entry for entry in partition.pages.since(partition.arrived - partition.window) if entry.columns & ID]
+        for start in range(0, len(recent), PAGES_A_READ):
+            entries = recent[start : start + PAGES_A_READ]
+            try:
+                await _restore(partition, entries, reader)
+            except Damaged:
+                await _restore_what_can_be_read(partition, entries, reader)
+
+
+async def _restore(partition: Partition, entries: list[PageEntry], reader: PageReader) -> None:
+    for entry, page in zip(entries, await reader.pages(partition, entries), strict=True):
+        ids = encoding.decode(decode_header(page.header).columns, page.body).column("id")
+        partition.restore_ids(entry.first_offset, id_hashes(ids), entry.arrived)
+
+
+async def _restore_what_can_be_read(partition: Partition, entries: list[PageEntry], reader: PageReader) -> None:
+    """A damaged page does not keep the broker from starting, but its partition cannot tell repeated ids until the window has passed. That
+    lasts, and is in its snapshots: so a page counts as damaged only when it was read in vain several times."""
+    for entry in entries:
+        for tries_left in reversed(range(TRIES_MAX)):
+            try:
+                await _restore(partition, [entry], reader)
+                break
+            except Damaged:
+                if not tries_left:
+                    partition.cannot_restore_ids(entry.arrived)

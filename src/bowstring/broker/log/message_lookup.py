@@ -1,0 +1,172 @@
+"""Messages by their ids: where one is, and deleting some.
+
+A generated id names its partition; a natural one is looked for in all of them, because it may have been published with any key. Ids are
+known for the deduplication window. A request of many ids is one lookup and one change in each partition that it concerns, and all are
+durable before it is answered: also with a no, because that rests on what may not be durable yet (invariant 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from bowstring import errors
+from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.topics import Topic
+from bowstring.core import deleting, known_messages
+from bowstring.core.decisions import Deleted, Found, GivenBack, Ids, Lookup, Rows, Wait
+from bowstring.messages import ids
+from bowstring.messages.hashing import id_hashes
+from bowstring.messages.limits import DELETED_IDS_MAX, ID_BYTES_MAX
+from bowstring.ports.failures import Damaged
+
+if TYPE_CHECKING:
+    from bowstring.broker.incarnation import Incarnation
+
+
+class Place(NamedTuple):
+    """Where a message is, or was until it was deleted."""
+
+    partition: int
+    offset: int
+
+
+async def find(now: Incarnation, topic: str, message_id: str) -> Place | None:
+    """Where the message of an id is."""
+    found = now.topic(topic)
+    generated = ids.parse(message_id)
+    if generated is not None and generated.partition < len(found.actors):
+        offset = await _find_generated(now, found.actors[generated.partition], generated)
+        if offset:
+            return Place(generated.partition, offset)
+    return await _find_natural(now, found, message_id)
+
+
+async def _find_generated(now: Incarnation, actor: PartitionActor, generated: ids.GeneratedId) -> int:
+    given = GivenBack(0, generated.producer, generated.number, generated.row)
+    found: Found | None = None
+    while True:
+        offset = known_messages.find_generated(actor.partition, given, found)
+        if isinstance(offset, Lookup):
+            found = await _look_up(now, actor, offset, None, pa.array([], pa.utf8()))
+        elif offset is None:
+            await actor.next_commit()
+        else:
+            return offset
+
+
+async def _find_natural(now: Incarnation, topic: Topic, message_id: str) -> Place | None:
+    column = pa.array([message_id], pa.utf8())
+    wanted = Ids(id_hashes(column), None)
+    for actor in topic.actors:
+        while (lookup := known_messages.look_for(actor.partition, wanted)) is None:
+            await actor.next_commit()
+        found = await _look_up(now, actor, lookup, wanted, column)
+        for offset in known_messages.recognised(actor.partition, found, now.clock.now()).offsets.tolist():
+            if not actor.partition.is_gone(offset):
+                return Place(actor.partition.number, offset)
+    if any(actor.partition.is_blind(now.clock.now()) for actor in topic.actors):
+        raise _unreadable(topic)
+    return None
+
+
+# Deleting
+
+
+async def delete(now: Incarnation, topic: str, group: str, message_ids: Sequence[str]) -> list[Place | errors.Error]:
+    """Deletes messages of a group: for each id where its message was, or why it is not deleted. What was deleted before is answered as it
+    was then."""
+    found = now.topic(topic)
+    _check(group, message_ids)
+    column = pa.array(message_ids, pa.utf8())
+    hashes, given = id_hashes(column), _generated(message_ids)
+    outcomes: list[Place | errors.Error | None] = [None] * len(message_ids)
+    doubt: errors.Error | None = None
+    for actor in found.actors:
+        number = actor.partition.number
+        try:
+            deleted = await _delete_in(now, actor, Ids(hashes, None, tuple(given.get(number, ()))), column, group)
+        except errors.Corrupt as error:
+            doubt = error
+            continue
+        for row in deleted.offsets.nonzero()[0].tolist():
+            outcomes[row] = Place(number, int(deleted.offsets[row]))
+        for row, owner in deleted.others.items():
+            outcomes[row] = outcomes[row] or _not_yours(message_ids[row], owner)
+        if actor.partition.is_blind(now.clock.now()):
+            doubt = _unreadable(found)
+    await now.durable()
+    return [outcome or doubt or _not_found(topic, text) for outcome, text in zip(outcomes, message_ids, strict=True)]
+
+
+async def _delete_in(now: Incarnation, actor: PartitionActor, wanted: Ids, column: pa.Array, group: str) -> Deleted:
+    """What the request comes to in one partition; the change is on its way to the disk."""
+    found: Found | None = None
+    while True:
+        if actor.closed is not None:
+            raise actor.closed.with_traceback(None)
+        decision = deleting.delete(actor.partition, wanted, group, now.clock.now(), found)
+        if isinstance(decision, Wait):
+            await actor.next_commit()
+            found = None
+        elif isinstance(decision, Lookup):
+            at_once = now.lookups.at_once(actor.partition, decision, wanted.hashes, now.clock.now())
+            found = at_once or await _look_up(now, actor, decision, wanted, column)
+        else:
+            if decision.change is not None:
+                now.flusher.add(decision.change)
+            return decision
+
+
+def _generated(message_ids: Sequence[str]) -> dict[int, list[GivenBack]]:
+    """The ids that look like those that a kit generates, by the partition that they name."""
+    found: dict[int, list[GivenBack]] = {}
+    for row, text in enumerate(message_ids):
+        name = ids.parse(text)
+        if name is not None:
+            found.setdefault(name.partition, []).append(GivenBack(row, name.producer, name.number, name.row))
+    return found
+
+
+def _check(group: str, message_ids: Sequence[str]) -> None:
+    if not group:
+        raise errors.InvalidArgument("no producer group was given.", hint="Give the one that the messages were published with.")
+    if not 1 <= len(message_ids) <= DELETED_IDS_MAX:
+        raise errors.InvalidArgument(f"{len(message_ids)} ids were given.", hint=f"One request takes 1 to {DELETED_IDS_MAX}.")
+    for text in message_ids:
+        size = len(text.encode())
+        if not 1 <= size <= ID_BYTES_MAX:
+            raise errors.InvalidArgument(f"an id of {size} bytes was given.", hint=f"An id has 1 to {ID_BYTES_MAX} bytes as UTF-8.")
+
+
+def _not_yours(message_id: str, owner: str) -> errors.NotAuthorised:
+    return errors.NotAuthorised(
+        f"message {message_id!r} belongs to group {owner!r}.", hint="Only its owner may delete it.", details={"group": owner}
+    )
+
+
+def _not_found(topic: str, message_id: str) -> errors.MessageNotFound:
+    return errors.MessageNotFound(
+        f"there is no message {message_id!r} in '{topic}'.",
+        hint="Ids are known for as long as the topic's deduplication window.",
+        details={"topic": topic},
+    )
+
+
+def _unreadable(topic: Topic) -> errors.Corrupt:
+    return errors.Corrupt(f"stored ids of '{topic.row.name}' could not be read, so nobody can tell whether this one is stored.")
+
+
+# Looking
+
+
+async def _look_up(now: Incarnation, actor: PartitionActor, lookup: Lookup, wanted: Ids | None, column: pa.Array) -> Found:
+    def texts(rows: Rows) -> pa.Array:
+        return column.take(pa.array(rows))
+
+    try:
+        return await now.lookups.look_up(actor.partition, lookup, wanted, texts, now.clock.now())
+    except Damaged as error:
+        raise errors.Corrupt(f"topic {actor.partition.topic}, partition {actor.partition.number}: {error}") from error

@@ -1,0 +1,122 @@
+"""The named positions of readers, over the partitions of their topic.
+
+A position is a change of each partition that it concerns. All of one call go into one flush, so they are durable together or not at all,
+and whoever asked is answered when they are: also with a no, because that rests on positions that may not be durable yet (invariant 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from bowstring import errors
+from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.topics import Topic
+from bowstring.messages.limits import NAME_BYTES_MAX
+
+if TYPE_CHECKING:
+    from bowstring.broker.incarnation import Incarnation
+
+
+class PositionFacts(NamedTuple):
+    """A position as it is described to users."""
+
+    name: str
+    topic: str
+    offsets: list[tuple[int, int, int, int]]
+    """Partition, offset, when it was moved last, and how many offsets are behind it."""
+
+
+async def commit(now: Incarnation, topic: str, name: str, offsets: Mapping[int, int], topic_id: int = 0) -> PositionFacts:
+    """Moves a position forward. Raises Conflict if that would be backwards."""
+    found = now.topic(topic)
+    if topic_id and topic_id != found.row.id:
+        raise errors.Conflict(f"'{topic}' was deleted and made again since it was read.", hint="Make another reader.")
+    return await _move(now, found, name, offsets, forward=True, dry_run=False)
+
+
+async def put(now: Incarnation, topic: str, name: str, offsets: Mapping[int, int], *, dry_run: bool) -> PositionFacts:
+    """Moves a position anywhere, or only says what it would be."""
+    return await _move(now, now.topic(topic), name, offsets, forward=False, dry_run=dry_run)
+
+
+async def delete(now: Incarnation, topic: str, name: str, *, missing_ok: bool) -> bool:
+    """Says whether there was one."""
+    found = now.topic(topic)
+    now.check_room(0)
+    actors = [actor for actor in found.actors if actor.partition.positions.get(name) is not None]
+    for actor in actors:
+        now.flusher.add(actor.partition.move(name, 0, now.clock.now()))
+    await now.durable()
+    if not actors and not missing_ok:
+        raise _not_found(topic, name)
+    return bool(actors)
+
+
+async def describe(now: Incarnation, topic: str, name: str) -> PositionFacts:
+    """Raises NotFound."""
+    found = now.topic(topic)
+    facts = _facts(found, name, {})
+    await now.durable()
+    if not facts.offsets:
+        raise _not_found(topic, name)
+    return facts
+
+
+async def list_page(now: Incarnation, topic: str, after: tuple[str, str], limit: int) -> tuple[list[PositionFacts], bool]:
+    """Positions by topic and name behind `after`, and whether there are more."""
+    topics = [now.topic(topic)] if topic else list(now.topics())
+    names = sorted((each.row.name, name) for each in topics for name in _names(each.actors))
+    behind = [key for key in names if key > after]
+    page = [_facts(now.topic(topic_name), name, {}) for topic_name, name in behind[:limit]]
+    await now.durable()
+    return page, len(behind) > limit
+
+
+async def _move(now: Incarnation, topic: Topic, name: str, offsets: Mapping[int, int], *, forward: bool, dry_run: bool) -> PositionFacts:
+    _check_name(name)
+    if not offsets:
+        raise errors.InvalidArgument("no partition was given.", hint=f"'{topic.row.name}' has {len(topic.actors)}, numbered from 0.")
+    actors = {topic.actor(number): offset for number, offset in offsets.items()}
+    now.check_room(0)
+    try:
+        for actor, offset in actors.items():
+            actor.partition.positions.check(name, offset, actor.partition.committed_offset, forward=forward)
+    except errors.Error as error:
+        await now.durable()
+        named = f"{topic.row.name}/{actor.partition.number}: {error.message}"  # pyright: ignore[reportPossiblyUnboundVariable]
+        raise type(error)(named, hint=error.hint, details=error.details) from None
+    moved = now.clock.now()
+    if not dry_run:
+        for actor, offset in actors.items():
+            held = actor.partition.positions.get(name)
+            if held is None or held.offset != offset:
+                now.flusher.add(actor.partition.move(name, offset, moved))
+    facts = _facts(topic, name, dict.fromkeys(offsets, moved) if dry_run else {}, offsets if dry_run else {})
+    await now.durable()
+    return facts
+
+
+def _names(actors: Iterable[PartitionActor]) -> set[str]:
+    return {name for actor in actors for name in actor.partition.positions.names()}
+
+
+def _facts(topic: Topic, name: str, moved: Mapping[int, int], offsets: Mapping[int, int] | None = None) -> PositionFacts:
+    """As it is, or as it would be with these offsets."""
+    found: list[tuple[int, int, int, int]] = []
+    for actor in topic.actors:
+        partition, held = actor.partition, actor.partition.positions.get(name)
+        offset = (offsets or {}).get(partition.number, 0) or (held.offset if held is not None else 0)
+        if offset:
+            when = moved.get(partition.number, 0) or (held.moved if held is not None else 0)
+            found.append((partition.number, offset, when, max(0, partition.readable_offset - offset)))
+    return PositionFacts(name, topic.row.name, found)
+
+
+def _check_name(name: str) -> None:
+    if not name.isprintable() or not 0 < len(name.encode()) <= NAME_BYTES_MAX:
+        raise errors.InvalidArgument(f"{name!r} is not a name for a position.", hint=f"Use 1 to {NAME_BYTES_MAX} bytes of text.")
+
+
+def _not_found(topic: str, name: str) -> errors.NotFound:
+    return errors.NotFound(f"there is no position '{name}' in '{topic}'.", hint="client.positions() lists them.", details={"topic": topic})

@@ -1,0 +1,284 @@
+"""Where sealed pages are, and how sealed messages are recognised: extents from the catalog, their sections from the store.
+
+Nothing of it is loaded at the start. The extents of a partition come with the first question about it, sections when they are needed, and
+both stay in caches that are bounded in bytes. Whoever seals, cleans or removes says `forget`, and the next question reads anew.
+
+What is found here may have moved by the time it is read: the cleaner copies pages and gives the old segment back. A reader then meets bytes
+of another life, which do not verify. It looks whether the partition's `moves` have gone on, and if so, asks here again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bowstring.broker.reading.caches import ByteCache
+from bowstring.broker.upkeep.placement import PAUSE_SECONDS
+from bowstring.core import sections
+from bowstring.core.id_sections import BLOCK_ENTRIES, Builder, Built, Filter, known_hashes, parts_of
+from bowstring.core.known_ids import KnownIds, KnownSection
+from bowstring.core.natural_ids import Hits
+from bowstring.core.pages import PageEntry, PageIndex
+from bowstring.core.partition import MINUTE, Partition
+from bowstring.core.sieve import Hashes
+from bowstring.ports.catalog import Catalog, Extent
+from bowstring.ports.clock import Clock
+from bowstring.ports.failures import Damaged
+from bowstring.ports.store import Page, Reference, Store
+from bowstring.settings import Settings
+
+T = TypeVar("T")
+
+EXTENTS_A_READ = 1000
+_EXTENT_BYTES = 600
+"""About what an extent takes in memory."""
+
+Key = tuple[int, int]
+"""Topic id and partition number."""
+
+
+Block = tuple[NDArray[np.uint32], NDArray[np.uint32]]
+"""Keys and distances of some entries of an ids section."""
+
+
+class Extents:
+    """The sealed part of all partitions."""
+
+    def __init__(self, *, catalog: Catalog, store: Store, settings: Settings, clock: Clock) -> None:
+        self._catalog = catalog
+        self._store = store
+        self._clock = clock
+        self._extents: ByteCache[Key, list[Extent]] = ByteCache(settings.memory_index_bytes // 2, touch=True)
+        self._indexes: ByteCache[Reference, PageIndex] = ByteCache(settings.memory_index_bytes // 2, touch=True)
+        self._ids: ByteCache[Key, KnownIds[Reference]] = ByteCache(settings.memory_ids_bytes, touch=True)
+        self._blocks: ByteCache[Reference, Block] = ByteCache(settings.memory_ids_bytes // 8, touch=True)
+
+    @property
+    def bytes(self) -> tuple[int, int]:
+        """Bytes of what tells where pages are, and of what tells which ids are known."""
+        return self._extents.bytes + self._indexes.bytes, self._ids.bytes + self._blocks.bytes
+
+    # Extents
+
+    async def of(self, partition: Partition) -> list[Extent]:
+        """All extents of a partition, in order."""
+        key = partition.topic, partition.number
+        found = self._extents.get(key)
+        if found is None:
+            moves, found = partition.moves, await self._read(*key)
+            if moves == partition.moves:
+                self._extents.keep(key, found, _EXTENT_BYTES * (1 + len(found)))
+                self._forget_ids(partition, found)
+        return found
+
+    def _forget_ids(self, partition: Partition, extents: list[Extent]) -> None:
+        """Sections that are gone, or that the window has passed, are kept in memory no longer."""
+        key = partition.topic, partition.number
+        known = self._ids.get(key)
+        if known is not None and extents:
+            known.keep_only(_sections(extents, extents[-1].arrived_last - max(partition.window, MINUTE)))
+            self._keep_ids(key, known)
+
+    async def _read(self, topic: int, partition: int) -> list[Extent]:
+        found: list[Extent] = []
+        while True:
+            after = found[-1].end_offset if found else 0
+            rows = await self._catalog.extents(topic, partition, after, EXTENTS_A_READ)
+            found += rows
+            if len(rows) < EXTENTS_A_READ:
+                return found
+
+    def forget(self, topic: int, partition: int) -> None:
+        """The extents of the partition have changed."""
+        self._extents.drop((topic, partition))
+
+    # Pages
+
+    async def entries(self, partition: Partition, offset: int, end: int, bytes_max: int, pages_max: int) -> list[PageEntry]:
+        """The next sealed pages from the offset on, of one extent: about so many bytes, but at least one if there is any before `end`."""
+        extents = await self.of(partition)
+        at = bisect_right(extents, offset, key=lambda extent: extent.end_offset)
+        while at < len(extents) and extents[at].first_offset < end:
+            found = (await self.index(extents[at])).between(offset, end, bytes_max, pages_max)
+            if found:
+                return found
+            at += 1
+        return []
+
+    async def entry_since(self, partition: Partition, moment: int) -> PageEntry | None:
+        """The first sealed page with a row that arrived at that moment or later."""
+        extents = await self.of(partition)
+        at = bisect_left(extents, moment, key=lambda extent: extent.arrived_last)
+        if at == len(extents):
+            return None
+        index = await self.index(extents[at])
+        return index[index.arrived_before(moment)]
+
+    async def index(self, extent: Extent) -> PageIndex:
+        """The pages of an extent. Raises Damaged, naming its offsets."""
+        index = self._indexes.get(extent.index)
+        if index is None:
+            header, body = await self._section(extent, extent.index, sections.INDEX)
+            index = _understood(extent, lambda: sections.decode_index(header, body))
+            self._indexes.keep(extent.index, index, len(body))
+        return index
+
+    # Ids
+
+    def surely_none(self, partition: Partition, hashes: Hashes, horizon: int) -> bool:
+        """Whether memory alone tells that no message since then has one of these ids."""
+        key = partition.topic, partition.number
+        extents = self._extents.get(key)
+        if extents is None:
+            return False
+        wanted = _sections(extents, horizon)
+        known = self._ids.get(key)
+        if known is None or any(known.get(section) is None for section in wanted):
+            return not wanted
+        return next(known.find(hashes, wanted), None) is None
+
+    async def candidates(self, partition: Partition, hashes: Hashes, horizon: int) -> Hits:
+        """Sealed messages that have arrived since then and may have these hashes: to be compared with what is stored."""
+        rows, offsets = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        wanted = _sections(await self.of(partition), horizon)
+        known = self._ids.get((partition.topic, partition.number)) or KnownIds[Reference]()
+        while missing := [section for section in wanted if known.get(section) is None]:
+            await self._read_ids(partition, known, wanted[missing[0]], missing[0])
+        for section, blocks, found, places in list(known.find(hashes, wanted)):
+            rows.append(found)
+            offsets.append(await self._offsets(wanted[section], section, blocks, places))
+        return Hits(np.concatenate(rows), np.concatenate(offsets))
+
+    async def adopt(self, partition: Partition, extent: Extent, built: Built, blocks: list[sections.BlockPlace]) -> None:
+        """Keeps the ids of an extent that is about to be added: they are in memory now, and will be asked for."""
+        known = self._ids.get((partition.topic, partition.number))
+        if extent.ids is None or (known is None and partition.sealed_end > 1):
+            return  # nobody has asked for the others
+        await self._learn(partition, known or KnownIds[Reference](), extent.ids, built, blocks, PAUSE_SECONDS)
+
+    async def joined_ids(self, extents: list[Extent], first_offset: int) -> Built:
+        """One ids section of the entries of several. Of their hashes only what the filters kept is known, so there are no more buckets than
+        the least of them had."""
+        sources = [(extent, extent.ids, *await self._directory(extent, extent.ids)) for extent in extents if extent.ids is not None]
+        count = sum(header.count for _, _, header, _, _ in sources)
+        least = min((header.detail for _, _, header, _, _ in sources), default=0)
+        builder, bits = Builder(count, first_offset, least), min(parts_of(count), least)
+        for part in range(1 << bits):
+            for extent, section, header, starts, blocks in sources:
+                shift = header.detail - bits
+                inside = int(starts[part << shift]), int(starts[part + 1 << shift])
+                for first, keys, distances in await self._entries(extent, section, blocks, *inside):
+                    builder.take(known_hashes(header.detail, starts, keys, first), distances.astype(np.int64) + extent.first_offset)
+            builder.sort()
+            if bits:
+                await self._clock.sleep(PAUSE_SECONDS)
+        return builder.built()
+
+    async def _entries(
+        self, extent: Extent, section: Reference, blocks: list[sections.BlockPlace], first: int, end: int
+    ) -> list[tuple[int, NDArray[np.uint32], NDArray[np.uint32]]]:
+        """Entries of a section, block by block: the place of the first one, keys and distances."""
+        found: list[tuple[int, NDArray[np.uint32], NDArray[np.uint32]]] = []
+        for number in range(first // BLOCK_ENTRIES, -(-end // BLOCK_ENTRIES)):
+            at = number * BLOCK_ENTRIES
+            keys, distances = await self._block(extent, _block_reference(blocks[number], section))
+            inside = slice(max(first - at, 0), end - at)
+            found.append((max(first, at), keys[inside], distances[inside]))
+        return found
+
+    async def _read_ids(self, partition: Partition, known: KnownIds[Reference], extent: Extent, section: Reference) -> None:
+        header, starts, places = await self._directory(extent, section)
+        blocks = [await self._read_block(extent, _block_reference(place, section)) for place in places]
+        await self._learn(partition, known, section, Built(header.detail, starts, blocks), places, 0.0)
+
+    async def _learn(
+        self,
+        partition: Partition,
+        known: KnownIds[Reference],
+        section: Reference,
+        built: Built,
+        places: list[sections.BlockPlace],
+        pause: float,
+    ) -> None:
+        """In steps with pauses, because a sieve takes a while to make and to fill."""
+        await self._clock.sleep(pause)
+        made, at = Filter(built.bits, built.starts), 0
+        group = known.room_for(made.count)
+        await self._clock.sleep(pause)
+        for keys, _ in built.blocks:
+            made.fill(at, keys)
+            group.sieve.add(known_hashes(built.bits, built.starts, keys, at))
+            at += len(keys)
+            await self._clock.sleep(pause)
+        known.add(group, section, KnownSection(made, places))
+        self._keep_ids((partition.topic, partition.number), known)
+
+    def _keep_ids(self, key: Key, known: KnownIds[Reference]) -> None:
+        self._ids.drop(key)
+        self._ids.keep(key, known, known.bytes)
+
+    async def _offsets(
+        self, extent: Extent, reference: Reference, blocks: list[sections.BlockPlace], places: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        offsets = np.empty(len(places), np.int64)
+        numbers = places // BLOCK_ENTRIES
+        for number in np.flatnonzero(np.bincount(numbers)).tolist():  # np.unique imports numpy.ma, which takes 50 ms
+            inside = numbers == number
+            block = _block_reference(blocks[number], reference)
+            distances = (await self._block(extent, block))[1]
+            offsets[inside] = distances[places[inside] % BLOCK_ENTRIES].astype(np.int64) + extent.first_offset
+        return offsets
+
+    async def _block(self, extent: Extent, block: Reference) -> Block:
+        found = self._blocks.get(block)
+        if found is None:
+            found = await self._read_block(extent, block)
+            self._blocks.keep(block, found, 2 * found[0].nbytes)
+        return found
+
+    async def _read_block(self, extent: Extent, block: Reference) -> Block:
+        header, body = await self._section(extent, block, sections.ID_BLOCK)
+        return _understood(extent, lambda: sections.decode_block(header, body))
+
+    async def _directory(
+        self, extent: Extent, section: Reference
+    ) -> tuple[sections.SectionHeader, NDArray[np.uint32], list[sections.BlockPlace]]:
+        header, body = await self._section(extent, section, sections.IDS)
+        return header, *_understood(extent, lambda: sections.decode_directory(header, body))
+
+    # Sections
+
+    async def _section(self, extent: Extent, reference: Reference, kind: str) -> tuple[sections.SectionHeader, memoryview]:
+        try:
+            page: Page = (await self._store.read([reference]))[0]
+            header = sections.decode_header(page.header, kind)
+        except (Damaged, sections.Unreadable) as error:
+            raise _damaged(extent, error) from error
+        if (header.topic, header.partition, header.first_offset) != (extent.topic, extent.partition, extent.first_offset):
+            raise _damaged(extent, Exception("the section is another extent's"))
+        return header, memoryview(page.body)
+
+
+def _sections(extents: list[Extent], horizon: int) -> dict[Reference, Extent]:
+    """The ids sections of the extents in which something has arrived since then."""
+    return {extent.ids: extent for extent in extents if extent.ids is not None and extent.arrived_last >= horizon}
+
+
+def _block_reference(place: sections.BlockPlace, directory: Reference) -> Reference:
+    """A block was written with its directory."""
+    return Reference(place.segment, place.position, place.length, directory.sequence)
+
+
+def _understood(extent: Extent, decode: Callable[[], T]) -> T:
+    try:
+        return decode()
+    except sections.Unreadable as error:
+        raise _damaged(extent, error) from error
+
+
+def _damaged(extent: Extent, error: Exception) -> Damaged:
+    return Damaged(f"offsets {extent.first_offset} to {extent.end_offset - 1}: {error}")

@@ -1,0 +1,1 @@
+"""Upkeep: what happens beside the flushes. Retention, seal, cleaning, and giving space back."""

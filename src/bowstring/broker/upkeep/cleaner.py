@@ -1,0 +1,196 @@
+"""Space that dead pages take is given back: what lives in a segment that is mostly dead is copied, and the segment is used again.
+
+Topics of different retention share segments, so a segment may hold a few pages that live for a year among many that are gone since last
+week. When less than `ALIVE_MIN` of its bytes are in use, the extents that use it are rewritten some at a time, in the order of their
+partitions: their pages in it are copied, their sections written anew, and in one edit the new extents take the old ones' place. Pages of
+which no row is delivered any more are left behind, unless an id in them is still taken. When no extent uses the segment any more it is
+free by itself (`upkeep`).
+
+On the way, neighbouring extents that are small are joined: a partition that gets little has one after every seal, and a thousand of them
+take longer to load and to search than one.
+
+A page that cannot be read stays where it is, and so does its segment: nothing that is damaged is thrown away.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from bowstring.broker.upkeep.placement import Draft, Placed, Placing, write_sections
+from bowstring.core.pages import PageEntry
+from bowstring.core.partition import MINUTE, Partition
+from bowstring.ports.catalog import Edit, Extent, ExtentKey
+from bowstring.ports.failures import Damaged
+from bowstring.store.frames import reference_of
+
+if TYPE_CHECKING:
+    from bowstring.broker.incarnation import Incarnation
+    from bowstring.broker.log.actor import PartitionActor
+
+ALIVE_MIN = 0.4
+BYTES_A_TURN = 16 * 1024 * 1024
+"""How much is copied before other upkeep has its turn."""
+READ_BYTES = 1024 * 1024
+EXTENTS_A_READ = 20
+SMALL_PAGES = 64
+"""An extent with fewer pages is joined with its neighbours."""
+JOINED_MAX = 32
+CROWD = 8
+"""So many small extents in a row are worth joining."""
+
+
+class _Job(NamedTuple):
+    """Extents of a partition that become one."""
+
+    actor: PartitionActor
+    extents: list[Extent]
+
+
+class Cleaner:
+    """Copies what lives out of segments that are mostly dead."""
+
+    def __init__(self, incarnation: Incarnation) -> None:
+        self._incarnation = incarnation
+        self._given_up: set[int] = set()
+        """Segments with a page that cannot be read."""
+        self._joined: dict[tuple[int, int], int] = {}
+        """How often a partition had been sealed when its extents were joined last."""
+        self._sealed: dict[PartitionActor, None] = {}
+        """Partitions that were sealed since the last turn."""
+        self._budget = 0
+
+    def sealed(self, actor: PartitionActor) -> None:
+        """A partition has one more extent."""
+        self._sealed[actor] = None
+
+    async def turn(self) -> None:
+        """A moment's work."""
+        self._budget = BYTES_A_TURN
+        await self._join_some()
+        for segment in self._candidates():
+            if self._budget <= 0:
+                return
+            try:
+                await self._clean(segment)
+            except Damaged as error:
+                self._given_up.add(segment)
+                self._incarnation.observer.note("upkeep-postponed", work="cleaning", problem=str(error))
+
+    def _candidates(self) -> list[int]:
+        """Segments to be cleaned, the emptiest first."""
+        usage, sizes = self._incarnation.usage, self._incarnation.store.segments()
+        shares = {segment: usage.of(segment) / size for segment, size in sizes.items() if segment not in self._given_up}
+        wanted = [segment for segment, share in shares.items() if 0 < share < ALIVE_MIN and not usage.recent(segment)]
+        return sorted(wanted, key=lambda segment: (shares[segment], segment))
+
+    async def _clean(self, segment: int) -> None:
+        """Rewrites the extents that use the segment, as far as the budget goes. What is left over comes with the next turn."""
+        after: ExtentKey | None = None
+        while self._budget > 0:
+            extents = await self._incarnation.catalog.extents_in(segment, after, EXTENTS_A_READ)
+            if not extents:
+                return
+            actors = [self._incarnation.actor(extent.topic, extent.partition) for extent in extents]
+            await self._rewrite([_Job(actor, [extent]) for actor, extent in zip(actors, extents, strict=True) if actor], segment)
+            after = extents[-1].key
+
+    async def _join_some(self) -> None:
+        """Joins small extents, in partitions that were sealed often enough since it was done last."""
+        jobs: list[_Job] = []
+        sealed, self._sealed = self._sealed, {}
+        for actor in sealed:
+            partition = actor.partition
+            key = partition.topic, partition.number
+            if actor.closed is None and partition.seals >= self._joined.get(key, 0) + CROWD:
+                self._joined[key] = partition.seals
+                jobs += [_Job(actor, crowd) for crowd in _crowds(await self._incarnation.extents.of(partition))]
+        for start in range(0, len(jobs), EXTENTS_A_READ):
+            try:
+                await self._rewrite(jobs[start : start + EXTENTS_A_READ], 0)
+            except Damaged as error:
+                self._incarnation.observer.note("upkeep-postponed", work="joining extents", problem=str(error))
+
+    async def _rewrite(self, jobs: list[_Job], segment: int) -> None:
+        """Makes one extent of those of each job, with no page in the segment. They are written together, because every write begins on a
+        block of the disk: extents of a few hundred bytes, each for itself, would leave segments behind that are as empty as before. Raises
+        Damaged when all is done that can be."""
+        incarnation = self._incarnation
+        damage: Damaged | None = None
+        with Placing(incarnation.store, incarnation.usage, incarnation.flusher.committed) as placing:
+            drafted: list[tuple[_Job, Draft]] = []
+            empty: list[_Job] = []
+            for job in jobs:
+                try:
+                    draft = await self._drafted(placing, job, segment)
+                except Damaged as error:
+                    damage = error
+                    continue
+                if draft is not None:
+                    drafted.append((job, draft))
+                elif all(extent.index.sequence <= incarnation.upkeep.sealer.trimmed for extent in job.extents):
+                    empty.append(job)  # else the journal still has the pages, and would bring them back at load
+            await placing.flush()
+            written = [one.extent for one in await write_sections(placing, [draft for _, draft in drafted])]
+            done = [*zip([job for job, _ in drafted], written, strict=True), *((job, None) for job in empty)]
+            done = [(job, new) for job, new in done if job.actor.closed is None]
+            if done:
+                keys = [extent.key for job, _ in done for extent in job.extents]
+                await incarnation.catalog.edit(incarnation.fence, Edit(drop=keys, add=[new for _, new in done if new is not None]))
+            for job, new in done:
+                incarnation.replaced(job.actor, job.extents, new)
+        if damage is not None:
+            raise damage
+
+    async def _drafted(self, placing: Placing, job: _Job, segment: int) -> Draft | None:
+        """The extent to be, None if nothing in it lives. Its pages are written when the placing is flushed."""
+        pages: list[Placed] = []
+        for extent in job.extents:
+            index = await self._incarnation.extents.index(extent)
+            pages += await self._copied(placing, job.actor, index.state(), segment)
+        if not pages:
+            return None
+        first, end = job.extents[0].first_offset, job.extents[-1].end_offset
+        return Draft(job.actor.partition, pages, first, end, await self._incarnation.extents.joined_ids(job.extents, first))
+
+    async def _copied(self, placing: Placing, actor: PartitionActor, entries: list[PageEntry], segment: int) -> list[Placed]:
+        """The pages that live on: those in the segment are copied."""
+        partition = actor.partition
+        live = [entry for entry in entries if _is_needed(partition, entry)]
+        found: list[Placed] = []
+        chunk: list[PageEntry] = []
+        for entry in (*live, None):
+            if chunk and (entry is None or entry.segment != segment or sum(page.length for page in chunk) >= READ_BYTES):
+                pages = await self._incarnation.store.read([reference_of(page) for page in chunk])
+                found += [Placed(e, await placing.add(page)) for e, page in zip(chunk, pages, strict=True)]
+                size = sum(page.length for page in chunk)
+                self._budget -= size
+                self._incarnation.counters.cleaned_bytes += size
+                chunk = []
+            if entry is not None and entry.segment == segment:
+                chunk.append(entry)
+            elif entry is not None:
+                found.append(Placed(entry))
+        return found
+
+
+def _is_needed(partition: Partition, entry: PageEntry) -> bool:
+    """Whether a row may be delivered, or its owner has deleted it and its id is still taken: that is told by comparing with the page."""
+    first, end = entry.first_offset, entry.end
+    if partition.is_whole(first, end) or len(partition.live(first, end)):
+        return True
+    if entry.arrived_last < partition.arrived - max(partition.window, MINUTE):
+        return False
+    deleted = partition.retained.of(partition.deletions.between(first, end))
+    return len(deleted) > len(partition.deletions.freed(first, end))
+
+
+def _crowds(extents: list[Extent]) -> list[list[Extent]]:
+    """Runs of small extents that follow each other."""
+    found: list[list[Extent]] = [[]]
+    for extent in extents:
+        small = extent.pages < SMALL_PAGES
+        if not small or len(found[-1]) >= JOINED_MAX:
+            found.append([])
+        if small:
+            found[-1].append(extent)
+    return [crowd for crowd in found if len(crowd) >= CROWD]

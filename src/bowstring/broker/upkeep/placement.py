@@ -1,0 +1,181 @@
+"""Writing pages and sections beside the flushes: by sealer and cleaner, in slices that no flush has to wait for long.
+
+What was written is pinned until the catalog refers to it, or the work is given up: nobody may use its segment again meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from bowstring.broker.upkeep.usage import Usage
+from bowstring.core import sections
+from bowstring.core.id_sections import Built
+from bowstring.core.pages import PageEntry, segments
+from bowstring.core.partition import Partition
+from bowstring.core.sections import ID_BLOCK, IDS, INDEX, BlockPlace, SectionHeader
+from bowstring.ports.catalog import Extent
+from bowstring.ports.store import Page, Reference, Store
+
+SLICE_BYTES = 512 * 1024
+"""So much is written and synced at a time: one or two milliseconds."""
+PAUSE_SECONDS = 0.002
+"""How long the loop is left to others after each step of one or two milliseconds: a flush that is under way meanwhile loses half its time
+at most."""
+
+
+class Place:
+    """Where something will be, once it is written."""
+
+    __slots__ = ("reference",)
+
+    def __init__(self) -> None:
+        self.reference: Reference | None = None
+
+    @property
+    def known(self) -> Reference:
+        assert self.reference is not None, "not written yet"
+        return self.reference
+
+
+class Placing:
+    """One piece of work that writes to the store."""
+
+    def __init__(self, store: Store, usage: Usage, sequence: int) -> None:
+        self._store = store
+        self._usage = usage
+        self.sequence = sequence
+        self._pending: list[tuple[Place, Page]] = []
+        self._bytes = 0
+        self._pinned: list[int] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for segment in self._pinned:
+            self._usage.unpin(segment)
+
+    async def add(self, page: Page) -> Place:
+        """Writes it with the next slice."""
+        place = Place()
+        self._pending.append((place, page))
+        self._bytes += len(page.header) + len(page.body)
+        if self._bytes >= SLICE_BYTES:
+            await self.flush()
+        return place
+
+    async def flush(self) -> None:
+        """Everything that was added is durable when it returns."""
+        pending, self._pending, self._bytes = self._pending, [], 0
+        if not pending:
+            return
+        references = await self._store.append(self.sequence, [page for _, page in pending], copies=True)
+        for (place, _), reference in zip(pending, references, strict=True):
+            place.reference = reference
+            self._usage.pin(reference.segment)
+            self._pinned.append(reference.segment)
+        await self._store.sync()
+
+
+class Placed(NamedTuple):
+    """A page of an extent: where it is, or is being written to."""
+
+    entry: PageEntry
+    place: Place | None = None
+
+    def settled(self) -> PageEntry:
+        if self.place is None:
+            return self.entry
+        reference = self.place.known
+        return self.entry._replace(
+            segment=reference.segment, position=reference.position, length=reference.length, sequence=reference.sequence
+        )
+
+
+class Draft(NamedTuple):
+    """An extent in the making: pages that have been written, what it spans, and by what its messages are recognised."""
+
+    partition: Partition
+    pages: list[Placed]
+    first_offset: int
+    end_offset: int
+    hashes: Built
+
+
+class Written(NamedTuple):
+    """What the catalog is to be told of an extent, and where the blocks of its ids are."""
+
+    extent: Extent
+    blocks: list[BlockPlace]
+
+
+async def write_sections(placing: Placing, drafts: Sequence[Draft]) -> list[Written]:
+    """Writes the sections of extents whose pages are written, those of all together."""
+    made = [_Sections(draft) for draft in drafts]
+    for one in made:
+        await one.write_index_and_blocks(placing)
+    await placing.flush()
+    for one in made:
+        await one.write_directory(placing)
+    await placing.flush()
+    return [Written(one.extent(), one.block_places()) for one in made]
+
+
+class _Sections:
+    """What is written of one extent beside its pages."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._partition = draft.partition
+        self._entries = [page.settled() for page in draft.pages]
+        self._first, self._end = draft.first_offset, draft.end_offset
+        self._built = draft.hashes
+        self._index = Place()
+        self._blocks: list[Place] = []
+        self._directory: Place | None = None
+
+    def _page(self, kind: str, count: int, body: bytes, detail: int = 0) -> Page:
+        topic, number = self._partition.topic, self._partition.number
+        header = SectionHeader(kind, sections.VERSION, topic, number, self._first, self._end, count, detail)
+        return Page(sections.encode_header(header), body)
+
+    async def write_index_and_blocks(self, placing: Placing) -> None:
+        self._index = await placing.add(self._page(INDEX, len(self._entries), sections.encode_index(self._entries)))
+        for keys, distances in self._built.blocks:
+            self._blocks.append(await placing.add(self._page(ID_BLOCK, len(keys), sections.encode_block(keys, distances))))
+
+    async def write_directory(self, placing: Placing) -> None:
+        if self._blocks:
+            count = sum(len(keys) for keys, _ in self._built.blocks)
+            body = sections.encode_directory(self._built, self.block_places())
+            self._directory = await placing.add(self._page(IDS, count, body, self._built.bits))
+
+    def block_places(self) -> list[BlockPlace]:
+        return [BlockPlace(place.known.segment, place.known.position, place.known.length) for place in self._blocks]
+
+    def extent(self) -> Extent:
+        entries = self._entries
+        uses = segments((entry.segment for entry in entries), (entry.length for entry in entries))
+        places = [self._index, *self._blocks, *([self._directory] if self._directory else [])]
+        for segment, size in segments((place.known.segment for place in places), (place.known.length for place in places)).items():
+            uses[segment] = uses.get(segment, 0) + size
+        return Extent(
+            topic=self._partition.topic,
+            partition=self._partition.number,
+            first_offset=self._first,
+            end_offset=self._end,
+            arrived_first=entries[0].arrived,
+            arrived_last=entries[-1].arrived_last,
+            expires=_expires(entries),
+            pages=len(entries),
+            bytes=sum(entry.length for entry in entries),
+            index=self._index.known,
+            ids=self._directory.known if self._directory else None,
+            uses=tuple(sorted(uses.items())),
+        )
+
+
+def _expires(entries: Iterable[PageEntry]) -> int:
+    moments = [entry.expires for entry in entries]
+    return max(moments) if all(moments) else 0

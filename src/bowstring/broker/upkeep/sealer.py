@@ -1,0 +1,257 @@
+"""What keeps the journal short: its pages move into extents, its changes into snapshots, and its rows are trimmed.
+
+    for some partitions at a time:
+      pages that are inlined in the journal, and small ones ──coalesced──► segment ┐
+      index section, ids section                                        ──► segment ┴ sync ──► edit: one extent a partition
+    for some partitions at a time: their state as of a flush, once that flush is committed ──► edit: snapshots, chunks of deletions
+    edit after edit: rows of the journal go
+
+Each step is small, because flushes wait behind it: the loop is given up after every few pages, a write to a segment is small
+and is synced at once (`placing`), an edit has a few dozen rows. The order makes every crash harmless. An extent is added only after its
+bytes are durable; while the journal still has the rows, the loader skips what extents and snapshots tell already (`Partition.replay`);
+and the rows go last.
+
+A page of the journal that cannot be read keeps the seal from going on. It is tried again at the next one; after `TRIES_MAX` it is written
+down as lost, so that one bad page does not let the journal grow for ever: its offsets then answer `Corrupt`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.upkeep.coalesced_page import BYTES_MAX, Sealable, coalesce, runs
+from bowstring.broker.upkeep.placement import PAUSE_SECONDS, Draft, Placed, Placing, Written, write_sections
+from bowstring.core.id_sections import Builder, batch_hashes, parts_in, parts_of
+from bowstring.core.pages import LOST, PAGES_AT_ONCE, PageEntry
+from bowstring.core.partition import Partition
+from bowstring.core.snapshots import snapshot
+from bowstring.messages.schema import ID
+from bowstring.ports.catalog import Chunk, Edit, Snapshot
+from bowstring.ports.failures import Damaged, DiskFull
+
+if TYPE_CHECKING:
+    from bowstring.broker.incarnation import Incarnation
+    from bowstring.broker.log.flusher import Flush
+
+PARTITIONS_A_STEP = 32
+PAGES_AN_EXTENT = 4096
+"""A partition with more pages gets several extents: with more of them each would hold up the loop."""
+IDS_MAX = 1 << 20
+"""Messages with ids, in an extent or before a seal is due, or a few more: one that is not sealed takes three times the memory."""
+PAGE_COST = 8 * 1024
+"""So many bytes take as long to copy as it takes to look at a page."""
+HURRY = 2
+"""So many times what a seal is due for."""
+ROWS_A_TRIM = 200
+TRIES_MAX = 3
+
+
+class Counts(NamedTuple):
+    """What has come together since the last seal."""
+
+    rows: int = 0
+    changes: int = 0
+    inlined: int = 0
+    bytes: int = 0
+    ids: int = 0
+    """Messages with ids that callers gave."""
+
+
+class Sealer:
+    """Seals what one incarnation writes."""
+
+    def __init__(self, incarnation: Incarnation, trimmed: int) -> None:
+        self._incarnation = incarnation
+        self._catalog = incarnation.catalog
+        self._store = incarnation.store
+        self._settings = incarnation.settings
+        self.trimmed = trimmed
+        """The journal has no rows up to this sequence."""
+        self._counts = Counts(rows=incarnation.flusher.committed - trimmed)
+        self._copied = 0
+        """Bytes since the last pause."""
+        self._hurry = False
+        """So much has come that it is better sealed soon than well."""
+        self._tries: dict[tuple[int, int, int], int] = {}
+        """How often a page of the journal could not be read, by topic, partition and offset."""
+        self._sealed_at = incarnation.clock.monotonic()
+
+    def note(self, flush: Flush) -> None:
+        """A flush was committed."""
+        rows, changes, inlined, size, ids = self._counts
+        small = flush.page_bytes if not flush.written else 0
+        ids += sum([change.rows for change, _ in flush.pages if change.columns & ID])
+        self._counts = Counts(rows + 1, changes + len(flush.changes), inlined + small, size + flush.page_bytes, ids)
+
+    @property
+    def is_due(self) -> bool:
+        """Is there enough to seal?"""
+        settings, counts = self._settings, self._counts
+        old = counts.rows > 1 and self._incarnation.clock.monotonic() - self._sealed_at >= settings.seal_seconds
+        full = counts.rows >= settings.seal_rows or counts.changes >= 15 * settings.seal_rows or counts.ids >= IDS_MAX
+        return old or full or counts.inlined >= settings.seal_inline_bytes or counts.bytes >= settings.seal_bytes
+
+    async def seal(self) -> None:
+        """Seals everything that is committed now. Raises DiskFull, Damaged (nothing is lost, and it can be tried again), or worse."""
+        before, self._counts = self._counts, Counts()
+        self._hurry = before.bytes >= HURRY * self._settings.seal_bytes or before.rows >= HURRY * self._settings.seal_rows
+        try:
+            await self._seal(self._incarnation.flusher.committed)
+        except (DiskFull, Damaged):
+            self._counts = Counts(*map(sum, zip(before, self._counts, strict=True)))
+            raise
+        self._sealed_at = self._incarnation.clock.monotonic()
+        self._incarnation.counters.seals += 1
+        self._incarnation.observer.note("journal-sealed", rows=before.rows, bytes=before.bytes)
+
+    async def _seal(self, sequence: int) -> None:
+        actors = self._incarnation.partitions()
+        for step in _steps(actor for actor in actors if actor.partition.pages.count_upto(sequence)):
+            while step:
+                await self._seal_pages(step, sequence)
+                step = [actor for actor in step if actor.closed is None and actor.partition.pages.count_upto(sequence)]
+        actors = self._incarnation.partitions()
+        for step in _steps(actor for actor in actors if actor.partition.is_ahead_of_snapshot):
+            await self.snapshot(step)
+        await self._trim(sequence)
+
+    # Pages
+
+    async def _seal_pages(self, actors: Sequence[PartitionActor], sequence: int) -> None:
+        """The pages of some partitions become extents."""
+        with Placing(self._store, self._incarnation.usage, sequence) as placing:
+            pages = [await self._pages(placing, actor.partition, sequence) for actor in actors]
+            await placing.flush()
+            drafts = [await self._draft(actor.partition, placed) for actor, placed in zip(actors, pages, strict=True)]
+            written = await write_sections(placing, drafts)
+            await self._adopt_ids(drafts, written)
+            await self._catalog.edit(self._incarnation.fence, Edit(add=[extent for extent, _ in written]))
+            for actor, (extent, _) in zip(actors, written, strict=True):
+                self._incarnation.switch(actor, extent)
+
+    async def _adopt_ids(self, drafts: Sequence[Draft], written: Sequence[Written]) -> None:
+        """Ids that callers gave will be asked for again at once, so what was just made of them stays in memory."""
+        for draft, (extent, blocks) in zip(drafts, written, strict=True):
+            if draft.partition.ids.count_below(extent.end_offset):
+                await self._incarnation.extents.adopt(draft.partition, extent, draft.hashes, blocks)
+
+    async def _pages(self, placing: Placing, partition: Partition, sequence: int) -> list[Placed]:
+        """The next pages of a partition, where they are or are going to be. Inlined and small ones are coalesced and written."""
+        found: list[Placed] = []
+        ids = 0
+        for group in runs(partition.pages.upto(sequence), hurry=self._hurry):
+            if len(found) >= PAGES_AN_EXTENT or ids >= IDS_MAX:
+                break
+            ids += sum([entry.rows for entry in group if entry.columns & ID])
+            if len(group) == 1 and group[0].segment:
+                found.append(Placed(group[0]))
+                if len(found) % PAGES_AT_ONCE == 0:
+                    await self._incarnation.clock.sleep(PAUSE_SECONDS)
+                continue
+            for sealable in await self._coalesced(partition, group):
+                found.append(Placed(sealable.entry, None if sealable.page is None else await placing.add(sealable.page)))
+        return found
+
+    async def _coalesced(self, partition: Partition, entries: list[PageEntry]) -> list[Sealable]:
+        self._copied += sum([entry.length + PAGE_COST for entry in entries])
+        if self._copied >= BYTES_MAX:
+            self._copied = 0
+            await self._incarnation.clock.sleep(PAUSE_SECONDS)
+        try:
+            pages = await self._incarnation.reader.pages(partition, entries, keep=False)
+        except Damaged:
+            return await self._one_by_one(partition, entries)
+        return coalesce(entries, pages)
+
+    async def _one_by_one(self, partition: Partition, entries: list[PageEntry]) -> list[Sealable]:
+        """Some of these pages cannot be read. Those in segments stay there. Raises Damaged for others, until they have been tried often
+        enough: then they are lost."""
+        found: list[Sealable] = []
+        for entry in entries:
+            if entry.segment:
+                found.append(Sealable(entry, None))
+                continue
+            try:
+                found.append(Sealable(entry, (await self._incarnation.reader.pages(partition, [entry]))[0]))
+            except Damaged as error:
+                key = partition.topic, partition.number, entry.first_offset
+                self._tries[key] = self._tries.get(key, 0) + 1
+                if self._tries[key] < TRIES_MAX:
+                    raise
+                self._incarnation.note_damage(partition, error)
+                found.append(Sealable(entry._replace(segment=LOST, position=0, length=0), None))
+        return found
+
+    async def _draft(self, partition: Partition, pages: list[Placed]) -> Draft:
+        """With the hashes of everything in these pages by which it may be recognised: natural ids, and batches."""
+        first, end = pages[0].entry.first_offset, pages[-1].entry.end
+        producers, numbers, firsts = partition.producers.below(end)
+        batches = batch_hashes(producers, numbers)
+        order = np.argsort(batches)
+        batches, firsts = batches[order], firsts[order]
+        count = partition.ids.count_below(end) + len(batches)
+        builder, bits = Builder(count, first), parts_of(count)
+        starts = parts_in(batches, bits)
+        for part in range(1 << bits):
+            if bits:
+                await self._incarnation.clock.sleep(PAUSE_SECONDS)
+            inside = slice(int(starts[part]), int(starts[part + 1]))
+            builder.take(*partition.ids.part_below(end, part, bits))
+            builder.take(batches[inside], firsts[inside])
+            builder.sort()
+        return Draft(partition, pages, first, end, builder.built())
+
+    # Snapshots
+
+    async def snapshot(self, actors: Sequence[PartitionActor]) -> None:
+        """Writes the state of some partitions as of a flush, when that flush is committed."""
+        partitions = [actor.partition for actor in actors if actor.closed is None]
+        rows: list[Snapshot] = []
+        chunks: list[Chunk] = []
+        captured: asyncio.Future[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
+
+        def capture(sequence: int) -> None:
+            for partition in partitions:
+                rows.append(Snapshot(partition.topic, partition.number, sequence, snapshot(partition)))
+                chunks.extend(_changed_chunks(partition))
+            captured.set_result(self._incarnation.flusher.commitment())
+
+        self._incarnation.flusher.at_boundary(lambda sequence: None if captured.done() else capture(sequence))
+        await (await captured)
+        try:
+            await self._catalog.edit(self._incarnation.fence, Edit(snapshots=rows, chunks=chunks))
+        except BaseException:
+            for partition in partitions:
+                partition.deletions.changed.update(chunk.number for chunk in chunks if _is_of(chunk, partition))
+            raise
+        for partition, row in zip(partitions, rows, strict=True):
+            partition.snapshot_sequence, partition.snapshot_end = row.sequence, partition.sealed_end
+
+    # The journal
+
+    async def _trim(self, sequence: int) -> None:
+        while self.trimmed < sequence - 1:
+            upto = min(self.trimmed + ROWS_A_TRIM, sequence - 1)
+            await self._catalog.edit(self._incarnation.fence, Edit(trim=upto))
+            self.trimmed = upto
+
+
+def _steps(actors: Iterable[PartitionActor]) -> Iterable[list[PartitionActor]]:
+    rest = iter([actor for actor in actors if actor.closed is None])
+    while step := list(islice(rest, PARTITIONS_A_STEP)):
+        yield step
+
+
+def _changed_chunks(partition: Partition) -> list[Chunk]:
+    numbers, partition.deletions.changed = sorted(partition.deletions.changed), set()
+    return [Chunk(partition.topic, partition.number, number, partition.deletions.chunk(number)) for number in numbers]
+
+
+def _is_of(chunk: Chunk, partition: Partition) -> bool:
+    return (chunk.topic, chunk.partition) == (partition.topic, partition.number)

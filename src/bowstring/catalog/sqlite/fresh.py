@@ -1,0 +1,29 @@
+"""A catalog that lives on as another: it was restored from a backup, and the one that it was copied from may live on, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+
+from bowstring.catalog.sqlite import file
+from bowstring.errors import Corrupt
+
+
+def begin_anew(path: str, *, epochs: int) -> tuple[bytes, int]:
+    """Gives the data a new name, and lets that many epochs pass. Gives name and epoch. Durable when it returns."""
+    try:
+        connection = apsw.Connection(path)
+        try:
+            connection.pragma("journal_mode", "DELETE")
+            connection.pragma("synchronous", "EXTRA")
+            with file.transaction(connection):
+                connection.execute("UPDATE cluster SET id = randomblob(16)")
+                connection.execute("UPDATE broker SET epoch = epoch + ?", (epochs,))
+            cluster: Any = connection.execute("SELECT id FROM cluster").fetchall()[0][0]
+            epoch: Any = connection.execute("SELECT max(epoch) FROM broker").fetchall()[0][0]
+        finally:
+            connection.close(True)
+    except (apsw.Error, IndexError) as error:
+        raise Corrupt(f"{path} is no catalog that can be restored: {error}") from error
+    return bytes(cluster), epoch or 0

@@ -1,0 +1,72 @@
+"""Rows of a catalog put in the place of damaged ones, offline and in one transaction. Only `bowstring inspect --repair` does this.
+
+What is put there is computed elsewhere (`inspection.rebuild`); here it gets its checksums and goes into the tables. A row of
+`segment_use` says nothing that extents do not say, so that table is simply written anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import apsw
+
+from bowstring.catalog import journal_rows
+from bowstring.catalog.extent_rows import use_values
+from bowstring.catalog.sqlite import extents, file
+from bowstring.catalog.sqlite.queries import queries
+from bowstring.ports.catalog import Chunk, Edit, Extent, Row, Snapshot
+
+
+class Mend(NamedTuple):
+    """What is to be changed."""
+
+    drop_extents: Sequence[tuple[Any, ...]] = ()
+    """Keys, as they stand in the rows."""
+    add_extents: Sequence[Extent] = ()
+    snapshots: Sequence[Snapshot] = ()
+    drop_chunks: Sequence[tuple[Any, ...]] = ()
+    rows: Sequence[Row] = ()
+    """Journal rows; the inlined pages of one that is there stay with it."""
+    uses: Sequence[Extent] | None = None
+    """All extents, if what is written down by segment is to be made anew."""
+
+    def __bool__(self) -> bool:
+        return any(self[:5]) or self.uses is not None
+
+
+def mend(path: str, change: Mend) -> None:
+    """All of it or nothing; durable when it returns. Raises what opening a catalog raises, and Damaged."""
+    connection = file.connect(path)
+    try:
+        with file.transaction(connection):
+            _apply(connection, change)
+    finally:
+        file.close(connection)
+
+
+def _apply(connection: apsw.Connection, change: Mend) -> None:
+    for key in change.drop_extents:
+        connection.execute("DELETE FROM extent WHERE topic IS ? AND partition IS ? AND first_offset IS ?", key)
+        connection.execute("DELETE FROM segment_use WHERE topic IS ? AND partition IS ? AND first_offset IS ?", key)
+    for snapshot in change.snapshots:
+        connection.execute("DELETE FROM snapshot WHERE topic IS ? AND partition IS ?", snapshot[:2])
+    edit = Edit(
+        add=change.add_extents, snapshots=change.snapshots, chunks=[Chunk(key[0], key[1], key[2], b"") for key in change.drop_chunks]
+    )
+    extents.apply(connection, extents.prepare(edit))
+    for row in change.rows:
+        _put_row(connection, row)
+    if change.uses is not None:
+        connection.execute("DELETE FROM segment_use")
+        connection.executemany(queries()["add_use"], [use for extent in change.uses for use in use_values(extent)])
+
+
+def _put_row(connection: apsw.Connection, row: Row) -> None:
+    found: list[Any] = connection.execute("SELECT pages FROM journal WHERE sequence = ?", (row.sequence,)).fetchall()
+    pages = found[0][0] if found and isinstance(found[0][0], bytes) else None
+    crc = journal_rows.checksum(row.sequence, row.epoch, row.changes, len(pages or b""))
+    connection.execute(
+        "INSERT OR REPLACE INTO journal (sequence, epoch, crc, changes, pages) VALUES (?, ?, ?, ?, ?)",
+        (row.sequence, row.epoch, crc, row.changes, pages),
+    )
