@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bowstring import errors
+from bowstring.core import publishing
 from bowstring.core.answers import Repeat, ResendAfter, Stored
-from bowstring.core.changes import Change, Reason
-from bowstring.core.decisions import Accept, Answered, Decision, Found, GivenBack, Ids, Lookup, Publish, Refused, Wait
+from bowstring.core.changes import Append, Change, Reason
+from bowstring.core.decisions import Decided, Decision, Found, GivenBack, Ids, Lookup, Publish, Refused, Wait
 from bowstring.core.journal import decode, encode
 from bowstring.core.natural_ids import Hits
 from bowstring.core.partition import Partition
@@ -34,12 +35,14 @@ class Log:
 
     def publish(self, batch: Publish, now: int = NOW, confirmed: Hits | None = None) -> Decision:
         found = None if confirmed is None else Found(self.partition.moves, confirmed, self.arrived(confirmed), {})
-        decision = self.partition.publish(batch, now, found)
-        if isinstance(decision, Accept):
-            self.pending.append(decision.change)
-            if batch.ids is not None and decision.change.rows:
+        decision = publishing.publish(self.partition, batch, now, found)
+        if isinstance(decision, Decided):
+            self.partition.take(decision)
+            self.pending += decision.changes
+            change = next(iter(decision.changes), None)
+            if batch.ids is not None and isinstance(change, Append) and change.rows:
                 kept = decision.kept if decision.kept is not None else np.arange(batch.rows)
-                self.ids[decision.change.first_offset] = (batch.ids.hashes[kept], decision.change.arrived)
+                self.ids[change.first_offset] = (batch.ids.hashes[kept], change.arrived)
         return decision
 
     def arrived(self, hits: Hits) -> np.ndarray:
@@ -54,7 +57,11 @@ class Log:
         self.pending.clear()
 
     def delete(self, first: int, rows: int, reason: Reason) -> None:
-        self.pending.append(self.partition.delete(((first, rows),), reason))
+        self.take(self.partition.delete(((first, rows),), reason))
+
+    def take(self, change: Change) -> None:
+        self.partition.take(Decided((change,), None))
+        self.pending.append(change)
 
     def loaded(self) -> Partition:
         partition = Partition(1, 0, self.window)

@@ -215,7 +215,7 @@ class Incarnation:
         self.counters.sealed_bytes += extent.bytes
         partition = actor.partition
         before = partition.pages.segments()
-        partition.sealed(extent.end_offset, partition.sealed_bytes + extent.bytes)
+        actor.sealed(extent.end_offset, partition.sealed_bytes + extent.bytes)
         if actor.closed is None:
             self._left_the_index(partition, before)
         self.extents.forget(partition.topic, partition.number)
@@ -228,7 +228,7 @@ class Incarnation:
         if new is not None:
             self.usage.add_sealed(new.uses)
         partition = actor.partition
-        partition.moved(partition.sealed_bytes - sum(extent.bytes for extent in old) + (new.bytes if new is not None else 0))
+        actor.moved(partition.sealed_bytes - sum(extent.bytes for extent in old) + (new.bytes if new is not None else 0))
         self.extents.forget(partition.topic, partition.number)
 
     def _left_the_index(self, partition: Partition, before: Mapping[int, int]) -> None:
@@ -372,7 +372,7 @@ class Incarnation:
                 touched[actor] = None
                 self._committed_change(actor, change, flush.sequence)
         for actor in touched:
-            actor.wake()
+            actor.flushed()
         self.upkeep.sealer.note(flush)
 
     def _committed_change(self, actor: PartitionActor, change: Change, sequence: int) -> None:

@@ -89,11 +89,11 @@ def _watched(incarnation: Incarnation, known: Sequence[KnownTopic]) -> list[tupl
 
 
 async def _any(incarnation: Incarnation, topics: Sequence[Topic], event: asyncio.Event) -> None:
-    """Waits until something is committed in one of the topics, the list changes, or the event is set for another reason."""
+    """Waits until there may be something else to read in one of the topics, the list changes, or the event is set for another reason."""
     actors = [actor for topic in topics for actor in topic.actors]
     incarnation.topic_list.wake_when_changed(event)
     for actor in actors:
-        actor.wake_when_committed(event)
+        actor.wake_when_readable(event)
     try:
         await event.wait()
     finally:

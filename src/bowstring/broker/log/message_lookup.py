@@ -7,6 +7,7 @@ durable before it is answered: also with a no, because that rests on what may no
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,13 +15,12 @@ import pyarrow as pa
 
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.log.requests import DeleteMessages, FindGenerated, FindNatural
 from bowstring.broker.topics import Topic
-from bowstring.core import deleting, known_messages
-from bowstring.core.decisions import Deleted, Found, GivenBack, Ids, Lookup, Rows, Wait
+from bowstring.core.decisions import GivenBack, Ids
 from bowstring.messages import ids
 from bowstring.messages.hashing import id_hashes
 from bowstring.messages.limits import DELETED_IDS_MAX, ID_BYTES_MAX
-from bowstring.ports.failures import Damaged
 
 if TYPE_CHECKING:
     from bowstring.broker.incarnation import Incarnation
@@ -38,35 +38,23 @@ async def find(now: Incarnation, topic: str, message_id: str) -> Place | None:
     found = now.topic(topic)
     generated = ids.parse(message_id)
     if generated is not None and generated.partition < len(found.actors):
-        offset = await _find_generated(now, found.actors[generated.partition], generated)
+        offset = await _find_generated(found.actors[generated.partition], generated)
         if offset:
             return Place(generated.partition, offset)
     return await _find_natural(now, found, message_id)
 
 
-async def _find_generated(now: Incarnation, actor: PartitionActor, generated: ids.GeneratedId) -> int:
-    given = GivenBack(0, generated.producer, generated.number, generated.row)
-    found: Found | None = None
-    while True:
-        offset = known_messages.find_generated(actor.partition, given, found)
-        if isinstance(offset, Lookup):
-            found = await _look_up(now, actor, offset, None, pa.array([], pa.utf8()))
-        elif offset is None:
-            await actor.next_commit()
-        else:
-            return offset
+async def _find_generated(actor: PartitionActor, generated: ids.GeneratedId) -> int:
+    return await actor.ask(FindGenerated(GivenBack(0, generated.producer, generated.number, generated.row)))
 
 
 async def _find_natural(now: Incarnation, topic: Topic, message_id: str) -> Place | None:
     column = pa.array([message_id], pa.utf8())
     wanted = Ids(id_hashes(column), None)
     for actor in topic.actors:
-        while (lookup := known_messages.look_for(actor.partition, wanted)) is None:
-            await actor.next_commit()
-        found = await _look_up(now, actor, lookup, wanted, column)
-        for offset in known_messages.recognised(actor.partition, found, now.clock.now()).offsets.tolist():
-            if not actor.partition.is_gone(offset):
-                return Place(actor.partition.number, offset)
+        offset = await actor.ask(FindNatural(wanted, column))
+        if offset:
+            return Place(actor.partition.number, offset)
     if any(actor.partition.is_blind(now.clock.now()) for actor in topic.actors):
         raise _unreadable(topic)
     return None
@@ -84,40 +72,22 @@ async def delete(now: Incarnation, topic: str, group: str, message_ids: Sequence
     hashes, given = id_hashes(column), _generated(message_ids)
     outcomes: list[Place | errors.Error | None] = [None] * len(message_ids)
     doubt: errors.Error | None = None
-    for actor in found.actors:
-        number = actor.partition.number
-        try:
-            deleted = await _delete_in(now, actor, Ids(hashes, None, tuple(given.get(number, ()))), column, group)
-        except errors.Corrupt as error:
-            doubt = error
+    asked = [DeleteMessages(Ids(hashes, None, tuple(given.get(number, ()))), group, column) for number in range(len(found.actors))]
+    told = await asyncio.gather(*map(PartitionActor.ask, found.actors, asked), return_exceptions=True)
+    for actor, deleted in zip(found.actors, told, strict=True):
+        if isinstance(deleted, errors.Corrupt):
+            doubt = deleted
             continue
+        if isinstance(deleted, BaseException):
+            raise deleted
+        number = actor.partition.number
         for row in deleted.offsets.nonzero()[0].tolist():
             outcomes[row] = Place(number, int(deleted.offsets[row]))
         for row, owner in deleted.others.items():
             outcomes[row] = outcomes[row] or _not_yours(message_ids[row], owner)
         if actor.partition.is_blind(now.clock.now()):
             doubt = _unreadable(found)
-    await now.durable()
     return [outcome or doubt or _not_found(topic, text) for outcome, text in zip(outcomes, message_ids, strict=True)]
-
-
-async def _delete_in(now: Incarnation, actor: PartitionActor, wanted: Ids, column: pa.Array, group: str) -> Deleted:
-    """What the request comes to in one partition; the change is on its way to the disk."""
-    found: Found | None = None
-    while True:
-        if actor.closed is not None:
-            raise actor.closed.with_traceback(None)
-        decision = deleting.delete(actor.partition, wanted, group, now.clock.now(), found)
-        if isinstance(decision, Wait):
-            await actor.next_commit()
-            found = None
-        elif isinstance(decision, Lookup):
-            at_once = now.lookups.at_once(actor.partition, decision, wanted.hashes, now.clock.now())
-            found = at_once or await _look_up(now, actor, decision, wanted, column)
-        else:
-            if decision.change is not None:
-                now.flusher.add(decision.change)
-            return decision
 
 
 def _generated(message_ids: Sequence[str]) -> dict[int, list[GivenBack]]:
@@ -157,16 +127,3 @@ def _not_found(topic: str, message_id: str) -> errors.MessageNotFound:
 
 def _unreadable(topic: Topic) -> errors.Corrupt:
     return errors.Corrupt(f"stored ids of '{topic.row.name}' could not be read, so nobody can tell whether this one is stored.")
-
-
-# Looking
-
-
-async def _look_up(now: Incarnation, actor: PartitionActor, lookup: Lookup, wanted: Ids | None, column: pa.Array) -> Found:
-    def texts(rows: Rows) -> pa.Array:
-        return column.take(pa.array(rows))
-
-    try:
-        return await now.lookups.look_up(actor.partition, lookup, wanted, texts, now.clock.now())
-    except Damaged as error:
-        raise errors.Corrupt(f"topic {actor.partition.topic}, partition {actor.partition.number}: {error}") from error

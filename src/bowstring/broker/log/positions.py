@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.log.requests import MovePosition
 from bowstring.broker.topics import Topic
+from bowstring.core.decisions import Refused
 from bowstring.messages.limits import NAME_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -45,12 +47,13 @@ async def delete(now: Incarnation, topic: str, name: str, *, missing_ok: bool) -
     found = now.topic(topic)
     now.check_room(0)
     actors = [actor for actor in found.actors if actor.partition.positions.get(name) is not None]
-    for actor in actors:
-        now.flusher.add(actor.partition.move(name, 0, now.clock.now()))
+    await PartitionActor.ask_together([(actor, MovePosition(topic, name, 0, forward=False)) for actor in actors])
+    if actors:
+        return True
     await now.durable()
-    if not actors and not missing_ok:
+    if not missing_ok:
         raise _not_found(topic, name)
-    return bool(actors)
+    return False
 
 
 async def describe(now: Incarnation, topic: str, name: str) -> PositionFacts:
@@ -79,20 +82,19 @@ async def _move(now: Incarnation, topic: Topic, name: str, offsets: Mapping[int,
         raise errors.InvalidArgument("no partition was given.", hint=f"'{topic.row.name}' has {len(topic.actors)}, numbered from 0.")
     actors = {topic.actor(number): offset for number, offset in offsets.items()}
     now.check_room(0)
-    for actor, offset in actors.items():
-        error = actor.partition.positions.refusal(name, offset, actor.partition.committed_offset, forward=forward)
-        if error is not None:
-            await now.durable()
-            named = f"{topic.row.name}/{actor.partition.number}: {error.message}"
-            raise type(error)(named, hint=error.hint, details=error.details)
-    moved = now.clock.now()
-    if not dry_run:
-        for actor, offset in actors.items():
-            held = actor.partition.positions.get(name)
-            if held is None or held.offset != offset:
-                now.flusher.add(actor.partition.move(name, offset, moved))
-    facts = _facts(topic, name, dict.fromkeys(offsets, moved) if dry_run else {}, offsets if dry_run else {})
-    await now.durable()
+    moves = [(actor, MovePosition(topic.row.name, name, offset, forward=forward)) for actor, offset in actors.items()]
+    if dry_run:
+        moved = now.clock.now()
+        refused = [request.decide(actor.partition, moved, None) for actor, request in moves]
+        facts = _facts(topic, name, dict.fromkeys(offsets, moved), offsets)
+        await now.durable()
+        for decision in refused:
+            if isinstance(decision, Refused):
+                raise decision.error
+        return facts
+    answered = PartitionActor.ask_together(moves)
+    facts = _facts(topic, name, {}, {})
+    await answered
     return facts
 
 

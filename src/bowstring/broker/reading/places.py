@@ -59,8 +59,10 @@ async def _offsets(now: Incarnation, actors: list[PartitionActor], place: Place)
 async def offset_at(now: Incarnation, actor: PartitionActor, moment: int) -> int:
     """The first offset that arrived at that moment or later, if it is there; else the end."""
     partition = actor.partition
-    awaited = partition.next_offset if partition.arrived < moment else 0
-    await _committed(actor, awaited)
+    if partition.arrived < moment and partition.committed_offset < partition.next_offset:
+        await now.durable()
+        if actor.closed is not None:
+            raise actor.closed.with_traceback(None)
     while True:
         moves = partition.moves
         try:
@@ -68,12 +70,6 @@ async def offset_at(now: Incarnation, actor: PartitionActor, moment: int) -> int
         except Damaged as error:
             if moves == partition.moves:
                 raise _corrupt(now, partition, error) from error
-
-
-async def _committed(actor: PartitionActor, offset: int) -> None:
-    """Waits until everything below the offset is committed."""
-    while actor.partition.committed_offset < offset:
-        await actor.next_commit()
 
 
 async def _found(now: Incarnation, partition: Partition, moment: int) -> int:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bowstring.broker.log.requests import RaiseFloor
 from bowstring.broker.reading.visibility import moments_of
 from bowstring.core.changes import Runs
 from bowstring.core.deletions import runs_of
@@ -160,10 +161,10 @@ class Retention:
         kept = joined(reach.kept)
         if (reach.floor, kept) == partition.retained.snapshot() or actor.closed is not None:
             return
-        flusher, messages = self._incarnation.flusher, partition.messages
-        flusher.add(partition.raise_floor(reach.floor, kept))
+        messages = partition.messages
+        raised = actor.ask(RaiseFloor(lambda partition, _: partition.raise_floor(reach.floor, kept)))
         expired = messages - partition.messages
-        await flusher.commitment()
+        await raised
         self._incarnation.counters.expired += max(0, expired)
 
     async def _reach(self, partition: Partition, horizon: int) -> _Reach:
