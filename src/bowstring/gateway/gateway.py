@@ -77,7 +77,7 @@ class Gateway:
 
     async def call(self, method: str, request: bytes) -> bytes:
         if len(request) > HEADER_BYTES_MAX:
-            raise errors.InvalidArgument(f"a {method} request has {len(request)} bytes.", hint=f"At most {HEADER_BYTES_MAX} are taken.")
+            raise errors.InvalidArgument(f"a {method} request has {len(request)} bytes.", hint=f"The maximum is {HEADER_BYTES_MAX}.")
         self._check_open()
         try:
             if method == "Hello":
