@@ -15,9 +15,9 @@ import msgspec
 
 from bowstring.core.answers import Repeat
 
-FORMAT = 3
-FORMATS_READ = (1, 2, 3)
-"""The first format had no floors, and appends without `expires` and `due`; the second no positions."""
+FORMAT = 4
+FORMATS_READ = (1, 2, 3, 4)
+"""The third had floors with all that is kept."""
 
 
 class Unreadable(Exception):
@@ -62,8 +62,23 @@ class Delete(msgspec.Struct, array_like=True, tag=2, gc=False):
     freed: bool
 
 
-class Floor(msgspec.Struct, array_like=True, tag=3, gc=False):
-    """Retention has come to `offset`: rows below it are gone, but for runs of `kept` ones, whose due time is still to come."""
+class Floor(msgspec.Struct, array_like=True, tag=5, gc=False):
+    """Retention has come to `offset`: rows below it are gone, but for those that are kept because their due time is still to come.
+
+    What is kept is told by its differences, and `released` counts before `kept`.
+    """
+
+    topic: int
+    partition: int
+    offset: int
+    kept: tuple[tuple[int, int], ...] = ()
+    """Rows that are kept below the floor from here on."""
+    released: tuple[tuple[int, int], ...] = ()
+    """Rows that are kept no longer."""
+
+
+class OldFloor(msgspec.Struct, array_like=True, tag=3, gc=False):
+    """It had all that is kept below the floor."""
 
     topic: int
     partition: int
@@ -87,7 +102,7 @@ Change = Append | Delete | Floor | Position
 
 class _Row(msgspec.Struct, array_like=True, gc=False):
     format: int
-    changes: list[Change]
+    changes: list[Change | OldFloor]
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -107,4 +122,9 @@ def decode(data: bytes) -> list[Change]:
         raise Unreadable(f"the changes of a journal row cannot be read: {error}") from error
     if row.format not in FORMATS_READ:
         raise Unreadable(f"the changes of a journal row have format {row.format}, this version reads {FORMAT} and before")
-    return row.changes
+    return [_converted(change) if isinstance(change, OldFloor) else change for change in row.changes]
+
+
+def _converted(change: OldFloor) -> Floor:
+    everything = ((1, change.offset - 1),) if change.offset > 1 else ()
+    return Floor(change.topic, change.partition, change.offset, change.kept, everything)

@@ -30,6 +30,7 @@ from bowstring.core.changes import Append, Change, Delete, Floor, Position
 from bowstring.core.decisions import Accept, Answered, BatchName, Decision, Found, Ids, Lookup, Publish, Refused, Rows, Wait
 from bowstring.core.deletions import Deletions
 from bowstring.core.natural_ids import NO_HITS, NaturalIds
+from bowstring.core.offset_set import Runs
 from bowstring.core.pages import PageIndex, entry_of
 from bowstring.core.positions import Positions
 from bowstring.core.producers import Absent, Batches, Producers
@@ -204,9 +205,9 @@ class Partition:
         self.apply(change := Position(self.topic, self.number, name, offset, now))
         return change
 
-    def raise_floor(self, offset: int, kept: tuple[tuple[int, int], ...]) -> Floor:
-        """Retention has come to the offset; `kept` are runs below it that stay, of all that are below."""
-        self.apply(change := Floor(self.topic, self.number, offset, kept))
+    def raise_floor(self, offset: int, kept: Runs = (), released: Runs = ()) -> Floor:
+        """Retention has come to the offset; `kept` are runs below it that stay from here on, `released` those that did until now."""
+        self.apply(change := Floor(self.topic, self.number, offset, kept, released))
         return change
 
     # Applying: live and at load
@@ -373,7 +374,7 @@ class Partition:
             "arrived": self.arrived,
             "producers": self.producers.state(),
             "deletions": self.deletions.state(),
-            "retained": self.retained.rest(),
+            "retained": self.retained.state(),
             "positions": self.positions.rest(),
             "ids": [pair for pair in self.ids.pairs() if pair[0] in recent],
         }

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
+from bowstring.core.offset_set import Runs
 from bowstring.core.partition import Partition
 from bowstring.core.producers import BatchesState
-from bowstring.core.retained import Runs
 
 VERSION = 2
 VERSIONS_READ = (1, 2)
@@ -52,7 +52,7 @@ def restore(partition: Partition, data: bytes, sequence: int) -> None:
         raise Unreadable(f"a snapshot has version {state.version}, this release reads {VERSION} and before")
     partition.next_offset = partition.committed_offset = state.next_offset
     partition.arrived, partition.blind_until, partition.sealed_end = state.arrived, state.blind_until, state.sealed_end
-    partition.retained.restore(state.retained)
+    partition.retained.restore(*state.retained)
     partition.producers.restore(state.producers)
     partition.positions.restore(state.positions)
     partition.snapshot_sequence = partition.changed_sequence = sequence

@@ -15,7 +15,7 @@ from bowstring.broker.topics import decode_settings
 from bowstring.catalog.sqlite.offline import Bad, CatalogReading
 from bowstring.core import changes as journal
 from bowstring.core.changes import Append, Change
-from bowstring.core.deletions import CHUNK_BITS
+from bowstring.core.offset_set import CHUNK_BITS
 from bowstring.core.partition import Partition
 from bowstring.core.snapshots import Unreadable, restore
 from bowstring.inspection.findings import Finding, Place
