@@ -84,7 +84,7 @@ def test_chunks_that_are_newer_than_their_head_do_no_harm(floors, head_at: int, 
             rows.update({chunk: encode() for chunk, encode in writer.capture().items()})
         if number == head_at:
             floor = writer.floor
-    loaded.restore(floor)
+    loaded.restore((floor, ()))
     for chunk, data in rows.items():
         if data:
             loaded.load(chunk, data)

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from bowstring.core.changes import Floor
 from bowstring.core.deletions import Deletions
+from bowstring.core.machine import NEVER
 from bowstring.core.offset_set import runs_of
 from bowstring.core.pages import PageEntry
 from bowstring.core.retained import Retained
-from bowstring.core.retention import NEVER, Facts, Outlook, aged, decide, shed
+from bowstring.core.retention import Facts, Outlook, aged, decide, shed
 
 ROWS = 40
 

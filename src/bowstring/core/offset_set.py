@@ -21,8 +21,6 @@ from pyroaring import BitMap
 
 CHUNK_BITS = 20
 
-Runs = tuple[tuple[int, int], ...]
-"""Consecutive offsets, as (offset, rows)."""
 Offsets = NDArray[np.int64]
 
 MANY_RUNS = 64

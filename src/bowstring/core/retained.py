@@ -12,12 +12,13 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from bowstring.core.changes import Floor
+from bowstring.core.changes import Floor, Runs
 from bowstring.core.deletions import Encode
-from bowstring.core.offset_set import OffsetSet, Runs, runs_of
+from bowstring.core.machine import Machine
+from bowstring.core.offset_set import OffsetSet, runs_of
 
 
-class Retained:
+class Retained(Machine[Floor, tuple[int, Runs]]):
     """The floor of one partition, and what is kept below it."""
 
     def __init__(self) -> None:
@@ -74,12 +75,12 @@ class Retained:
         """These chunks were captured, and could not be written."""
         self.kept.changed.update(numbers)
 
-    def rest(self) -> tuple[int, Runs]:
+    def snapshot(self) -> tuple[int, Runs]:
         return self.floor, tuple(runs_of(self.kept.within(0, self.floor)))
 
-    def restore(self, floor: int, kept: Runs = ()) -> None:
+    def restore(self, parts: tuple[int, Runs]) -> None:
         """The floor as of a snapshot; an older one has the rows that are kept, too."""
-        self.floor = floor
+        self.floor, kept = parts
         self.kept.add(kept)
         self._find_first()
 

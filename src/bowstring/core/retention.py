@@ -18,13 +18,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bowstring.core.changes import Floor
+from bowstring.core.changes import Floor, Runs
 from bowstring.core.deletions import Deletions
-from bowstring.core.offset_set import Runs, runs_of
+from bowstring.core.offset_set import runs_of
 from bowstring.core.pages import PageEntry
 from bowstring.core.retained import Retained
-
-NEVER = 1 << 62
 
 NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from bowstring.core.offset_set import Runs
+from bowstring.core.changes import Runs
 from bowstring.core.partition import Partition
 from bowstring.core.producers import BatchesState
 
@@ -37,9 +37,9 @@ _decoder = msgspec.msgpack.Decoder(_State)
 
 def snapshot(partition: Partition) -> bytes:
     """The state as it is, uncommitted changes included."""
-    retained, producers = partition.retained.rest(), partition.producers.rest()
+    retained, producers = partition.retained.snapshot(), partition.producers.rest()
     numbers = partition.next_offset, partition.arrived, partition.blind_until, partition.sealed_end
-    return _encoder.encode(_State(VERSION, *numbers, retained, producers, partition.positions.rest()))
+    return _encoder.encode(_State(VERSION, *numbers, retained, producers, partition.positions.snapshot()))
 
 
 def restore(partition: Partition, data: bytes, sequence: int) -> None:
@@ -52,7 +52,7 @@ def restore(partition: Partition, data: bytes, sequence: int) -> None:
         raise Unreadable(f"a snapshot has version {state.version}, this release reads {VERSION} and before")
     partition.next_offset = partition.committed_offset = state.next_offset
     partition.arrived, partition.blind_until, partition.sealed_end = state.arrived, state.blind_until, state.sealed_end
-    partition.retained.restore(*state.retained)
+    partition.retained.restore(state.retained)
     partition.producers.restore(state.producers)
     partition.positions.restore(state.positions)
     partition.snapshot_sequence = partition.changed_sequence = sequence
