@@ -26,7 +26,7 @@ from bowstring.broker.reading.selection import EVERYTHING, Selection
 from bowstring.broker.upkeep import coalesced_page
 from bowstring.catalog.sqlite import copy
 from bowstring.catalog.sqlite.catalog import SqliteCatalog
-from bowstring.core import deletions
+from bowstring.core import offset_set
 from bowstring.core.changes import Append, Floor
 from bowstring.gateway.gateway import Gateway
 from bowstring.messages.filters import parse
@@ -296,7 +296,7 @@ class Server:
         self._isolating = world.source("isolating")
         flusher.OVERLAP_BYTES = load.overlap_bytes
         coalesced_page.SMALL_BYTES = load.small_bytes
-        deletions.CHUNK_BITS, deletions._CHUNK = load.chunk_bits, 1 << load.chunk_bits
+        offset_set.CHUNK_BITS = load.chunk_bits
         copy.PAGES_A_STEP = PAGES_A_STEP
 
     def start(self) -> None:
