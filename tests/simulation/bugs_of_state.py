@@ -16,7 +16,7 @@ from bowstring.broker.log.flusher import Flush, Flusher
 from bowstring.broker.log.lookups import Lookups
 from bowstring.broker.reading import page_reader
 from bowstring.broker.reading.caches import TailKey
-from bowstring.core import journal
+from bowstring.core import journal, publishing
 from bowstring.core.changes import Delete, Reason, Runs
 from bowstring.core.partition import Partition
 from bowstring.core.producers import Absent
@@ -83,15 +83,15 @@ def deletions_are_forgotten_at_load() -> Generator[None]:
 @bug(CUTS, JOURNAL.only(plain=1.0, under_way_max=60, pause_seconds=0.01, batches=0.0, topics=1, partitions_max=1))
 def resend_is_stored_out_of_order() -> Generator[None]:
     """A batch is taken whatever batch of its producer came before, and however late."""
-    original = Partition.publish
+    original = publishing.publish
 
-    def publish(self: Partition, batch: Any, now: int, confirmed: Any = None) -> Any:
-        known = self.producers.get(batch.producer)
+    def publish(partition: Partition, batch: Any, now: int, confirmed: Any = None) -> Any:
+        known = partition.producers.get(batch.producer)
         if known is not None and batch.number < known.last and known.find(batch.number) is Absent.PASSED_OVER:
             known.last = batch.number - 1
-        return original(self, batch._replace(previous=known.last if known is not None else 0), now, confirmed)
+        return original(partition, batch._replace(previous=known.last if known is not None else 0), now, confirmed)
 
-    with patch.object(Partition, "publish", publish):
+    with patch.object(publishing, "publish", publish):
         yield
 
 
@@ -158,9 +158,9 @@ def tail_cache_is_stale() -> Generator[None]:
 
     def made(self: Incarnation, *arguments: Any, **named: Any) -> None:
         original(self, *arguments, **named)
-        tails.append(self._tail)
-        self._tail = tails[0]
-        self.reader._caches = self.reader._caches._replace(tail=tails[0])
+        tails.append(self.reading.caches.tail)
+        self.log.commits._tail = tails[0]
+        self.reading.reader._caches = self.reading.caches._replace(tail=tails[0])
 
     def taken(self: Flusher) -> Flush:
         flush = take(self)
@@ -206,7 +206,7 @@ def _released_too_early() -> Generator[None]:
     async def delete(self: Incarnation, topic: Any, now: int) -> None:
         segments = {segment for each in topic.actors for segment in each.partition.pages.segments()}
         await original(self, topic, now)
-        await self.store.release(sorted(segments))
+        await self.surroundings.store.release(sorted(segments))
 
     with patch.object(Incarnation, "delete_topic", delete):
         yield

@@ -23,7 +23,7 @@ from bowstring.core.natural_ids import NaturalIds
 from bowstring.core.pages import PageIndex, entry_of
 from bowstring.core.positions import Positions
 from bowstring.core.producers import Producers
-from bowstring.core.retained import Retained, without
+from bowstring.core.retained import Retained
 from bowstring.core.sieve import Hashes
 
 MINUTE = 60_000_000
@@ -81,10 +81,9 @@ class Partition:
         """A named position is there from here on; at 0 it is deleted. Whether it may be, `positions.refusal` says."""
         return Position(self.topic, self.number, name, offset, now)
 
-    def raise_floor(self, offset: int, kept: Runs) -> Floor:
-        """Retention has come to the offset; `kept` are runs below it that stay, of all that are below."""
-        before = self.retained.kept
-        return Floor(self.topic, self.number, offset, without(kept, before), without(before, kept))
+    def raise_floor(self, offset: int, kept: Runs = (), released: Runs = ()) -> Floor:
+        """Retention has come to the offset; `kept` are runs below it that stay from here on, `released` those that did until now."""
+        return Floor(self.topic, self.number, offset, kept, released)
 
     # Applying: live and at load
 

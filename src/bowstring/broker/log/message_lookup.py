@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.log.log import Log
 from bowstring.broker.log.requests import DeleteMessages, FindGenerated, FindNatural
 from bowstring.broker.topics import Topic
 from bowstring.core.decisions import GivenBack, Ids
 from bowstring.messages import ids
 from bowstring.messages.hashing import id_hashes
 from bowstring.messages.limits import DELETED_IDS_MAX, ID_BYTES_MAX
-
-if TYPE_CHECKING:
-    from bowstring.broker.incarnation import Incarnation
 
 
 class Place(NamedTuple):
@@ -33,29 +31,29 @@ class Place(NamedTuple):
     offset: int
 
 
-async def find(now: Incarnation, topic: str, message_id: str) -> Place | None:
+async def find(log: Log, topic: str, message_id: str) -> Place | None:
     """Where the message of an id is."""
-    found = now.topic(topic)
+    found = log.topics.topic(topic)
     generated = ids.parse(message_id)
     if generated is not None and generated.partition < len(found.actors):
         offset = await _find_generated(found.actors[generated.partition], generated)
         if offset:
             return Place(generated.partition, offset)
-    return await _find_natural(now, found, message_id)
+    return await _find_natural(log, found, message_id)
 
 
 async def _find_generated(actor: PartitionActor, generated: ids.GeneratedId) -> int:
     return await actor.ask(FindGenerated(GivenBack(0, generated.producer, generated.number, generated.row)))
 
 
-async def _find_natural(now: Incarnation, topic: Topic, message_id: str) -> Place | None:
+async def _find_natural(log: Log, topic: Topic, message_id: str) -> Place | None:
     column = pa.array([message_id], pa.utf8())
     wanted = Ids(id_hashes(column), None)
     for actor in topic.actors:
         offset = await actor.ask(FindNatural(wanted, column))
         if offset:
             return Place(actor.partition.number, offset)
-    if any(actor.partition.is_blind(now.clock.now()) for actor in topic.actors):
+    if any(actor.partition.is_blind(log.clock.now()) for actor in topic.actors):
         raise _unreadable(topic)
     return None
 
@@ -63,10 +61,10 @@ async def _find_natural(now: Incarnation, topic: Topic, message_id: str) -> Plac
 # Deleting
 
 
-async def delete(now: Incarnation, topic: str, group: str, message_ids: Sequence[str]) -> list[Place | errors.Error]:
+async def delete(log: Log, topic: str, group: str, message_ids: Sequence[str]) -> list[Place | errors.Error]:
     """Deletes messages of a group: for each id where its message was, or why it is not deleted. What was deleted before is answered as it
     was then."""
-    found = now.topic(topic)
+    found = log.topics.topic(topic)
     _check(group, message_ids)
     column = pa.array(message_ids, pa.utf8())
     hashes, given = id_hashes(column), _generated(message_ids)
@@ -85,7 +83,7 @@ async def delete(now: Incarnation, topic: str, group: str, message_ids: Sequence
             outcomes[row] = Place(number, int(deleted.offsets[row]))
         for row, owner in deleted.others.items():
             outcomes[row] = outcomes[row] or _not_yours(message_ids[row], owner)
-        if actor.partition.is_blind(now.clock.now()):
+        if actor.partition.is_blind(log.clock.now()):
             doubt = _unreadable(found)
     return [outcome or doubt or _not_found(topic, text) for outcome, text in zip(outcomes, message_ids, strict=True)]
 

@@ -173,6 +173,14 @@ class FindNatural(Request[int]):
         return self._column.take(pa.array(rows))
 
 
+class AwaitCommit(Request[None]):
+    """Changes nothing, and is answered when everything that was decided before is committed."""
+
+    def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[None]:
+        del partition, now, found
+        return Decided((), None)
+
+
 class MovePosition(Request[None]):
     """Moves a reader's named position; to 0 deletes it."""
 
