@@ -24,7 +24,7 @@ from bowstring import errors
 from bowstring.broker.log.flusher import Flusher
 from bowstring.broker.log.lookups import Lookups
 from bowstring.broker.log.requests import PublishBatch, Request
-from bowstring.core.answers import Stored
+from bowstring.core.answers import Answer
 from bowstring.core.changes import Append, Change, Delete, Position, Reason, Runs
 from bowstring.core.decisions import BatchName, Decided, Found, Lookup, Refused, Wait
 from bowstring.core.partition import Partition
@@ -63,8 +63,8 @@ class PartitionActor:
         """Those that wait for a commit."""
         self._reading: dict[Request[Any], asyncio.Task[None]] = {}
         """Those that wait for what is being looked up."""
-        self._unanswered: dict[int, PublishBatch] = {}
-        """Accepted batches by first offset, until their flush is committed."""
+        self._unanswered: dict[int, tuple[PublishBatch, Answer]] = {}
+        """Accepted batches by first offset, and what they are told if they are committed in time."""
         self._refused: dict[BatchName, errors.Error] = {}
         """Batches that were refused because something could not be read, the newest ones."""
         self._answers: dict[Request[Any], None] = {}
@@ -145,13 +145,14 @@ class PartitionActor:
     def _take(self, request: Request[Any], decided: Decided[Any]) -> None:
         """All changes of a decision are applied and go into the same flush: there is no await between."""
         self.partition.take(decided)
-        has_rows = False
+        is_stored = False
         for change in decided.changes:
-            self._flusher.add(change, request.page(change, decided))
-            if isinstance(change, Append) and change.rows and isinstance(request, PublishBatch):
-                self._unanswered[change.first_offset] = request
-                has_rows = True
-        if not has_rows:
+            page = request.page(change, decided)
+            self._flusher.add(change, page)
+            if page is not None and isinstance(request, PublishBatch) and isinstance(change, Append):
+                self._unanswered[change.first_offset] = request, decided.answer
+                is_stored = True
+        if not is_stored:
             self._answer(request, decided.answer)
 
     def _answer(self, request: Request[Any], outcome: object) -> None:
@@ -214,12 +215,13 @@ class PartitionActor:
 
     def _took_back(self, change: Append) -> bool:
         """Whether the rows must not be seen; else whoever published them is told that they are stored."""
-        request = self._unanswered.pop(change.first_offset, None)
-        if request is None:
+        unanswered = self._unanswered.pop(change.first_offset, None)
+        if unanswered is None:
             return False
+        request, answer = unanswered
         late = request.late(self._clock.now())
         if late <= 0:
-            request.settle(Stored(change.first_offset, change.rows, change.repeats))
+            request.settle(answer)
             return False
         error = errors.DeadlinePassed(f"the batch was committed {late / 1e6:.3f} s after its timeout and taken back; it is not stored.")
         delete = self.partition.delete(((change.first_offset, change.rows),), Reason.DEADLINE)
@@ -287,7 +289,7 @@ class PartitionActor:
         self.closed = error
         for task in self._reading.values():
             task.cancel()
-        for request in (*self._queue, *self._waiting, *self._reading, *self._unanswered.values()):
+        for request in (*self._queue, *self._waiting, *self._reading, *(request for request, _ in self._unanswered.values())):
             request.settle(error)
         self._queue.clear()
         self._waiting.clear()
