@@ -16,6 +16,7 @@ from bowstring.client.outcome import StoredRows
 from bowstring.client.publish_stream import PublishStream
 from bowstring.client.sent_batch import GatheredRows, SentBatch
 from bowstring.client.unrouted import Placeholder
+from bowstring.ports.calls import CALLS
 from tests.simulation.planting import CALM, CRASHES, CUTS, HURRY, IDS, JOURNAL, READING, SLOW, bug
 
 SENDING = JOURNAL.only(plain=0.0, producers=3, readers=1, pause_seconds=0.02, under_way_max=60)
@@ -192,6 +193,16 @@ def duplicates_are_told_to_be_new() -> Generator[None]:
         return of(self, row)[0], False
 
     with patch.object(StoredRows, "of", new), patch.object(StoredRows, "repeated", lambda self, rows: repeated(self, rows) & False):
+        yield
+
+
+# ---- calls -------------------------------------------------------------------------------------------------------------
+
+
+@bug(CUTS.only(cut_rate=0.05), READING.only(forgets=0.5, seconds=8.0))
+def a_repeated_call_is_treated_as_new() -> Generator[None]:
+    """The answer to a delete is lost, the kit asks again, and hands the broker's "there is none" to its caller."""
+    with patch.dict(CALLS, {name: call._replace(done=None) for name, call in CALLS.items()}):
         yield
 
 
