@@ -125,7 +125,7 @@ def _check_nullable(field: StructField, typed: bool, options: Options) -> None:
     if options.on_bad_payload == "null" and not field.nullable and own not in ALWAYS:
         raise InvalidArgument(
             f"the schema has '{field.name}' as NOT NULL, and onBadPayload=null makes nulls.",
-            hint="Leave NOT NULL away, or use onBadPayload=skip.",
+            hint="Omit NOT NULL, or use onBadPayload=skip.",
         )
 
 

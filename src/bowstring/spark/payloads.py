@@ -132,7 +132,7 @@ class Rows:
         """A message is bad: that is the end, or is kept for later."""
         said = sentence.format(f"{self._place}@{batch.column('offset')[row].as_py()}")
         if self._policy == "fail":
-            raise InvalidArgument(said, hint=LENIENT if self._payload != "bytes" else "Leave NOT NULL away.")
+            raise InvalidArgument(said, hint=LENIENT if self._payload != "bytes" else "Omit NOT NULL.")
         problems.setdefault(row, said)
 
     def _check_lacking(self, batch: Batch, arrays: dict[str, Any], sources: Any, problems: Problems) -> None:
