@@ -254,7 +254,7 @@ def _unknown(name: str, value: str) -> InvalidArgument | NotSupported:
         return NotSupported(f"'{LATER[name]}': {what[0].lower()}{what[1:]} comes in a later version.", hint="Read as a log: 'subscribe'.")
     if name == "path":
         return InvalidArgument(
-            f"load() was given '{value}', but a topic is not a path.", hint=f"Use .option('subscribe', '{value}').load()."
+            f"load() was given '{value}'; a topic is not a path.", hint=f"Use .option('subscribe', '{value}').load()."
         )
     close = get_close_matches(name, NAMES, 1)
     hint = f"Did you mean '{NAMES[close[0]]}'?" if close else f"There are {', '.join(NAMES.values())}."
