@@ -18,6 +18,7 @@ from bowstring.gateway import handshake, messages, positions, topics
 from bowstring.gateway.backup_stream import BackupStream
 from bowstring.gateway.fetch_stream import FetchStream
 from bowstring.gateway.publish_stream import PublishStream
+from bowstring.ports.calls import CALLS
 from bowstring.ports.clock import Clock
 from bowstring.ports.events import UNOBSERVED, Observer
 from bowstring.ports.failures import StorageFailed
@@ -48,10 +49,6 @@ METHODS: Final = {
     "ListPositions": _Method(pb.ListPositionsRequest, positions.list_page),
     "DeletePosition": _Method(pb.DeletePositionRequest, positions.delete),
 }
-
-
-WAITING: Final = {"WatchTopics"}
-"""Calls that wait for something to happen."""
 
 
 class _Stream(Protocol):
@@ -92,7 +89,7 @@ class Gateway:
             raise errors.InvalidArgument(f"this is not a {method} request.", hint="The schema is in proto/bowstring/v1.") from None
         try:
             answering = METHODS[method].serve(self._broker, message)
-            return (await (self._wait(answering) if method in WAITING else answering)).SerializeToString()
+            return (await (self._wait(answering) if CALLS[method].waits else answering)).SerializeToString()
         except StorageFailed as failure:  # the store was closed under a call that reads in it
             raise errors.Unavailable(f"the broker has ended: {failure}") from failure
 
