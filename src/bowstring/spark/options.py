@@ -253,9 +253,7 @@ def _unknown(name: str, value: str) -> InvalidArgument | NotSupported:
         what = "Reading a subscription as a queue" if name in ("subscription", "mode", "lease") else "Writing to topics from Spark"
         return NotSupported(f"'{LATER[name]}': {what[0].lower()}{what[1:]} comes in a later version.", hint="Read as a log: 'subscribe'.")
     if name == "path":
-        return InvalidArgument(
-            f"load() was given '{value}'; a topic is not a path.", hint=f"Use .option('subscribe', '{value}').load()."
-        )
+        return InvalidArgument(f"load() was given '{value}'; a topic is not a path.", hint=f"Use .option('subscribe', '{value}').load().")
     close = get_close_matches(name, NAMES, 1)
     hint = f"Did you mean '{NAMES[close[0]]}'?" if close else f"There are {', '.join(NAMES.values())}."
     return InvalidArgument(f"there is no option '{name}'.", hint=hint)
