@@ -71,6 +71,10 @@ class FakeBroker:
         self.answering: Callable[[pb.PublishRequest], str | errors.Error | None] = lambda request: None
         """Says what happens to a batch: None as usual, "lose" stores it and loses the answer with the stream, "ignore" stores it and never
         answers, "drop" neither stores nor answers, "cut" cuts the stream before storing; an error refuses it."""
+        self.elsewhere: Callable[[int], str | None] = lambda partition: None
+        """The address of the broker that serves a partition, if it is another one; empty if none does right now."""
+        self.publishers: dict[bytes, tuple[int, FakeStream]] = {}
+        """The newest stream of each producer: it has fenced the others."""
         self.delay = 0.001
         self.calls: list[str] = []
         self.call_errors: list[errors.Error] = []
@@ -184,13 +188,18 @@ class FakeBroker:
                 raise errors.TopicNotFound(f"there is no topic '{opened.topic}'.")
             self.topic(opened.topic)
         topic = self.topics[opened.topic]
+        number, older = self.publishers.get(opened.producer, (0, stream))
+        assert number < opened.stream, "the numbers of streams rise"
+        if older is not stream:
+            older.cut()
+        self.publishers[opened.producer] = opened.stream, stream
         while True:
             header, data = codec.split(await stream.inbound())
             request = pb.PublishRequest.FromString(header)
             self.headers.append(request)
             self.requests.append((opened.stream, request.partition, request.number, request.previous, request.rows))
             await asyncio.sleep(self.delay)
-            what = self.answering(request)
+            what = self.answering(request) or _misdirected(self.elsewhere(request.partition))
             if what == "cut":
                 raise errors.Unavailable("cut")
             if what == "drop":
@@ -286,6 +295,10 @@ class FakeBroker:
             stream.answer(answer)
 
 
+def _misdirected(address: str | None) -> errors.Error | None:
+    return None if address is None else errors.Unavailable("another broker serves this partition.", details={"ask": address})
+
+
 def _cut(page: tuple[int, pb.FetchAnswer, bytes], offset: int, end: int) -> bytes:
     """The rows of a page from an offset on, up to an end."""
     first, header, data = page
@@ -378,6 +391,30 @@ class FakeDialer:
         silent = FakeBroker()
         silent.down = True
         return FakeChannel(self._brokers.get(address, silent))
+
+
+class FakeCluster:
+    """Two brokers, a:1 and b:1, with the same topics. Each partition is served by one of them."""
+
+    def __init__(self, partitions: int) -> None:
+        self.brokers = {"a:1": FakeBroker(), "b:1": FakeBroker()}
+        self.dialer = FakeDialer(self.brokers)
+        self.homes = {number: ("a:1", "b:1")[number % 2] for number in range(partitions)}
+        self.topic = self.brokers["a:1"].topic("t", partitions)
+        self.brokers["b:1"].topics = self.brokers["a:1"].topics
+        for address, broker in self.brokers.items():
+            broker.elsewhere = lambda partition, address=address: self._elsewhere(partition, address)
+
+    def _elsewhere(self, partition: int, asked: str) -> str | None:
+        home = self.homes[partition]
+        return None if home == asked else home
+
+    @asynccontextmanager
+    async def connected(self, *seeds: str) -> AsyncIterator[Client]:
+        """A client that knows these seeds."""
+        client = await Client(seeds or ["a:1"], dialer=self.dialer, clock=FakeClock(), randomness=FakeRandomness()).open()
+        async with client:
+            yield client
 
 
 @asynccontextmanager
