@@ -393,30 +393,6 @@ class FakeDialer:
         return FakeChannel(self._brokers.get(address, silent))
 
 
-class FakeCluster:
-    """Two brokers, a:1 and b:1, with the same topics. Each partition is served by one of them."""
-
-    def __init__(self, partitions: int) -> None:
-        self.brokers = {"a:1": FakeBroker(), "b:1": FakeBroker()}
-        self.dialer = FakeDialer(self.brokers)
-        self.homes = {number: ("a:1", "b:1")[number % 2] for number in range(partitions)}
-        self.topic = self.brokers["a:1"].topic("t", partitions)
-        self.brokers["b:1"].topics = self.brokers["a:1"].topics
-        for address, broker in self.brokers.items():
-            broker.elsewhere = lambda partition, address=address: self._elsewhere(partition, address)
-
-    def _elsewhere(self, partition: int, asked: str) -> str | None:
-        home = self.homes[partition]
-        return None if home == asked else home
-
-    @asynccontextmanager
-    async def connected(self, *seeds: str) -> AsyncIterator[Client]:
-        """A client that knows these seeds."""
-        client = await Client(seeds or ["a:1"], dialer=self.dialer, clock=FakeClock(), randomness=FakeRandomness()).open()
-        async with client:
-            yield client
-
-
 @asynccontextmanager
 async def connected(broker: FakeBroker) -> AsyncIterator[Client]:
     """A client of a fake broker."""
