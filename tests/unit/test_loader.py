@@ -54,3 +54,10 @@ def test_a_page_that_cannot_be_read_keeps_its_partition_from_telling_ids_for_a_w
     partition = loaded(TRIES_MAX + 1)
     assert partition.is_blind(ARRIVED + WINDOW - 1)
     assert not partition.is_blind(ARRIVED + WINDOW)
+
+
+def test_a_page_that_cannot_be_read_keeps_its_messages_from_being_found_until_retention_takes_it():
+    partition = loaded(TRIES_MAX + 1)
+    assert partition.is_partly_blind(ARRIVED + WINDOW)
+    partition.raise_floor(3, ())
+    assert not partition.is_partly_blind(ARRIVED + WINDOW)

@@ -35,6 +35,7 @@ from bowstring.core.positions import Positions
 from bowstring.core.producers import Absent, Batches, Producers
 from bowstring.core.retained import Retained
 from bowstring.core.sieve import Hashes
+from bowstring.core.unsealed_batches import UnsealedBatches
 
 MINUTE = 60_000_000
 """Batches are recognised by their number for at least this long, whatever the window for ids."""
@@ -46,8 +47,8 @@ class Partition:
     def __init__(self, topic: int, number: int, window: int) -> None:
         self.topic = topic
         self.number = number
-        self.window = self.shortest_window = window
-        """The deduplication window, and the shortest that it has been since the load: ids beyond that may be forgotten."""
+        self.window = window
+        """The deduplication window: for publishing, what arrived earlier does not count."""
         self.next_offset = 1
         """The offset of the next row, 1 more than the last one given."""
         self.committed_offset = 1
@@ -58,8 +59,11 @@ class Partition:
         """When the last batch arrived. Never falls."""
         self.blind_until = 0
         """A page whose ids could not be read at load may hold any id that arrived up to a window before this moment."""
+        self.blind_end = 1
+        """No page from this offset on is such a page."""
         self.producers = Producers()
-        self.ids = NaturalIds(window)
+        self.ids = NaturalIds()
+        self.batches = UnsealedBatches()
         self.deletions = Deletions()
         self.retained = Retained()
         self.positions = Positions()
@@ -162,7 +166,7 @@ class Partition:
         if ids.firsts is None and not offsets.any():
             offsets = self.next_offset + np.arange(batch.rows)
             accepted = self._accept(batch, now, None, ())
-            self.ids.add(ids.hashes, offsets, accepted.change.arrived, ids.order)
+            self.ids.add(ids.hashes, offsets, ids.order)
             return accepted
         firsts = ids.firsts if ids.firsts is not None else np.arange(batch.rows)
         new = (offsets == 0) & (firsts == np.arange(batch.rows))
@@ -172,7 +176,7 @@ class Partition:
         repeats = repeats_of(np.flatnonzero(~new), offsets)
         accepted = self._accept(batch, now, None if new.all() else kept, repeats)
         if len(kept):
-            self.ids.add(ids.hashes[kept], offsets[kept], accepted.change.arrived)
+            self.ids.add(ids.hashes[kept], offsets[kept])
         return accepted
 
     def _accept(self, batch: Publish, now: int, kept: Rows | None, repeats: tuple[Repeat, ...]) -> Accept:
@@ -230,7 +234,6 @@ class Partition:
         self.arrived = max(self.arrived, change.arrived)
         self.producers.add(change.producer, change.number, change.first_offset, change.rows, change.arrived, change.repeats)
         self.producers.forget_before(self.arrived - max(self.window, MINUTE), change.producer)
-        self.ids.forget_before(self.arrived - self.window)
 
     def _apply_delete(self, change: Delete) -> None:
         runs = [(max(offset, self.retained.first), offset + rows) for offset, rows in change.runs]
@@ -250,12 +253,19 @@ class Partition:
             self._drop_pages_below_floor()
         elif isinstance(change, Append) and change.rows:
             assert change.first_offset == self.committed_offset, "flushes commit in order"
-            self.pages.add(entry_of(change, sequence))
+            self._add_page(change, sequence)
             self.committed_offset = change.first_offset + change.rows
+
+    def _add_page(self, change: Append, sequence: int) -> None:
+        self.pages.add(entry_of(change, sequence))
+        self.batches.add(change.producer, change.number, change.first_offset)
 
     def _drop_pages_below_floor(self) -> None:
         if self.pages.start is not None and self.pages.start < self.retained.first:
             self.pages.drop_below(self.retained.first)
+            start = self.committed_offset if self.pages.start is None else self.pages.start
+            self.ids.free(0, start)
+            self.batches.drop_below(start)
             self.moves += 1
 
     def sealed(self, end: int, size: int) -> None:
@@ -263,6 +273,7 @@ class Partition:
         self.sealed_end, self.sealed_bytes = max(self.sealed_end, end), size
         self.pages.drop_below(end)
         self.ids.free(0, end)
+        self.batches.drop_below(end)
         self.producers.sealed(end)
         self.seals += 1
         self.moves += 1
@@ -281,24 +292,24 @@ class Partition:
         self.committed_offset = self.next_offset
         self.changed_sequence = sequence
         if isinstance(change, Append) and change.rows and change.first_offset >= self.sealed_end:
-            self.pages.add(entry_of(change, sequence))
+            self._add_page(change, sequence)
         self._drop_pages_below_floor()
 
-    def restore_ids(self, first_offset: int, hashes: Hashes, arrived: int) -> None:
+    def restore_ids(self, first_offset: int, hashes: Hashes) -> None:
         """At load: the ids of a page, read from its bytes. Those that are free again are left out."""
         offsets = np.arange(first_offset, first_offset + len(hashes), dtype=np.int64)
         taken = ~np.isin(offsets, self.deletions.freed(first_offset, first_offset + len(hashes)))
         if taken.any():
-            self.ids.add(hashes[taken], offsets[taken], arrived)
+            self.ids.add(hashes[taken], offsets[taken])
 
-    def cannot_restore_ids(self, arrived: int) -> None:
-        """At load: the ids of a page that arrived then cannot be read. No id is taken until the window has passed."""
+    def cannot_restore_ids(self, end: int, arrived: int) -> None:
+        """At load: the ids of a page that ends there and arrived then cannot be read. No id is taken until the window has passed."""
         self.blind_until = max(self.blind_until, arrived + self.window)
+        self.blind_end = max(self.blind_end, end)
 
     def alter(self, *, window: int) -> None:
         """The topic has another deduplication window from here on."""
-        self.window = self.ids.window = window
-        self.shortest_window = min(window, self.shortest_window)
+        self.window = window
 
     # Looking
 
@@ -353,6 +364,10 @@ class Partition:
         """Are there ids within the window that could not be read at load?"""
         return max(now, self.arrived) < self.blind_until
 
+    def is_partly_blind(self, now: int) -> bool:
+        """May a message be there whose id could not be read at load?"""
+        return self.is_blind(now) or self.retained.floor < self.blind_end
+
     def check(self) -> None:
         """The machine's own invariants, for tests and for the end of a load."""
         assert self.committed_offset <= self.next_offset
@@ -363,11 +378,15 @@ class Partition:
         assert start <= max(self.sealed_end, self.retained.first), f"pages are missing before {start}"
         assert all(1 <= offset < self.next_offset for offset, _ in self.ids.pairs())
 
-    def state(self, window: int | None = None) -> dict[str, object]:
-        """Everything durable, in a form that can be compared: what was loaded against what runs. Ids that the window has passed
-        are left out, because whole runs of them fall out at a time."""
-        horizon = self.arrived - (self.shortest_window if window is None else window)
-        recent = {offset for entry in self.pages.since(horizon) for offset in range(entry.first_offset, entry.end)}
+    def unsealed_batches_below(self, end: int) -> tuple[bytes, Rows, Rows]:
+        """Producers, numbers and first offsets of the batches before that offset, without those that were taken back."""
+        producers, numbers, firsts = self.batches.below(end)
+        freed = self.deletions.freed(int(firsts[0]), end) if len(firsts) and len(self.deletions) else firsts[:0]
+        stays = ~np.isin(firsts, freed)
+        return np.frombuffer(producers, np.int64).reshape(-1, 2)[stays].tobytes(), numbers[stays], firsts[stays]
+
+    def state(self) -> dict[str, object]:
+        """Everything durable, in a form that can be compared: what was loaded against what runs."""
         return {
             "next_offset": self.next_offset,
             "arrived": self.arrived,
@@ -375,5 +394,5 @@ class Partition:
             "deletions": self.deletions.state(),
             "retained": self.retained.rest(),
             "positions": self.positions.rest(),
-            "ids": [pair for pair in self.ids.pairs() if pair[0] in recent],
+            "ids": self.ids.pairs(),
         }

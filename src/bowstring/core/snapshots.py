@@ -29,6 +29,7 @@ class _State(msgspec.Struct, array_like=True, gc=False):
     retained: tuple[int, Runs]
     producers: list[BatchesState]
     positions: list[tuple[str, int, int]] = []
+    blind_end: int = 1
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -39,7 +40,7 @@ def snapshot(partition: Partition) -> bytes:
     """The state as it is, uncommitted changes included."""
     retained, producers = partition.retained.rest(), partition.producers.rest()
     numbers = partition.next_offset, partition.arrived, partition.blind_until, partition.sealed_end
-    return _encoder.encode(_State(VERSION, *numbers, retained, producers, partition.positions.rest()))
+    return _encoder.encode(_State(VERSION, *numbers, retained, producers, partition.positions.rest(), partition.blind_end))
 
 
 def restore(partition: Partition, data: bytes, sequence: int) -> None:
@@ -52,6 +53,7 @@ def restore(partition: Partition, data: bytes, sequence: int) -> None:
         raise Unreadable(f"a snapshot has version {state.version}, this release reads {VERSION} and before")
     partition.next_offset = partition.committed_offset = state.next_offset
     partition.arrived, partition.blind_until, partition.sealed_end = state.arrived, state.blind_until, state.sealed_end
+    partition.blind_end = state.blind_end
     partition.retained.restore(state.retained)
     partition.producers.restore(state.producers)
     partition.positions.restore(state.positions)

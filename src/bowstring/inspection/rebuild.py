@@ -107,7 +107,7 @@ def rebuild_snapshot(contents: Contents, bad: Bad, now: int) -> Snapshot | None:
     starts = [extent.first_offset for extent in extents[:1]] + ([partition.pages.start] if partition.pages.start else [])
     partition.retained.floor = max(partition.retained.floor, min(starts, default=partition.next_offset))
     partition.arrived = max(partition.arrived, max((extent.arrived_last for extent in extents), default=0))
-    partition.cannot_restore_ids(max(partition.arrived, now))
+    partition.cannot_restore_ids(partition.next_offset, max(partition.arrived, now))
     return Snapshot(partition.topic, partition.number, contents.sequence, snapshot(partition))
 
 
