@@ -53,6 +53,19 @@ def positions_are_not_in_the_snapshot() -> Generator[None]:
         yield
 
 
+@bug(CALM, READING.only(forgets=0.5))
+def a_position_is_deleted_in_one_partition_only() -> Generator[None]:
+    """In the others it stays where it was."""
+    move = Partition.move
+
+    def kept(self: Partition, name: str, offset: int, now: int) -> Any:
+        held = self.positions.get(name)
+        return move(self, name, held.offset if self.number and not offset and held is not None else offset, now)
+
+    with patch.object(Partition, "move", kept):
+        yield
+
+
 @bug(CALM, READING)
 def a_commit_goes_backwards() -> Generator[None]:
     """Whoever commits last has the say."""

@@ -16,8 +16,8 @@ from bowstring.broker.log.flusher import Flush, Flusher
 from bowstring.broker.log.lookups import Lookups
 from bowstring.broker.reading import page_reader
 from bowstring.broker.reading.caches import TailKey
-from bowstring.core import changes as journal
-from bowstring.core.changes import Delete
+from bowstring.core import journal
+from bowstring.core.changes import Delete, Reason, Runs
 from bowstring.core.partition import Partition
 from bowstring.core.producers import Absent
 from bowstring.ports.disk import Buffer
@@ -100,8 +100,8 @@ def ids_of_a_late_batch_are_not_freed() -> Generator[None]:
     """A message that was taken back keeps its id: the next one is called a duplicate of nothing."""
     original = Partition.delete
 
-    def delete(self: Partition, runs: tuple[tuple[int, int], ...], *, freed: bool) -> Delete:
-        return original(self, runs, freed=False)
+    def delete(self: Partition, runs: Runs, _: Reason) -> Delete:
+        return original(self, runs, Reason.OWNER)
 
     with patch.object(Partition, "delete", delete):
         yield

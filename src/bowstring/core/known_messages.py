@@ -75,6 +75,11 @@ def find_generated(partition: Partition, given: GivenBack, found: Found | None, 
     return 0 if not offset or partition.is_gone(offset) else offset
 
 
+def is_partly_blind(partition: Partition, now: int) -> bool:
+    """May a message be there whose id could not be read at load?"""
+    return partition.is_blind(now) or partition.retained.floor < partition.unread.end
+
+
 def name_of(given: GivenBack) -> BatchName:
     """The batch that a generated id names a row of."""
     return BatchName(given.producer, given.number)

@@ -20,21 +20,23 @@ moved its place `moves` goes up, and whoever has looked for it meanwhile looks a
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import assert_never
 
 import numpy as np
 
 from bowstring import errors
 from bowstring.core import known_messages
 from bowstring.core.answers import Repeat, ResendAfter, Stored, repeats_of
-from bowstring.core.changes import Append, Change, Delete, Floor, Position
+from bowstring.core.changes import Append, Change, Delete, Floor, Position, Reason, Runs
 from bowstring.core.decisions import Accept, Answered, BatchName, Decision, Found, Ids, Lookup, Publish, Refused, Rows, Wait
 from bowstring.core.deletions import Deletions
 from bowstring.core.natural_ids import NO_HITS, NaturalIds
 from bowstring.core.pages import PageIndex, entry_of
 from bowstring.core.positions import Positions
 from bowstring.core.producers import Absent, Batches, Producers
-from bowstring.core.retained import Retained
+from bowstring.core.retained import Retained, without
 from bowstring.core.sieve import Hashes
+from bowstring.core.unread_ids import UnreadIds
 from bowstring.core.unsealed_batches import UnsealedBatches
 
 MINUTE = 60_000_000
@@ -48,7 +50,6 @@ class Partition:
         self.topic = topic
         self.number = number
         self.window = window
-        """The deduplication window: for publishing, what arrived earlier does not count."""
         self.next_offset = 1
         """The offset of the next row, 1 more than the last one given."""
         self.committed_offset = 1
@@ -57,10 +58,7 @@ class Partition:
         """Deletions that are not committed yet."""
         self.arrived = 0
         """When the last batch arrived. Never falls."""
-        self.blind_until = 0
-        """A page whose ids could not be read at load may hold any id that arrived up to a window before this moment."""
-        self.blind_end = 1
-        """No page from this offset on is such a page."""
+        self.unread = UnreadIds()
         self.producers = Producers()
         self.ids = NaturalIds()
         self.batches = UnsealedBatches()
@@ -197,35 +195,39 @@ class Partition:
         self.apply(change)
         return Accept(change, kept)
 
-    def delete(self, runs: tuple[tuple[int, int], ...], *, freed: bool) -> Delete:
-        """Deletes runs of (offset, rows), ascending; with `freed` as if they had never been published."""
-        self.apply(change := Delete(self.topic, self.number, runs, freed))
+    def delete(self, runs: Runs, reason: Reason) -> Delete:
+        """Deletes runs of (offset, rows), ascending."""
+        self.apply(change := Delete(self.topic, self.number, runs, reason))
         self._deleting.append(change)
         return change
 
     def move(self, name: str, offset: int, now: int) -> Position:
-        """A named position is there from here on; at 0 it is deleted. Whether it may be, `positions.check` says."""
+        """A named position is there from here on; at 0 it is deleted. Whether it may be, `positions.refusal` says."""
         self.apply(change := Position(self.topic, self.number, name, offset, now))
         return change
 
-    def raise_floor(self, offset: int, kept: tuple[tuple[int, int], ...]) -> Floor:
+    def raise_floor(self, offset: int, kept: Runs) -> Floor:
         """Retention has come to the offset; `kept` are runs below it that stay, of all that are below."""
-        self.apply(change := Floor(self.topic, self.number, offset, kept))
+        before = self.retained.kept
+        self.apply(change := Floor(self.topic, self.number, offset, without(kept, before), without(before, kept)))
         return change
 
     # Applying: live and at load
 
     def apply(self, change: Change) -> None:
         """The one place where durable state changes."""
-        if isinstance(change, Append):
-            self._apply_append(change)
-        elif isinstance(change, Delete):
-            self._apply_delete(change)
-        elif isinstance(change, Position):
-            self.positions.apply(change)
-        else:
-            self.retained.apply(change)
-            self.deletions.drop_below(self.retained.first)
+        match change:
+            case Append():
+                self._apply_append(change)
+            case Delete():
+                self._apply_delete(change)
+            case Position():
+                self.positions.apply(change)
+            case Floor():
+                self.retained.apply(change)
+                self.deletions.drop_below(self.retained.first)
+            case _:
+                assert_never(change)
 
     def _apply_append(self, change: Append) -> None:
         if change.rows:
@@ -237,8 +239,8 @@ class Partition:
 
     def _apply_delete(self, change: Delete) -> None:
         runs = [(max(offset, self.retained.first), offset + rows) for offset, rows in change.runs]
-        self.deletions.add([(offset, end - offset) for offset, end in runs if offset < end], freed=change.freed)
-        if change.freed:
+        self.deletions.add([(offset, end - offset) for offset, end in runs if offset < end], freed=change.reason.frees_ids)
+        if change.reason.frees_ids:
             for offset, rows in change.runs:
                 self.producers.free(offset, offset + rows)
                 self.ids.free(offset, offset + rows)
@@ -246,15 +248,21 @@ class Partition:
     def committed(self, change: Change, sequence: int) -> None:
         """The flush of a change was committed: appended rows can be read, deleted ones can be passed over."""
         self.changed_sequence = sequence
-        if isinstance(change, Delete):
-            if change in self._deleting:
-                self._deleting.remove(change)
-        elif isinstance(change, Floor):
-            self._drop_pages_below_floor()
-        elif isinstance(change, Append) and change.rows:
-            assert change.first_offset == self.committed_offset, "flushes commit in order"
-            self._add_page(change, sequence)
-            self.committed_offset = change.first_offset + change.rows
+        match change:
+            case Append():
+                if change.rows:
+                    assert change.first_offset == self.committed_offset, "flushes commit in order"
+                    self._add_page(change, sequence)
+                    self.committed_offset = change.first_offset + change.rows
+            case Delete():
+                if change in self._deleting:
+                    self._deleting.remove(change)
+            case Floor():
+                self._drop_pages_below_floor()
+            case Position():
+                pass
+            case _:
+                assert_never(change)
 
     def _add_page(self, change: Append, sequence: int) -> None:
         self.pages.add(entry_of(change, sequence))
@@ -263,7 +271,7 @@ class Partition:
     def _drop_pages_below_floor(self) -> None:
         if self.pages.start is not None and self.pages.start < self.retained.first:
             self.pages.drop_below(self.retained.first)
-            start = self.committed_offset if self.pages.start is None else self.pages.start
+            start = self.pages.start or self.committed_offset
             self.ids.free(0, start)
             self.batches.drop_below(start)
             self.moves += 1
@@ -302,11 +310,6 @@ class Partition:
         if taken.any():
             self.ids.add(hashes[taken], offsets[taken])
 
-    def cannot_restore_ids(self, end: int, arrived: int) -> None:
-        """At load: the ids of a page that ends there and arrived then cannot be read. No id is taken until the window has passed."""
-        self.blind_until = max(self.blind_until, arrived + self.window)
-        self.blind_end = max(self.blind_end, end)
-
     def alter(self, *, window: int) -> None:
         """The topic has another deduplication window from here on."""
         self.window = window
@@ -315,8 +318,18 @@ class Partition:
 
     @property
     def readable_offset(self) -> int:
-        """The end, for whoever asks: behind it is what is not committed, or is just being taken back."""
-        return min((change.runs[0][0] for change in self._deleting if change.freed), default=self.committed_offset)
+        """The end, for whoever asks: behind it is what is not committed, or is just being taken back.
+
+        Only rows at the very end of the log count as behind it. An older row that is taken back has others behind it that are read
+        and acknowledged, and those do not go because of it.
+        """
+        end = self.committed_offset
+        runs = [run for change in self._deleting if change.reason.frees_ids for run in change.runs] if self._deleting else ()
+        for offset, rows in sorted(runs, reverse=True):
+            if offset + rows < end:
+                break
+            end = min(end, offset)
+        return end
 
     def readable_upto(self, offset: int) -> int:
         """How far a reader may go that is at the offset: neither to what is not committed, nor past a deletion that is not. If that got
@@ -362,11 +375,7 @@ class Partition:
 
     def is_blind(self, now: int) -> bool:
         """Are there ids within the window that could not be read at load?"""
-        return max(now, self.arrived) < self.blind_until
-
-    def is_partly_blind(self, now: int) -> bool:
-        """May a message be there whose id could not be read at load?"""
-        return self.is_blind(now) or self.retained.floor < self.blind_end
+        return max(now, self.arrived) < self.unread.until
 
     def check(self) -> None:
         """The machine's own invariants, for tests and for the end of a load."""
@@ -378,13 +387,6 @@ class Partition:
         assert start <= max(self.sealed_end, self.retained.first), f"pages are missing before {start}"
         assert all(1 <= offset < self.next_offset for offset, _ in self.ids.pairs())
 
-    def unsealed_batches_below(self, end: int) -> tuple[bytes, Rows, Rows]:
-        """Producers, numbers and first offsets of the batches before that offset, without those that were taken back."""
-        producers, numbers, firsts = self.batches.below(end)
-        freed = self.deletions.freed(int(firsts[0]), end) if len(firsts) and len(self.deletions) else firsts[:0]
-        stays = ~np.isin(firsts, freed)
-        return np.frombuffer(producers, np.int64).reshape(-1, 2)[stays].tobytes(), numbers[stays], firsts[stays]
-
     def state(self) -> dict[str, object]:
         """Everything durable, in a form that can be compared: what was loaded against what runs."""
         return {
@@ -392,7 +394,7 @@ class Partition:
             "arrived": self.arrived,
             "producers": self.producers.state(),
             "deletions": self.deletions.state(),
-            "retained": self.retained.rest(),
-            "positions": self.positions.rest(),
+            "retained": self.retained.state(),
+            "positions": self.positions.state(),
             "ids": self.ids.pairs(),
         }

@@ -6,15 +6,16 @@ of arrival and due time, and a message may be due in a year: such rows are kept 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
-from bowstring.core.changes import Floor
+from bowstring.core.changes import Floor, Runs
+from bowstring.core.machine import Machine
 
-Runs = tuple[tuple[int, int], ...]
 
-
-class Retained:
+class Retained(Machine[Floor, tuple[int, Runs]]):
     """The floor of one partition, and what is kept below it."""
 
     def __init__(self) -> None:
@@ -23,7 +24,8 @@ class Retained:
         """Runs of (offset, rows), ascending, all below the floor."""
 
     def apply(self, change: Floor) -> None:
-        self.floor, self.kept = change.offset, change.kept
+        self.floor = change.offset
+        self.kept = joined((*without(self.kept, change.released), *change.kept))
 
     @property
     def first(self) -> int:
@@ -49,8 +51,41 @@ class Retained:
             stays |= (offsets >= offset) & (offsets < offset + rows)
         return offsets[stays]
 
-    def rest(self) -> tuple[int, Runs]:
+    def snapshot(self) -> tuple[int, Runs]:
         return self.floor, self.kept
 
-    def restore(self, state: tuple[int, Runs]) -> None:
-        self.floor, self.kept = state
+    def restore(self, parts: tuple[int, Runs]) -> None:
+        self.floor, self.kept = parts
+
+    def state(self) -> object:
+        return self.floor, self.kept
+
+
+def without(runs: Runs, others: Runs) -> Runs:
+    """What of the runs is in none of the others; all are ascending."""
+    found: list[tuple[int, int]] = []
+    at = 0
+    for first, rows in runs:
+        start, end = first, first + rows
+        while at < len(others) and sum(others[at]) <= start:
+            at += 1
+        for offset, count in others[at:]:
+            if offset >= end:
+                break
+            if start < offset:
+                found.append((start, offset - start))
+            start = max(start, offset + count)
+        if start < end:
+            found.append((start, end - start))
+    return tuple(found)
+
+
+def joined(runs: Iterable[tuple[int, int]]) -> Runs:
+    """The same rows, ascending; runs that touch are one."""
+    found: list[tuple[int, int]] = []
+    for offset, rows in sorted(runs):
+        if found and sum(found[-1]) >= offset:
+            found[-1] = found[-1][0], max(sum(found[-1]), offset + rows) - found[-1][0]
+        else:
+            found.append((offset, rows))
+    return tuple(found)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
+from bowstring.core.changes import Runs
 from bowstring.core.partition import Partition
 from bowstring.core.producers import BatchesState
-from bowstring.core.retained import Runs
 
 VERSION = 2
 VERSIONS_READ = (1, 2)
@@ -38,9 +38,10 @@ _decoder = msgspec.msgpack.Decoder(_State)
 
 def snapshot(partition: Partition) -> bytes:
     """The state as it is, uncommitted changes included."""
-    retained, producers = partition.retained.rest(), partition.producers.rest()
-    numbers = partition.next_offset, partition.arrived, partition.blind_until, partition.sealed_end
-    return _encoder.encode(_State(VERSION, *numbers, retained, producers, partition.positions.rest(), partition.blind_end))
+    retained, producers = partition.retained.snapshot(), partition.producers.rest()
+    numbers = partition.next_offset, partition.arrived, partition.unread.until, partition.sealed_end
+    positions, blind_end = partition.positions.snapshot(), partition.unread.end
+    return _encoder.encode(_State(VERSION, *numbers, retained, producers, positions, blind_end))
 
 
 def restore(partition: Partition, data: bytes, sequence: int) -> None:
@@ -52,8 +53,8 @@ def restore(partition: Partition, data: bytes, sequence: int) -> None:
     if state.version not in VERSIONS_READ:
         raise Unreadable(f"a snapshot has version {state.version}, this release reads {VERSION} and before")
     partition.next_offset = partition.committed_offset = state.next_offset
-    partition.arrived, partition.blind_until, partition.sealed_end = state.arrived, state.blind_until, state.sealed_end
-    partition.blind_end = state.blind_end
+    partition.arrived, partition.unread.until, partition.sealed_end = state.arrived, state.blind_until, state.sealed_end
+    partition.unread.end = state.blind_end
     partition.retained.restore(state.retained)
     partition.producers.restore(state.producers)
     partition.positions.restore(state.positions)

@@ -13,6 +13,7 @@ from bisect import bisect_left
 import numpy as np
 
 from bowstring.core.decisions import BatchName, Rows
+from bowstring.core.deletions import Deletions
 
 PRODUCER_BYTES = 16
 
@@ -36,11 +37,15 @@ class UnsealedBatches:
         places = np.flatnonzero(np.array(self._numbers, np.int64) == name.number).tolist()
         return [self._firsts[at] for at in reversed(places) if self._producer(at) == name.producer]
 
-    def below(self, end: int) -> tuple[bytes, Rows, Rows]:
-        """Producers (16 bytes each), numbers and first offsets of the batches whose rows are before that offset."""
+    def below(self, end: int, deletions: Deletions) -> tuple[bytes, Rows, Rows]:
+        """Producers (16 bytes each), numbers and first offsets of the batches whose rows are before that offset, without those that were
+        taken back."""
         count = bisect_left(self._firsts, end)
         numbers, firsts = np.array(self._numbers[:count], np.int64), np.array(self._firsts[:count], np.int64)
-        return bytes(self._producers[: count * PRODUCER_BYTES]), numbers, firsts
+        producers = np.frombuffer(bytes(self._producers[: count * PRODUCER_BYTES]), np.int64).reshape(-1, 2)
+        freed = deletions.freed(int(firsts[0]), end) if count and len(deletions) else firsts[:0]
+        stays = ~np.isin(firsts, freed)
+        return producers[stays].tobytes(), numbers[stays], firsts[stays]
 
     def drop_below(self, end: int) -> None:
         """Rows before that offset are sealed, or gone."""

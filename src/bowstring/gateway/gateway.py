@@ -18,6 +18,7 @@ from bowstring.gateway import handshake, messages, positions, topics
 from bowstring.gateway.backup_stream import BackupStream
 from bowstring.gateway.fetch_stream import FetchStream
 from bowstring.gateway.publish_stream import PublishStream
+from bowstring.ports.calls import CALLS
 from bowstring.ports.clock import Clock
 from bowstring.ports.events import UNOBSERVED, Observer
 from bowstring.ports.failures import StorageFailed
@@ -50,10 +51,6 @@ METHODS: Final = {
 }
 
 
-WAITING: Final = {"WatchTopics"}
-"""Calls that wait for something to happen."""
-
-
 class _Stream(Protocol):
     async def run(self) -> None: ...
 
@@ -77,7 +74,7 @@ class Gateway:
 
     async def call(self, method: str, request: bytes) -> bytes:
         if len(request) > HEADER_BYTES_MAX:
-            raise errors.InvalidArgument(f"a {method} request has {len(request)} bytes.", hint=f"At most {HEADER_BYTES_MAX} are taken.")
+            raise errors.InvalidArgument(f"a {method} request has {len(request)} bytes.", hint=f"The maximum is {HEADER_BYTES_MAX}.")
         self._check_open()
         try:
             if method == "Hello":
@@ -92,7 +89,7 @@ class Gateway:
             raise errors.InvalidArgument(f"this is not a {method} request.", hint="The schema is in proto/bowstring/v1.") from None
         try:
             answering = METHODS[method].serve(self._broker, message)
-            return (await (self._wait(answering) if method in WAITING else answering)).SerializeToString()
+            return (await (self._wait(answering) if CALLS[method].waits else answering)).SerializeToString()
         except StorageFailed as failure:  # the store was closed under a call that reads in it
             raise errors.Unavailable(f"the broker has ended: {failure}") from failure
 

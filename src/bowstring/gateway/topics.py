@@ -40,7 +40,7 @@ async def describe(broker: Broker, request: pb.DescribeTopicRequest) -> pb.Topic
 async def list_page(broker: Broker, request: pb.ListTopicsRequest) -> pb.ListTopicsAnswer:
     """A page of topics by name; the caller asks for the next one after the last name of this."""
     if len(request.pattern) > PATTERN_MAX:
-        raise errors.InvalidArgument(f"the pattern has {len(request.pattern)} characters.", hint=f"At most {PATTERN_MAX} are taken.")
+        raise errors.InvalidArgument(f"the pattern has {len(request.pattern)} characters.", hint=f"The maximum is {PATTERN_MAX}.")
     found, more = broker.list_topics(request.pattern, request.after, min(request.limit or PAGE_TOPICS_MAX, PAGE_TOPICS_MAX))
     answer = pb.ListTopicsAnswer(more=more)
     ranges = 0

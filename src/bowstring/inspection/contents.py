@@ -13,11 +13,11 @@ import msgspec
 
 from bowstring.broker.topics import decode_settings
 from bowstring.catalog.sqlite.offline import Bad, CatalogReading
-from bowstring.core import changes as journal
+from bowstring.core import snapshots
 from bowstring.core.changes import Append, Change
 from bowstring.core.deletions import CHUNK_BITS
+from bowstring.core.journal import Replay, Unreadable, nobody
 from bowstring.core.partition import Partition
-from bowstring.core.snapshots import Unreadable, restore
 from bowstring.inspection.findings import Finding, Place
 from bowstring.ports.catalog import Extent, TopicRow
 from bowstring.ports.failures import Damaged
@@ -74,7 +74,7 @@ class Contents:
         last = None if end_offset is None else end_offset - 1
         return Place(topic=self.name(key[0]), partition=key[1], first_offset=first_offset, last_offset=last)
 
-    def _add(self, kind: str, text: str, **place: Any) -> None:
+    def add(self, kind: str, text: str, **place: Any) -> None:
         self.findings.append(Finding(kind, text, **place))
 
     # Topics
@@ -89,7 +89,7 @@ class Contents:
                 window = decode_settings(row.settings).window_microseconds
             except msgspec.DecodeError as error:
                 window = 0
-                self._add("catalog", f"the settings of the topic cannot be read: {error}", topic=row.name)
+                self.add("catalog", f"the settings of the topic cannot be read: {error}", topic=row.name)
             for number in range(row.partitions):
                 self.partitions[row.id, number] = Partition(row.id, number, window)
 
@@ -101,8 +101,8 @@ class Contents:
                 self._bad_snapshot(row)
             elif (partition := self.partitions.get((row.topic, row.partition))) is not None:
                 try:
-                    restore(partition, row.state, row.sequence)
-                except Unreadable as error:
+                    snapshots.restore(partition, row.state, row.sequence)
+                except snapshots.Unreadable as error:
                     self._bad_snapshot(Bad(row[:3], str(error), (*row[:3], 0, row.state)))
         for chunk in catalog.chunks():
             if isinstance(chunk, Bad):
@@ -113,7 +113,7 @@ class Contents:
             if isinstance(extent, Bad):
                 self.bad_extents.append(extent)
                 topic, number, offset = extent.key
-                self._add("extent", extent.why, topic=self.name(topic), partition=number, first_offset=offset)
+                self.add("extent", extent.why, topic=self.name(topic), partition=number, first_offset=offset)
                 continue
             key = extent.topic, extent.partition
             self.extents.setdefault(key, []).append(extent)
@@ -124,21 +124,22 @@ class Contents:
     def _bad_snapshot(self, row: Bad) -> None:
         self.bad_snapshots.append(row)
         if row.key[0] not in self.deleted:
-            self._add("snapshot", row.why, topic=self.name(row.key[0]), partition=row.key[1], sequence=row.key[2])
+            self.add("snapshot", row.why, topic=self.name(row.key[0]), partition=row.key[1], sequence=row.key[2])
 
     def _bad_chunk(self, row: Bad) -> None:
         self.bad_chunks.append(row)
         topic, number, chunk = row.key
         first = max(chunk << CHUNK_BITS, 1) if isinstance(chunk, int) else None
         last = None if first is None else ((chunk + 1) << CHUNK_BITS) - 1
-        self._add("deletions", row.why, topic=self.name(topic), partition=number, first_offset=first, last_offset=last)
+        self.add("deletions", row.why, topic=self.name(topic), partition=number, first_offset=first, last_offset=last)
 
     # The journal
 
     def _replay(self, catalog: CatalogReading) -> None:
+        replay = _Replay(self)
         for found in catalog.journal():
             if isinstance(found, Bad):
-                self._bad_row(found)
+                self.bad_row(found)
                 self.sequence = found.key[0]
                 continue
             row, inlined = found
@@ -147,47 +148,46 @@ class Contents:
             self.first_sequence = self.first_sequence or row.sequence
             self.sequence = row.sequence
             try:
-                changes = journal.decode(row.changes)
-            except journal.Unreadable as error:
-                self._bad_row(
-                    Bad((row.sequence,), f"journal row {row.sequence}: {error}", (row.sequence, row.epoch, 0, row.changes, inlined))
-                )
-                continue
-            for change in changes:
-                self._apply(change, row.sequence)
+                replay.row(row.sequence, row.changes)
+            except Unreadable as error:
+                self.bad_row(Bad((row.sequence,), str(error), (row.sequence, row.epoch, 0, row.changes, inlined)))
         for partition in self.partitions.values():
             if partition.next_offset < partition.sealed_end:
                 partition.next_offset = partition.committed_offset = partition.sealed_end
             partition.sealed(partition.sealed_end, partition.sealed_bytes)
 
-    def _bad_row(self, row: Bad) -> None:
+    def bad_row(self, row: Bad) -> None:
         self.bad_rows.append(row)
-        self._add("journal", row.why, sequence=row.key[0])
+        self.add("journal", row.why, sequence=row.key[0])
 
-    def _apply(self, change: Change, sequence: int) -> None:
-        if change.topic in self.deleted:
-            return
-        key = change.topic, change.partition
-        partition = self.partitions.get(key)
-        if partition is None:
-            text = f"journal row {sequence} changes partition {change.partition} of topic {change.topic}, which is not there"
-            return self._add("journal", text, sequence=sequence)
-        if isinstance(change, Append) and change.rows and sequence > partition.snapshot_sequence:
-            self._close_gap(partition, change, sequence)
+
+class _Replay(Replay):
+    """Goes on where the loader would refuse to, and writes down why."""
+
+    def __init__(self, contents: Contents) -> None:
+        super().__init__(contents.partitions, contents.deleted)
+        self._contents = contents
+
+    def unaddressed(self, sequence: int, change: Change) -> None:
+        self._contents.add("journal", nobody(sequence, change), sequence=sequence)
+
+    def change(self, machine: Partition, change: Change, sequence: int) -> None:
+        if isinstance(change, Append) and change.rows and sequence > machine.snapshot_sequence:
+            self._close_gap(machine, change, sequence)
         try:
-            partition.replay(change, sequence)
+            super().change(machine, change, sequence)
         except (AssertionError, Damaged) as error:
-            self._add("journal", f"journal row {sequence} does not follow on what is before: {error}", sequence=sequence, **self.at(key))
-        return None
+            text = f"journal row {sequence} does not follow on what is before: {error}"
+            self._contents.add("journal", text, sequence=sequence, **self._contents.at(change.address))
 
     def _close_gap(self, partition: Partition, change: Append, sequence: int) -> None:
         """If the append does not begin where the log ended, what is between was in a row that cannot be read, or was never there."""
         if change.first_offset == partition.next_offset:
             return
-        key = partition.topic, partition.number
+        key = change.address
         if change.first_offset > max(partition.next_offset, partition.sealed_end):
             first = max(partition.next_offset, partition.sealed_end)
-            self.gaps.append(Gap(key, first, change.first_offset, sequence, partition.arrived or change.arrived))
+            self._contents.gaps.append(Gap(key, first, change.first_offset, sequence, partition.arrived or change.arrived))
             text = f"no row of the journal tells of these offsets; flush {sequence} goes on behind them"
-            self._add("gap", text, **self.at(key, first, change.first_offset))
+            self._contents.add("gap", text, **self._contents.at(key, first, change.first_offset))
         partition.next_offset = partition.committed_offset = change.first_offset

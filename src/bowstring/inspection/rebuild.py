@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from bowstring.catalog.sqlite.offline import Bad
-from bowstring.core import changes as journal
-from bowstring.core import sections
+from bowstring.core import journal, sections
 from bowstring.core.changes import Append
 from bowstring.core.pages import LOST, PageEntry, PageHeader, decode_header, segments
 from bowstring.core.partition import Partition
@@ -107,7 +106,7 @@ def rebuild_snapshot(contents: Contents, bad: Bad, now: int) -> Snapshot | None:
     starts = [extent.first_offset for extent in extents[:1]] + ([partition.pages.start] if partition.pages.start else [])
     partition.retained.floor = max(partition.retained.floor, min(starts, default=partition.next_offset))
     partition.arrived = max(partition.arrived, max((extent.arrived_last for extent in extents), default=0))
-    partition.cannot_restore_ids(partition.next_offset, max(partition.arrived, now))
+    partition.unread.add(partition.next_offset, max(partition.arrived, now) + partition.window)
     return Snapshot(partition.topic, partition.number, contents.sequence, snapshot(partition))
 
 

@@ -29,6 +29,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection as typed_reflection
 
 from bowstring import errors
+from bowstring.ports.calls import CALLS
 from bowstring.ports.disk import Buffer
 from bowstring.ports.events import UNOBSERVED, Observer
 from bowstring.ports.transport import CALLER, Handler, Inbound
@@ -135,11 +136,8 @@ class GrpcServer:
         await self._server.stop(grace)
 
     def _methods(self) -> Any:
-        """The methods of the schema's service, unary and streamed as it says, with raw bytes."""
-        handlers = {
-            method.name: _streamed(method.name, self._stream) if method.client_streaming else _single(method.name, self._unary)
-            for method in SERVICE.methods
-        }
+        """The calls of the table, unary and streamed as it says, with raw bytes."""
+        handlers = {name: _streamed(name, self._stream) if call.stream else _single(name, self._unary) for name, call in CALLS.items()}
         return grpc.method_handlers_generic_handler(SERVICE.full_name, handlers)
 
     async def _unary(self, method: str, request: bytes, context: Context) -> bytes:

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from bowstring.broker.counters import Counters
-from bowstring.core import changes as journal
-from bowstring.core.changes import Append, Change
+from bowstring.core import journal
+from bowstring.core.changes import Append, Change, Paged
 from bowstring.ports.catalog import Catalog, Fence
 from bowstring.ports.clock import Clock
 from bowstring.ports.store import Page, Store
@@ -61,10 +61,13 @@ class Flush:
         """When its first change came, and when it was taken, by the monotonic clock."""
 
     def add(self, change: Change, page: Page | None) -> None:
-        self.changes.append(change)
-        if page is not None and isinstance(change, Append):
+        """Raises TypeError for a page whose change has no place to say where it is."""
+        if page is not None:
+            if not isinstance(change, Paged):
+                raise TypeError(f"{type(change).__name__} carries no page")
             self.pages.append((change, page))
             self.page_bytes += len(page.body) + len(page.header)
+        self.changes.append(change)
 
 
 class Flusher:

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from bowstring.broker.reading.page_reader import PageReader
 from bowstring.broker.topics import decode_settings
-from bowstring.core import changes as journal
+from bowstring.core import journal
+from bowstring.core.journal import Replay
 from bowstring.core.pages import PageEntry, decode_header
 from bowstring.core.partition import Partition
 from bowstring.core.snapshots import Unreadable, restore
@@ -26,6 +27,7 @@ ROWS_A_READ = 1000
 PAGES_A_READ = 64
 TRIES_MAX = 3
 """How often a page is read, for itself, before its ids count as lost."""
+
 
 Key = tuple[int, int]
 """Topic id and partition number."""
@@ -92,35 +94,21 @@ async def _replay(
     catalog: Catalog, broker: int, registered: Registered, partitions: dict[Key, Partition], deleted: Set[int]
 ) -> frozenset[int]:
     """Gives the segments that were spoken of."""
-    mentioned: set[int] = set()
+    replay = Replay(partitions, deleted)
     sequence = registered.trimmed
     while sequence < registered.sequence:
         rows = await catalog.journal(broker, sequence, ROWS_A_READ)
         if not rows:
             raise Damaged(f"the journal ends at {sequence}, its last row should be {registered.sequence}")
         for row in rows:
-            _apply_row(row.sequence, row.changes, partitions, deleted, mentioned)
+            try:
+                replay.row(row.sequence, row.changes)
+            except journal.Unreadable as error:
+                raise Damaged(str(error)) from error
             sequence = row.sequence
     for partition in partitions.values():
         partition.sealed(partition.sealed_end, partition.sealed_bytes)
-    return frozenset(mentioned)
-
-
-def _apply_row(sequence: int, data: bytes, partitions: dict[Key, Partition], deleted: Set[int], mentioned: set[int]) -> None:
-    """Adds the segments that the row speaks of."""
-    try:
-        changes = journal.decode(data)
-    except journal.Unreadable as error:
-        raise Damaged(f"journal row {sequence}: {error}") from error
-    for change in changes:
-        if isinstance(change, journal.Append) and change.segment:
-            mentioned.add(change.segment)
-        if change.topic in deleted:
-            continue
-        partition = partitions.get((change.topic, change.partition))
-        if partition is None:
-            raise Damaged(f"journal row {sequence} changes partition {change.partition} of topic {change.topic}, which is not there")
-        partition.replay(change, sequence)
+    return frozenset(replay.mentioned)
 
 
 async def restore_ids(partitions: Iterable[Partition], reader: PageReader) -> None:
@@ -151,4 +139,4 @@ async def _restore_what_can_be_read(partition: Partition, entries: list[PageEntr
                 break
             except Damaged:
                 if not tries_left:
-                    partition.cannot_restore_ids(entry.end, entry.arrived)
+                    partition.unread.add(entry.end, entry.arrived + partition.window)

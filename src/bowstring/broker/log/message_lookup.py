@@ -42,7 +42,7 @@ async def find(now: Incarnation, topic: str, message_id: str) -> Place | None:
     """Where the message of an id is: the newest that is live, if there are several."""
     found = now.topic(topic)
     place = await _find(now, found, message_id, old=False) or await _find(now, found, message_id, old=True)
-    if place is None and any(actor.partition.is_partly_blind(now.clock.now()) for actor in found.actors):
+    if place is None and any(known_messages.is_partly_blind(actor.partition, now.clock.now()) for actor in found.actors):
         raise _unreadable(found)
     return place
 
@@ -123,7 +123,7 @@ async def _delete_all(
             outcomes[row] = Place(number, int(deleted.offsets[row]))
         for row, owner in deleted.others.items():
             outcomes[row] = outcomes[row] or _not_yours(message_ids[row], owner)
-        if actor.partition.is_partly_blind(now.clock.now()):
+        if known_messages.is_partly_blind(actor.partition, now.clock.now()):
             doubt = _unreadable(topic)
     return [outcome or (doubt if old else None) for outcome in outcomes]
 

@@ -79,13 +79,12 @@ async def _move(now: Incarnation, topic: Topic, name: str, offsets: Mapping[int,
         raise errors.InvalidArgument("no partition was given.", hint=f"'{topic.row.name}' has {len(topic.actors)}, numbered from 0.")
     actors = {topic.actor(number): offset for number, offset in offsets.items()}
     now.check_room(0)
-    try:
-        for actor, offset in actors.items():
-            actor.partition.positions.check(name, offset, actor.partition.committed_offset, forward=forward)
-    except errors.Error as error:
-        await now.durable()
-        named = f"{topic.row.name}/{actor.partition.number}: {error.message}"  # pyright: ignore[reportPossiblyUnboundVariable]
-        raise type(error)(named, hint=error.hint, details=error.details) from None
+    for actor, offset in actors.items():
+        error = actor.partition.positions.refusal(name, offset, actor.partition.committed_offset, forward=forward)
+        if error is not None:
+            await now.durable()
+            named = f"{topic.row.name}/{actor.partition.number}: {error.message}"
+            raise type(error)(named, hint=error.hint, details=error.details)
     moved = now.clock.now()
     if not dry_run:
         for actor, offset in actors.items():

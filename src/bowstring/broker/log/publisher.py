@@ -104,7 +104,7 @@ def _check_numbers(batch: PublishedBatch) -> None:
         raise errors.InvalidArgument(f"a batch cannot have number {batch.number} after {batch.previous}.", hint="Numbers rise from 1.")
     if not 0 < batch.timeout <= TIMEOUT_MAX or not 0 <= batch.sent < NUMBER_MAX:
         raise errors.InvalidArgument(
-            f"a timeout of {batch.timeout / 1e6:g} s from {batch.sent} is not taken.", hint="Timeouts are above 0 s and up to a day."
+            f"a timeout of {batch.timeout / 1e6:g} s from {batch.sent} is not valid.", hint="Timeouts are above 0 s and up to a day."
         )
 
 

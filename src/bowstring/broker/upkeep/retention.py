@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bowstring.broker.reading.visibility import moments_of
+from bowstring.core.changes import Runs
 from bowstring.core.deletions import runs_of
 from bowstring.core.pages import LOST, PageEntry, decode_header
 from bowstring.core.partition import Partition
-from bowstring.core.retained import Runs
+from bowstring.core.retained import joined
 from bowstring.messages import encoding
 from bowstring.messages.schema import DUE
 from bowstring.ports.catalog import Edit, Extent
@@ -156,8 +157,8 @@ class Retention:
         partition = actor.partition
         reach = await self._reach(partition, horizon)
         reach = await self._reach_by_bytes(topic, partition, reach)
-        kept = tuple(_joined(reach.kept))
-        if (reach.floor, kept) == partition.retained.rest() or actor.closed is not None:
+        kept = joined(reach.kept)
+        if (reach.floor, kept) == partition.retained.snapshot() or actor.closed is not None:
             return
         flusher, messages = self._incarnation.flusher, partition.messages
         flusher.add(partition.raise_floor(reach.floor, kept))
@@ -275,14 +276,3 @@ def _is_below(partition: Partition, extent: Extent) -> bool:
 def _from(runs: Iterable[tuple[int, int]], offset: int) -> list[tuple[int, int]]:
     """What of the runs is not before the offset."""
     return [(max(first, offset), first + rows - max(first, offset)) for first, rows in runs if first + rows > offset]
-
-
-def _joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Runs that touch are one."""
-    found: list[tuple[int, int]] = []
-    for offset, rows in sorted(runs):
-        if found and sum(found[-1]) >= offset:
-            found[-1] = found[-1][0], max(sum(found[-1]), offset + rows) - found[-1][0]
-        else:
-            found.append((offset, rows))
-    return found
