@@ -103,7 +103,7 @@ async def test_a_broker_that_loads_is_alive_and_not_ready():
 
 async def test_a_full_disk_is_told_but_turns_no_reader_away(tmp_path: Path):
     async with bowstring.aio.Broker(data=tmp_path, http=HTTP, upkeep_seconds=3600) as broker:
-        reserve = broker._running().broker.serving.reserve
+        reserve = broker._running().broker.serving.surroundings.reserve
         assert reserve is not None
         await reserve.give_up()  # what happens when the catalog has no room left
         ready = await asyncio.to_thread(get, f"{broker.http_address}/readyz")

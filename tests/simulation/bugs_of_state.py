@@ -158,9 +158,9 @@ def tail_cache_is_stale() -> Generator[None]:
 
     def made(self: Incarnation, *arguments: Any, **named: Any) -> None:
         original(self, *arguments, **named)
-        tails.append(self._tail)
-        self._tail = tails[0]
-        self.reader._caches = self.reader._caches._replace(tail=tails[0])
+        tails.append(self.reading.caches.tail)
+        self.log.commits._tail = tails[0]
+        self.reading.reader._caches = self.reading.caches._replace(tail=tails[0])
 
     def taken(self: Flusher) -> Flush:
         flush = take(self)
@@ -206,7 +206,7 @@ def _released_too_early() -> Generator[None]:
     async def delete(self: Incarnation, topic: Any, now: int) -> None:
         segments = {segment for each in topic.actors for segment in each.partition.pages.segments()}
         await original(self, topic, now)
-        await self.store.release(sorted(segments))
+        await self.surroundings.store.release(sorted(segments))
 
     with patch.object(Incarnation, "delete_topic", delete):
         yield

@@ -91,7 +91,7 @@ class Watch:
             self.sightings.ended(before)
             self.compared += 1
             self.violations += compare(before, epoch, sequence)
-        for actor in epoch.partitions():  # what was committed at the last moment nobody has heard of before
+        for actor in epoch.topics.actors():  # what was committed at the last moment nobody has heard of before
             for entry in actor.partition.pages.state():
                 self._expires(actor.partition.topic, actor.partition.number, entry.first_offset, entry.expires)
 
@@ -137,13 +137,13 @@ class Watch:
 
     def committed(self, epoch: Epoch) -> None:
         """Budgets, after a commit. One batch may be larger than the whole budget: it is then alone."""
-        settings, credit = epoch.settings, epoch._credit
-        largest = max(settings.memory_publish_bytes, settings.batch_bytes_max if len(epoch._outstanding) <= 1 else 0)
+        settings, admission, caches = epoch.surroundings.settings, epoch.log.admission, epoch.reading.caches
+        largest = max(settings.memory_publish_bytes, settings.batch_bytes_max if len(admission._outstanding) <= 1 else 0)
         self.violations += checkers.memory_stays_bounded(
             [
-                ("batches under way", credit.reserved, largest),
-                ("the tail", epoch._tail.bytes, settings.memory_tail_bytes),
-                ("pages that were read", epoch.reader._caches.pages.bytes, settings.memory_pages_bytes),
+                ("batches under way", admission.reserved_bytes, largest),
+                ("the tail", caches.tail.bytes, settings.memory_tail_bytes),
+                ("pages that were read", caches.pages.bytes, settings.memory_pages_bytes),
             ]
         )
 
@@ -186,15 +186,15 @@ class WatchedBroker(Broker):
         await super()._begin()
         epoch = self._incarnation
         assert epoch is not None
-        self._watch.begun(epoch, epoch.flusher._sequence)
-        committed = epoch.committed
+        self._watch.begun(epoch, epoch.log.flusher._sequence)
+        committed = epoch.log.commits.committed
 
         def watched(flush: Flush) -> None:
             self._watch.commits(flush, self.clock.now())
             committed(flush)
             self._watch.committed(epoch)
 
-        epoch.committed = watched  # type: ignore[method-assign]
+        epoch.log.commits.committed = watched  # type: ignore[method-assign]
         self._watch.sightings.follow(epoch)
         catalog: Any = self._catalog._catalog if isinstance(self._catalog, Fencible) else self._catalog
         turn, snapshot = epoch.upkeep._turn, epoch.upkeep.sealer.snapshot
@@ -352,7 +352,7 @@ class Server:
             if self._isolating.random() < self.load.isolated:
                 for connection in list(self.world.network.connections):
                     connection.break_anyhow()
-            busy = broker.live is not None and not broker.live.flusher.idle
+            busy = broker.live is not None and not broker.live.log.flusher.idle
             broker, gateway, fencible = await self._broker(life, catalog, store, opened=True)
             listener.handler = gateway
             self.world.fault("usurper", life.name, felt=busy)

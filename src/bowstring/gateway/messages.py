@@ -10,14 +10,14 @@ from bowstring.wire.status import to_message
 
 async def find(broker: Broker, request: pb.FindRequest) -> pb.FindAnswer:
     """Where the message of an id is."""
-    found = await message_lookup.find(broker.serving, request.topic, request.id)
+    found = await message_lookup.find(broker.serving.log, request.topic, request.id)
     return pb.FindAnswer() if found is None else pb.FindAnswer(found=True, partition=found.partition, offset=found.offset)
 
 
 async def delete(broker: Broker, request: pb.DeleteMessagesRequest) -> pb.DeleteMessagesAnswer:
     """Deletes messages for their owner; what cannot be deleted is refused for itself."""
-    answer = pb.DeleteMessagesAnswer(topic_id=broker.serving.topic(request.topic).row.id)
-    for outcome in await message_lookup.delete(broker.serving, request.topic, request.group, list(request.ids)):
+    answer = pb.DeleteMessagesAnswer(topic_id=broker.serving.topics.topic(request.topic).row.id)
+    for outcome in await message_lookup.delete(broker.serving.log, request.topic, request.group, list(request.ids)):
         if isinstance(outcome, message_lookup.Place):
             answer.messages.add(partition=outcome.partition, offset=outcome.offset)
         else:

@@ -56,7 +56,7 @@ async def list_page(broker: Broker, request: pb.ListTopicsRequest) -> pb.ListTop
 async def watch(broker: Broker, request: pb.WatchTopicsRequest) -> pb.WatchTopicsAnswer:
     """Waits for news of topics."""
     known = [KnownTopic(told.name, told.id, told.sum) for told in request.topics]
-    news = await topic_list.watch(broker.serving, known, request.edition, request.wait / 1e6)
+    news = await topic_list.watch(broker.serving.log, known, request.edition, request.wait / 1e6)
     return pb.WatchTopicsAnswer(edition=news.edition, topics=[topic_message(facts) for facts in news.topics])
 
 

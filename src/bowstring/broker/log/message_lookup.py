@@ -13,12 +13,13 @@ the disk when another one has just got it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.log.log import Log
 from bowstring.broker.topics import Topic
 from bowstring.core import deleting, known_messages
 from bowstring.core.decisions import Deleted, Found, GivenBack, Ids, Lookup, Rows, Wait
@@ -27,10 +28,6 @@ from bowstring.messages.hashing import id_hashes
 from bowstring.messages.limits import DELETED_IDS_MAX, ID_BYTES_MAX
 from bowstring.ports.failures import Damaged
 
-if TYPE_CHECKING:
-    from bowstring.broker.incarnation import Incarnation
-
-
 class Place(NamedTuple):
     """Where a message is, or was until it was deleted."""
 
@@ -38,38 +35,38 @@ class Place(NamedTuple):
     offset: int
 
 
-async def find(now: Incarnation, topic: str, message_id: str) -> Place | None:
+async def find(log: Log, topic: str, message_id: str) -> Place | None:
     """Where the message of an id is: the newest that is live, if there are several."""
-    found = now.topic(topic)
-    place = await _find(now, found, message_id, old=False) or await _find(now, found, message_id, old=True)
-    if place is None and any(known_messages.is_partly_blind(actor.partition, now.clock.now()) for actor in found.actors):
+    found = log.topics.topic(topic)
+    place = await _find(log, found, message_id, old=False) or await _find(log, found, message_id, old=True)
+    if place is None and any(known_messages.is_partly_blind(actor.partition, log.clock.now()) for actor in found.actors):
         raise _unreadable(found)
     return place
 
 
-async def _find(now: Incarnation, topic: Topic, message_id: str, *, old: bool) -> Place | None:
+async def _find(log: Log, topic: Topic, message_id: str, *, old: bool) -> Place | None:
     generated = ids.parse(message_id)
     if generated is not None and generated.partition < len(topic.actors):
-        offset = await _find_generated(now, topic.actors[generated.partition], generated, old)
+        offset = await _find_generated(log, topic.actors[generated.partition], generated, old)
         if offset:
             return Place(generated.partition, offset)
-    return await _find_natural(now, topic, message_id, old)
+    return await _find_natural(log, topic, message_id, old)
 
 
-async def _find_generated(now: Incarnation, actor: PartitionActor, generated: ids.GeneratedId, old: bool) -> int:
+async def _find_generated(log: Log, actor: PartitionActor, generated: ids.GeneratedId, old: bool) -> int:
     given = GivenBack(0, generated.producer, generated.number, generated.row)
     found: Found | None = None
     while True:
         offset = known_messages.find_generated(actor.partition, given, found, old=old)
         if isinstance(offset, Lookup):
-            found = await _look_up(now, actor, offset, None, pa.array([], pa.utf8()))
+            found = await _look_up(log, actor, offset, None, pa.array([], pa.utf8()))
         elif offset is None:
             await actor.next_commit()
         else:
             return offset
 
 
-async def _find_natural(now: Incarnation, topic: Topic, message_id: str, old: bool) -> Place | None:
+async def _find_natural(log: Log, topic: Topic, message_id: str, old: bool) -> Place | None:
     column = pa.array([message_id], pa.utf8())
     wanted = Ids(id_hashes(column), None)
     live: list[tuple[int, Place]] = []
@@ -77,8 +74,8 @@ async def _find_natural(now: Incarnation, topic: Topic, message_id: str, old: bo
         partition = actor.partition
         while (lookup := known_messages.look_for(partition, wanted, old=old)) is None:
             await actor.next_commit()
-        found = await _look_up(now, actor, lookup, wanted, column)
-        offsets = known_messages.recognised(partition, found, now.clock.now(), old=old).offsets.tolist()
+        found = await _look_up(log, actor, lookup, wanted, column)
+        offsets = known_messages.recognised(partition, found, log.clock.now(), old=old).offsets.tolist()
         offset = known_messages.newest(partition, offsets)
         if offset and not partition.is_gone(offset):
             arrived = int(found.arrived[found.ids.offsets == offset][0])
@@ -89,23 +86,23 @@ async def _find_natural(now: Incarnation, topic: Topic, message_id: str, old: bo
 # Deleting
 
 
-async def delete(now: Incarnation, topic: str, group: str, message_ids: Sequence[str]) -> list[Place | errors.Error]:
+async def delete(log: Log, topic: str, group: str, message_ids: Sequence[str]) -> list[Place | errors.Error]:
     """Deletes messages of a group: for each id where its message was, or why it is not deleted. What was deleted before is answered as it
     was then."""
-    found = now.topic(topic)
+    found = log.topics.topic(topic)
     _check(group, message_ids)
-    outcomes = await _delete_all(now, found, group, message_ids, old=False)
+    outcomes = await _delete_all(log, found, group, message_ids, old=False)
     left = [row for row, outcome in enumerate(outcomes) if outcome is None]
     if left:
-        older = await _delete_all(now, found, group, [message_ids[row] for row in left], old=True)
+        older = await _delete_all(log, found, group, [message_ids[row] for row in left], old=True)
         for row, outcome in zip(left, older, strict=True):
             outcomes[row] = outcome
-    await now.durable()
+    await log.durable()
     return [outcome or _not_found(topic, text) for outcome, text in zip(outcomes, message_ids, strict=True)]
 
 
 async def _delete_all(
-    now: Incarnation, topic: Topic, group: str, message_ids: Sequence[str], *, old: bool
+    log: Log, topic: Topic, group: str, message_ids: Sequence[str], *, old: bool
 ) -> list[Place | errors.Error | None]:
     """What the request comes to in all partitions: for each id where its message was, why it is not deleted, or None if there is none."""
     column = pa.array(message_ids, pa.utf8())
@@ -115,7 +112,7 @@ async def _delete_all(
     for actor in topic.actors:
         number = actor.partition.number
         try:
-            deleted = await _delete_in(now, actor, Ids(hashes, None, tuple(given.get(number, ()))), column, group, old)
+            deleted = await _delete_in(log, actor, Ids(hashes, None, tuple(given.get(number, ()))), column, group, old)
         except errors.Corrupt as error:
             doubt = error
             continue
@@ -123,27 +120,27 @@ async def _delete_all(
             outcomes[row] = Place(number, int(deleted.offsets[row]))
         for row, owner in deleted.others.items():
             outcomes[row] = outcomes[row] or _not_yours(message_ids[row], owner)
-        if known_messages.is_partly_blind(actor.partition, now.clock.now()):
+        if known_messages.is_partly_blind(actor.partition, log.clock.now()):
             doubt = _unreadable(topic)
     return [outcome or (doubt if old else None) for outcome in outcomes]
 
 
-async def _delete_in(now: Incarnation, actor: PartitionActor, wanted: Ids, column: pa.Array, group: str, old: bool) -> Deleted:
+async def _delete_in(log: Log, actor: PartitionActor, wanted: Ids, column: pa.Array, group: str, old: bool) -> Deleted:
     """What the request comes to in one partition; the change is on its way to the disk."""
     found: Found | None = None
     while True:
         if actor.closed is not None:
             raise actor.closed.with_traceback(None)
-        decision = deleting.delete(actor.partition, wanted, group, now.clock.now(), found, old=old)
+        decision = deleting.delete(actor.partition, wanted, group, log.clock.now(), found, old=old)
         if isinstance(decision, Wait):
             await actor.next_commit()
             found = None
         elif isinstance(decision, Lookup):
-            at_once = now.lookups.at_once(actor.partition, decision, wanted.hashes, now.clock.now())
-            found = at_once or await _look_up(now, actor, decision, wanted, column)
+            at_once = log.lookups.at_once(actor.partition, decision, wanted.hashes, log.clock.now())
+            found = at_once or await _look_up(log, actor, decision, wanted, column)
         else:
             if decision.change is not None:
-                now.flusher.add(decision.change)
+                log.flusher.add(decision.change)
             return decision
 
 
@@ -189,11 +186,11 @@ def _unreadable(topic: Topic) -> errors.Corrupt:
 # Looking
 
 
-async def _look_up(now: Incarnation, actor: PartitionActor, lookup: Lookup, wanted: Ids | None, column: pa.Array) -> Found:
+async def _look_up(log: Log, actor: PartitionActor, lookup: Lookup, wanted: Ids | None, column: pa.Array) -> Found:
     def texts(rows: Rows) -> pa.Array:
         return column.take(pa.array(rows))
 
     try:
-        return await now.lookups.look_up(actor.partition, lookup, wanted, texts, now.clock.now())
+        return await log.lookups.look_up(actor.partition, lookup, wanted, texts, log.clock.now())
     except Damaged as error:
         raise errors.Corrupt(f"topic {actor.partition.topic}, partition {actor.partition.number}: {error}") from error
