@@ -26,13 +26,13 @@ from bowstring.broker.reading.selection import EVERYTHING, Selection
 from bowstring.broker.upkeep import coalesced_page
 from bowstring.catalog.sqlite import copy
 from bowstring.catalog.sqlite.catalog import SqliteCatalog
-from bowstring.core import deletions
+from bowstring.core import offset_set
 from bowstring.core.changes import Append, Floor
 from bowstring.gateway.gateway import Gateway
 from bowstring.messages.filters import parse
 from bowstring.ports.disk import Buffer
 from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
-from bowstring.ports.transport import Inbound
+from bowstring.ports.transport import Caller, Inbound
 from bowstring.store.local import LocalStore
 from bowstring.store.reserve import Reserve
 from bowstring.wire.codec import split
@@ -217,11 +217,11 @@ class WatchedGateway(Gateway):
 
     watch: Watch
 
-    async def stream(self, method: str, inbound: Inbound) -> None:
+    async def stream(self, method: str, inbound: Inbound, caller: Caller) -> None:
         if method == "Publish" and self.watch.turns_away():
             raise errors.LoginRequired("the login has run out.", hint="Log in again.")
         watched = {"Fetch": Overheard, "Publish": Publishes}.get(method)
-        await super().stream(method, inbound if watched is None else watched(inbound, self.watch))
+        await super().stream(method, inbound if watched is None else watched(inbound, self.watch), caller)
 
 
 class Overheard:
@@ -296,7 +296,7 @@ class Server:
         self._isolating = world.source("isolating")
         flusher.OVERLAP_BYTES = load.overlap_bytes
         coalesced_page.SMALL_BYTES = load.small_bytes
-        deletions.CHUNK_BITS, deletions._CHUNK = load.chunk_bits, 1 << load.chunk_bits
+        offset_set.CHUNK_BITS = load.chunk_bits
         copy.PAGES_A_STEP = PAGES_A_STEP
 
     def start(self) -> None:
