@@ -28,6 +28,7 @@ from bowstring.messages.hashing import id_hashes
 from bowstring.messages.limits import DELETED_IDS_MAX, ID_BYTES_MAX
 from bowstring.ports.failures import Damaged
 
+
 class Place(NamedTuple):
     """Where a message is, or was until it was deleted."""
 
@@ -101,9 +102,7 @@ async def delete(log: Log, topic: str, group: str, message_ids: Sequence[str]) -
     return [outcome or _not_found(topic, text) for outcome, text in zip(outcomes, message_ids, strict=True)]
 
 
-async def _delete_all(
-    log: Log, topic: Topic, group: str, message_ids: Sequence[str], *, old: bool
-) -> list[Place | errors.Error | None]:
+async def _delete_all(log: Log, topic: Topic, group: str, message_ids: Sequence[str], *, old: bool) -> list[Place | errors.Error | None]:
     """What the request comes to in all partitions: for each id where its message was, why it is not deleted, or None if there is none."""
     column = pa.array(message_ids, pa.utf8())
     hashes, given = id_hashes(column), _generated(message_ids)
