@@ -130,8 +130,8 @@ async def test_a_message_that_retention_has_taken_is_not_found_though_its_sectio
     assert None not in [await find(house, one) for one in (*ids, "young")]
     house.clock.ahead += 9.5 * HOUR
     await house.upkeep()
-    partition = next(actor.partition for actor in house.live.partitions() if actor.partition.sealed_end > 1)
-    extents = await house.live.extents.of(partition)
+    partition = next(actor.partition for actor in house.live.topics.actors() if actor.partition.sealed_end > 1)
+    extents = await house.live.reading.extents.of(partition)
     assert [(extent.first_offset, partition.retained.floor) for extent in extents] == [(1, 3)]
     assert [await find(house, one) for one in ids] == [None] * 2
     assert (await delete(house, *ids)).ok.to_pylist() == [False] * 2
@@ -152,7 +152,7 @@ class Reads:
 
     def __init__(self, house: House) -> None:
         self.bytes = 0
-        store = house.live.store
+        store = house.live.surroundings.store
         original = store.read
 
         async def read(references: Sequence[Reference]) -> object:
