@@ -70,6 +70,7 @@ class Broker:
         archives: Callable[[str], Archive] | None = None,
         observer: Observer = UNOBSERVED,
         starts_again: bool = True,
+        number: int = 1,
     ) -> None:
         self.settings = settings
         self.clock = SteadyClock(clock)
@@ -84,6 +85,8 @@ class Broker:
         """Space for the catalog, on a disk that can be full."""
         self._archives = archives
         """Makes a backup in a directory of this host, where there is something to back up."""
+        self._number = number
+        """The number under which it registers in the catalog: whoever registers under the same takes over from it."""
         self._starts_again = starts_again
         """Somebody starts it again after a failure, so waiting for it makes sense."""
         self._backing_up = False
@@ -120,6 +123,7 @@ class Broker:
 
     async def _begin(self) -> None:
         self._incarnation = await Incarnation.begin(
+            broker=self._number,
             settings=self.settings,
             clock=self.clock,
             catalog=self._catalog,

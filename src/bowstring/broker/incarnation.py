@@ -32,14 +32,15 @@ from bowstring.core.answers import Answer
 from bowstring.core.changes import Change, Floor
 from bowstring.core.credit import Credit
 from bowstring.core.partition import Partition
-from bowstring.ports.catalog import Catalog, Edit, Extent, TopicRow
+from bowstring.ports.catalog import Catalog, TopicRow
 from bowstring.ports.events import Observer
+from bowstring.ports.extents import Extent
 from bowstring.ports.failures import Damaged
+from bowstring.ports.journal import Edit
 from bowstring.ports.store import Store
 from bowstring.settings import Settings
 from bowstring.store.reserve import Reserve
 
-BROKER_NUMBER = 1
 PUBLISHERS_MAX = 100_000
 ROOM_KEPT = 1 << 20
 """Bytes in segments that publishers leave to the sealer; to the cleaner they leave what may live in a segment that it copies."""
@@ -71,19 +72,20 @@ class Incarnation:
         self.trusted = TrustedClock(clock)
         self.store = store
         self.catalog = catalog
+        self.journal = journal = catalog.journal(loaded.fence)
         self.reserve = reserve
         self.caches = caches = Caches(
             PageCache(settings.memory_tail_bytes, touch=False), PageCache(settings.memory_pages_bytes, touch=True)
         )
         self._tail = caches.tail
-        self.extents = Extents(catalog=catalog, store=store, settings=settings, clock=clock)
-        self.reader = PageReader(store=store, catalog=catalog, caches=caches, extents=self.extents)
+        self.extents = Extents(journal=journal, store=store, settings=settings, clock=clock)
+        self.reader = PageReader(store=store, journal=journal, broker=loaded.fence.broker, caches=caches, extents=self.extents)
         self.lookups = Lookups(self.reader, self.extents, self.note_damage)
         self.flusher = Flusher(
             settings=settings,
             clock=clock,
             counters=counters,
-            catalog=catalog,
+            journal=journal,
             store=store,
             fence=loaded.fence,
             sequence=loaded.sequence,
@@ -103,12 +105,13 @@ class Incarnation:
         self.ended: errors.Error | None = None
         self.topic_list = TopicList(loaded.fence.epoch)
         for row in loaded.topics:
-            self._add_topic(row, [loaded.partitions[row.id, number] for number in range(row.partitions)])
+            self._add_topic(row, [loaded.partitions[row.id, n] for n in range(row.partitions) if (row.id, n) in loaded.partitions])
         self.upkeep = Upkeep(self, trimmed=loaded.trimmed, deleted=loaded.deleted)
 
     @staticmethod
     async def begin(
         *,
+        broker: int,
         settings: Settings,
         clock: SteadyClock,
         catalog: Catalog,
@@ -119,7 +122,7 @@ class Incarnation:
         counters: Counters,
     ) -> Incarnation:
         """Registers a new epoch and loads everything."""
-        loaded = await load(catalog, BROKER_NUMBER)
+        loaded = await load(catalog, broker)
         clock.not_before(max((partition.arrived for partition in loaded.partitions.values()), default=0))
         await store.open(loaded.fence.epoch, loaded.segments(), loaded.sequence)
         incarnation = Incarnation(
@@ -294,7 +297,7 @@ class Incarnation:
 
     async def check_fence(self) -> None:
         """Raises Fenced if another incarnation has taken over, of which this one may not have heard: it may give back what we use."""
-        await self.catalog.edit(self.fence, Edit())
+        await self.journal.edit(Edit())
 
     async def admit(self, size: int) -> None:
         """Waits for credit. Raises Unavailable when the incarnation ends meanwhile."""

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from bowstring.broker.upkeep.placement import Draft, Placed, Placing, write_sections
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import MINUTE, Partition
-from bowstring.ports.catalog import Edit, Extent, ExtentKey
+from bowstring.frames import reference_of
+from bowstring.ports.extents import Extent, ExtentKey
 from bowstring.ports.failures import Damaged
-from bowstring.store.frames import reference_of
+from bowstring.ports.journal import Edit
 
 if TYPE_CHECKING:
     from bowstring.broker.incarnation import Incarnation
@@ -87,7 +88,7 @@ class Cleaner:
         """Rewrites the extents that use the segment, as far as the budget goes. What is left over comes with the next turn."""
         after: ExtentKey | None = None
         while self._budget > 0:
-            extents = await self._incarnation.catalog.extents_in(segment, after, EXTENTS_A_READ)
+            extents = await self._incarnation.journal.extents_in(segment, after, EXTENTS_A_READ)
             if not extents:
                 return
             actors = [self._incarnation.actor(extent.topic, extent.partition) for extent in extents]
@@ -116,7 +117,7 @@ class Cleaner:
         Damaged when all is done that can be."""
         incarnation = self._incarnation
         damage: Damaged | None = None
-        with Placing(incarnation.store, incarnation.usage, incarnation.flusher.committed) as placing:
+        with Placing(incarnation.store, incarnation.usage, incarnation.fence.broker, incarnation.flusher.committed) as placing:
             drafted: list[tuple[_Job, Draft]] = []
             empty: list[_Job] = []
             for job in jobs:
@@ -127,7 +128,7 @@ class Cleaner:
                     continue
                 if draft is not None:
                     drafted.append((job, draft))
-                elif all(extent.index.sequence <= incarnation.upkeep.sealer.trimmed for extent in job.extents):
+                elif all(incarnation.upkeep.sealer.has_trimmed(extent) for extent in job.extents):
                     empty.append(job)  # else the journal still has the pages, and would bring them back at load
             await placing.flush()
             written = [one.extent for one in await write_sections(placing, [draft for _, draft in drafted])]
@@ -135,7 +136,7 @@ class Cleaner:
             done = [(job, new) for job, new in done if job.actor.closed is None]
             if done:
                 keys = [extent.key for job, _ in done for extent in job.extents]
-                await incarnation.catalog.edit(incarnation.fence, Edit(drop=keys, add=[new for _, new in done if new is not None]))
+                await incarnation.journal.edit(Edit(drop=keys, add=[new for _, new in done if new is not None]))
             for job, new in done:
                 incarnation.replaced(job.actor, job.extents, new)
         if damage is not None:

@@ -24,8 +24,9 @@ from bowstring.core.partition import Partition
 from bowstring.core.retained import Runs
 from bowstring.messages import encoding
 from bowstring.messages.schema import DUE
-from bowstring.ports.catalog import Edit, Extent
+from bowstring.ports.extents import Extent
 from bowstring.ports.failures import Damaged
+from bowstring.ports.journal import Edit
 
 if TYPE_CHECKING:
     from bowstring.broker.incarnation import Incarnation
@@ -230,16 +231,15 @@ class Retention:
         if partition.sealed_end <= 1 or not partition.sealed_bytes:
             return
         extents = await incarnation.extents.of(partition)
-        trimmed = incarnation.upkeep.sealer.trimmed
         gone = [extent for extent in extents if extent.end_offset <= partition.retained.first]
         # While the journal still has the pages, only a floor keeps them from coming back at load.
-        rest = [extent for extent in extents[len(gone) :] if extent.index.sequence <= trimmed]
+        rest = [extent for extent in extents[len(gone) :] if incarnation.upkeep.sealer.has_trimmed(extent)]
         gone += [extent for extent in rest if 0 < extent.expires < now or _is_below(partition, extent)]
         if any(extent.end_offset > partition.snapshot_end for extent in gone):  # else nothing tells how far the log was sealed
             await incarnation.upkeep.sealer.snapshot([actor])
         for start in range(0, len(gone), EXTENTS_AN_EDIT):
             step = gone[start : start + EXTENTS_AN_EDIT]
-            await incarnation.catalog.edit(incarnation.fence, Edit(drop=[extent.key for extent in step]))
+            await incarnation.journal.edit(Edit(drop=[extent.key for extent in step]))
             incarnation.replaced(actor, step, None)
 
 

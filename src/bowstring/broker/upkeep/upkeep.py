@@ -89,9 +89,9 @@ class Upkeep:
         """Rows of deleted topics go, some at a time, and with them what they use."""
         incarnation = self._incarnation
         for topic in list(self._deleted):
-            while await incarnation.catalog.forget_topic(incarnation.fence, topic, ROWS_A_STEP):
+            while await incarnation.journal.forget_topic(topic, ROWS_A_STEP):
                 pass
-            incarnation.usage.reset_sealed(await incarnation.catalog.usage())
+            incarnation.usage.reset_sealed(await incarnation.journal.usage())
             del self._deleted[topic]
 
     async def _give_back(self) -> None:
