@@ -377,7 +377,7 @@ def _manual_time(clock: str) -> ManualTime | None:
     if clock == "system":
         return None
     if clock != "manual":
-        raise errors.InvalidArgument(f"clock={clock!r} is not known.", hint='Right would be clock="system" or clock="manual".')
+        raise errors.InvalidArgument(f"clock={clock!r} is not known.", hint='Use clock="system" or clock="manual".')
     from bowstring.host.clock import SystemClock
     from bowstring.host.manual_time import ManualTime
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from bowstring import errors
 
 UNIX: Final = "unix:"
-_HINT: Final = 'Right would be "127.0.0.1:27769", "[::1]:27769", "0.0.0.0:0" or "unix:/path".'
+_HINT: Final = 'Use "127.0.0.1:27769", "[::1]:27769", "0.0.0.0:0" or "unix:/path".'
 
 
 class Place(NamedTuple):
@@ -26,7 +26,7 @@ def parse(listen: str, shown: str = "listen", hint: str = _HINT) -> Place | None
     bare = host.removeprefix("[").removesuffix("]")
     is_port = bool(colon) and port.isascii() and port.isdecimal() and int(port) <= 65535
     if is_port and not host:
-        say = f'Right would be "127.0.0.1:{port}" for this machine alone, or "0.0.0.0:{port}" for everyone who reaches it.'
+        say = f'Use "127.0.0.1:{port}" for this machine alone, or "0.0.0.0:{port}" for everyone who reaches it.'
         raise errors.InvalidArgument(f'{shown} = "{listen}" does not say on which address.', hint=say)
     if not is_port or not bare or (":" in bare and not host.startswith("[")):
         raise errors.InvalidArgument(f'{shown} = "{listen}" is not an address.', hint=hint)

@@ -28,7 +28,7 @@ TIB = 1024 * GIB
 
 
 OFF: Final = "off"
-_HTTP_HINT: Final = 'Right would be "127.0.0.1:27770", "[::1]:27770", "0.0.0.0:0" or "off".'
+_HTTP_HINT: Final = 'Use "127.0.0.1:27770", "[::1]:27770", "0.0.0.0:0" or "off".'
 
 
 # ---- kinds of values -------------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def _parse_text(value: object, name: str) -> str:
         return value
     if hasattr(value, "__fspath__"):
         return str(value)
-    raise InvalidArgument(f"{name} = {value!r} is not text.", hint='Right would be text in quotes: "…".')
+    raise InvalidArgument(f"{name} = {value!r} is not text.", hint='Use text in quotes: "…".')
 
 
 def _parse_path(value: object, name: str) -> str:
@@ -81,7 +81,7 @@ def _parse_choice(value: object, name: str, choices: tuple[str, ...]) -> str:
     if value in choices:
         return str(value)
     quoted = " or ".join(f'"{choice}"' for choice in choices)
-    raise InvalidArgument(f"{name} = {_quoted(value)} is not known.", hint=f"Right would be {quoted}.")
+    raise InvalidArgument(f"{name} = {_quoted(value)} is not known.", hint=f"Use {quoted}.")
 
 
 def _parse_span(value: object, name: str, least: float, forever: bool) -> float:
@@ -109,7 +109,7 @@ def _parse_size(value: object, name: str) -> int:
         return value
     match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None or match[2] not in _UNITS:
-        raise InvalidArgument(f"{name} = {_quoted(value)} is not a size.", hint='Right would be "16MiB", "500kB" or a number of bytes.')
+        raise InvalidArgument(f"{name} = {_quoted(value)} is not a size.", hint='Use "16MiB", "500kB" or a number of bytes.')
     return int(float(match[1]) * _UNITS[match[2]])
 
 
@@ -118,7 +118,7 @@ def _parse_count(value: object, name: str) -> int:
         return value
     if isinstance(value, str) and re.fullmatch(r"\d{1,15}", value.strip(), re.ASCII):
         return int(value)
-    raise InvalidArgument(f"{name} = {_quoted(value)} is not a number.", hint='Right would be a whole number such as "1000".')
+    raise InvalidArgument(f"{name} = {_quoted(value)} is not a number.", hint='Use a whole number such as "1000".')
 
 
 def _in_range(number: int, value: object, name: str, least: int, most: int, show: Callable[[int], str]) -> int:

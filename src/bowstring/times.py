@@ -40,9 +40,9 @@ _UNIX_MILLISECONDS: Final = (1e12, 4e12)
 
 _UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN_TEXT: Final = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*(us|ms|s|m|h|d)?", re.ASCII)
-_SPAN_RIGHT: Final = 'Right would be "7d", "12h", "30s", "500ms" or a number of seconds.'
+_SPAN_RIGHT: Final = 'Use "7d", "12h", "30s", "500ms" or a number of seconds.'
 _UNIX_TEXT: Final = re.compile(r"@?(\d{1,13}(?:\.\d{1,6})?)", re.ASCII)
-_MOMENT_RIGHT: Final = 'Right would be "2026-11-15T09:00Z", "2026-11-15T10:00+01:00", "-1h" or "+30m".'
+_MOMENT_RIGHT: Final = 'Use "2026-11-15T09:00Z", "2026-11-15T10:00+01:00", "-1h" or "+30m".'
 
 
 # ---- what Python gives -----------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def span(value: object, name: str) -> float:
     if seconds < 0:
         raise InvalidArgument(f"{_shown(name, value)} is negative.", hint="A span is zero or longer.")
     if seconds > SPAN_MAX:
-        raise InvalidArgument(f"{_shown(name, value)} is {_years(seconds)}.", hint="At most 200 years are taken.")
+        raise InvalidArgument(f"{_shown(name, value)} is {_years(seconds)}.", hint="The maximum is 200 years.")
     return seconds
 
 
@@ -93,7 +93,7 @@ def moment(value: object, name: str) -> int:
         raise InvalidArgument(f"{_shown(name, value)} has no time zone.", hint=hint)
     result = (value - EPOCH) // MICROSECOND
     if result >= MOMENT_MAX:
-        raise InvalidArgument(f"{_shown(name, value)} is after 2200.", hint="Moments before 2200 are taken.")
+        raise InvalidArgument(f"{_shown(name, value)} is after 2200.", hint="Use a moment before 2200.")
     return max(0, result)
 
 
@@ -102,7 +102,7 @@ def moment_or_span(value: object, name: str, now: int, *, future: bool = True) -
     if isinstance(value, timedelta):
         result = max(0, now + value // MICROSECOND)
         if result >= MOMENT_MAX:
-            raise InvalidArgument(f"{_shown(name, value)} from now is after 2200.", hint="Moments before 2200 are taken.")
+            raise InvalidArgument(f"{_shown(name, value)} from now is after 2200.", hint="Use a moment before 2200.")
     elif isinstance(value, datetime):
         result = moment(value, name)
     else:
@@ -142,7 +142,7 @@ def span_from_text(text: str, name: str) -> float:
         raise InvalidArgument(f'{name} = "{text}" is not a span of time.', hint=_SPAN_RIGHT)
     seconds = float(match[1]) * _UNITS[match[2] or "s"]
     if seconds > SPAN_MAX:
-        raise InvalidArgument(f'{name} = "{text}" is {_years(seconds)}.', hint="At most 200 years are taken.")
+        raise InvalidArgument(f'{name} = "{text}" is {_years(seconds)}.', hint="The maximum is 200 years.")
     return seconds
 
 
@@ -171,7 +171,7 @@ def moment_from_text(text: str, name: str, now: int) -> int:
         result = (parsed - EPOCH) // MICROSECOND
     result = max(0, result)
     if result >= MOMENT_MAX:
-        raise InvalidArgument(f'{name} = "{text}" is after 2200.', hint="Moments before 2200 are taken.")
+        raise InvalidArgument(f'{name} = "{text}" is after 2200.', hint="Use a moment before 2200.")
     return result
 
 

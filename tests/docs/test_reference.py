@@ -10,6 +10,7 @@ import pytest
 import reference
 from bowstring import errors
 from bowstring.messages import encoding, metadata
+from bowstring.ports.calls import CALLS, Call
 from bowstring.wire.generated import bowstring_pb2 as pb
 from bowstring.wire.status import CODES
 
@@ -22,9 +23,19 @@ def test_a_page_of_the_reference_is_what_the_code_gives(name: str) -> None:
     assert (reference.FOLDER / name).read_text(encoding="utf-8") == PAGES[name], "run: python tools/reference.py"
 
 
-def test_the_protocol_page_has_every_call() -> None:
-    for method in pb.DESCRIPTOR.services_by_name["Broker"].methods:
-        assert f"`{method.name}`" in PROTOCOL
+def test_the_table_of_calls_is_the_one_that_the_code_has() -> None:
+    table = PROTOCOL.partition("| call | form | when its answer is lost |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    assert table.splitlines() == [f"| `{call.name}` | {form(call)} | {repeating(call)} |" for call in CALLS.values()]
+
+
+def form(call: Call) -> str:
+    return "stream" if call.stream else "unary, may wait" if call.waits else "unary"
+
+
+def repeating(call: Call) -> str:
+    if call.stream:
+        return "open another stream"
+    return "repeat it" + (f"; then `{call.done.kind}` means that the lost call was carried out" if call.done else "")
 
 
 @pytest.mark.parametrize("message", ["PublishOpen", "PublishRequest", "PublishAnswer", "FetchOpen", "FetchRequest", "FetchAnswer"])

@@ -24,6 +24,8 @@ LABEL = re.compile(rb"<[0-9a-z.-]{3,60}>")
 
 PUBLISH, READ, OPEN, FIND, CREATE, DELETE, NOTE = "publish", "read", "open", "find", "create", "delete", "note"
 ALTER, COMMIT, SET, LOOK, SILENT = "alter", "commit", "set", "look", "silent"
+FORGET = "forget"
+"""A reader deletes its position."""
 OBSERVE = "observe"
 """Somebody looks at a position that is not his."""
 ERASE = "erase"

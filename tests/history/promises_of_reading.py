@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from math import inf
 
-from tests.history.events import COMMIT, INVOKE, LOOK, OBSERVE, OK, OPEN, SET, UNKNOWN, Event
+from tests.history.events import COMMIT, FAIL, FORGET, INVOKE, LOOK, OBSERVE, OK, OPEN, SET, UNKNOWN, Event
 from tests.history.filtering import passes
 from tests.history.keeping import Keeping
 from tests.history.violations import Cases, Violation
@@ -32,7 +32,7 @@ class Place:
 
 def positions_go_only_forward(kept: Keeping, events: list[Event]) -> Cases:
     """A position is where it was committed last: after any restart, never before that, and never further than anybody asked for. Only
-    setting it moves it back."""
+    setting it moves it back, and only deleting it makes it go."""
     for name, mine in _by_name(events).items():
         places: dict[int, Place] = {}
         asked: dict[int, Event] = {}
@@ -44,6 +44,9 @@ def positions_go_only_forward(kept: Keeping, events: list[Event]) -> Cases:
                 asked[event.call] = event
                 for partition, offset in offsets.items():
                     places.setdefault(partition, Place()).maybe.append(offset)
+            elif event.operation == FORGET:
+                for place in places.values() if event.kind == OK else ():
+                    place.known = 0
             elif event.call in asked:
                 yield from _ended(kept, name, event, asked[event.call], places)
 
@@ -78,12 +81,32 @@ def _ended(kept: Keeping, name: str, event: Event, asked: Event, places: dict[in
         yield f"{name} was not committed at {offsets} of {topic} ({event.error}, {event.time:.3f} s), and was nowhere further"
 
 
+def a_delete_knows_its_own_work(kept: Keeping, events: list[Event]) -> Cases:
+    """Who deletes a position that is there is never told that there is none: not even if the kit had to ask twice, because the answer to
+    the first request was lost."""
+    if kept.facts.made_anew:
+        return
+    for name, mine in _by_name(events).items():
+        there: dict[int, int] = {}
+        asked: dict[int, Event] = {}
+        for event in mine:
+            if event.kind == INVOKE:
+                asked[event.call] = event
+            elif event.operation == FORGET:
+                if event.kind == FAIL and event.error == "not-found" and there:
+                    yield f"{name} was deleted at {event.time:.3f} s and told {event.error!r}, and it was at {there} of {kept.facts.topic}"
+                there = {}
+            elif event.kind == OK and event.operation != OPEN:
+                there.update((row.partition, row.offset) for row in asked.get(event.call, event).rows if row.offset)
+
+
 def nobody_sees_a_position_fall(kept: Keeping, events: list[Event]) -> Cases:
-    """Where anybody was told that a position is, it is there or further on for everybody who asks later; unless it was ever set."""
+    """Where anybody was told that a position is, it is there or further on for everybody who asks later; unless it was ever set or
+    deleted."""
     if kept.facts.made_anew:
         return
     for name, mine in _by_name(events, others=True).items():
-        if any(event.operation == SET for event in mine):
+        if any(event.operation in (SET, FORGET) for event in mine):
             continue
         told: list[tuple[float, int, int]] = []
         asked: dict[int, Event] = {}
@@ -155,6 +178,7 @@ def a_moment_is_where_it_was(kept: Keeping, events: list[Event]) -> Cases:
 
 CHECKERS: tuple[Promise, ...] = (
     positions_go_only_forward,
+    a_delete_knows_its_own_work,
     nobody_sees_a_position_fall,
     committed_was_handed_out,
     only_what_passes_is_read,
@@ -189,9 +213,10 @@ def _by_name(events: list[Event], *, others: bool = False) -> dict[str, list[Eve
     found: dict[str, list[Event]] = {}
     names: dict[int, str] = {}
     for event in events:
-        if event.operation in (COMMIT, SET) and event.kind == INVOKE:
+        if event.operation in (COMMIT, SET, FORGET) and event.kind == INVOKE:
             names[event.call] = event.producer
-        name = names.get(event.call, "") if event.operation in (COMMIT, SET) else event.producer if event.operation in looks else ""
+        moved = event.operation in (COMMIT, SET, FORGET)
+        name = names.get(event.call, "") if moved else event.producer if event.operation in looks else ""
         if name:
             found.setdefault(name, []).append(event)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.history import checkers, promises_of_reading
-from tests.history.events import COMMIT, CREATE, FAIL, FINAL, OK, PUBLISH, SET, UNKNOWN, History, Row, fingerprint, places, value_of
+from tests.history.events import COMMIT, CREATE, FAIL, FINAL, FORGET, OK, PUBLISH, SET, UNKNOWN, History, Row, fingerprint, places, value_of
 
 CH = "key = 'k3'"
 
@@ -43,6 +43,10 @@ class Story:
     def move(self, offset: int, kind: str = OK, *, operation: str = COMMIT, session: str = "", error: str = "") -> None:
         call = self.history.invoke("r", operation, "t", places({0: offset}), producer="me", session=session)
         self.history.ended(kind, "r", call, operation, "t", error=error)
+
+    def forget(self, kind: str = OK, *, error: str = "") -> None:
+        call = self.history.invoke("r", FORGET, "t", producer="me")
+        self.history.ended(kind, "r", call, FORGET, "t", error=error)
 
     def broken(self) -> set[str]:
         self.history.opened("r", FINAL, "t", {0: 0})
@@ -97,6 +101,31 @@ def test_a_conflict_without_a_reason_is_found():
     story.move(2)
     story.move(3, FAIL, error="conflict")
     assert story.broken() == {"positions_go_only_forward"}
+
+
+def test_a_position_that_was_deleted_begins_anew():
+    story = Story()
+    story.move(4)
+    story.forget()
+    story.read(0, 1, name="me")
+    story.forget(FAIL, error="not-found")
+    story.move(2)
+    assert not story.broken()
+
+
+def test_a_deleted_position_that_is_still_there_is_found():
+    story = Story()
+    story.move(4)
+    story.forget()
+    story.history.looked("r", "t", "me", {0: 4})
+    assert story.broken() == {"positions_go_only_forward"}
+
+
+def test_a_delete_that_does_not_know_its_own_work_is_found():
+    story = Story()
+    story.move(4)
+    story.forget(FAIL, error="not-found")
+    assert story.broken() == {"a_delete_knows_its_own_work"}
 
 
 def test_a_commit_of_what_was_not_handed_out_is_found():

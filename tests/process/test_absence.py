@@ -18,6 +18,7 @@ import pytest
 
 import bowstring
 from bowstring import errors
+from bowstring.ports import calls
 from tests.process.serving import LIMIT_SECONDS, command, environment
 from tests.process.test_closing import Work, until, waits
 from tests.process.test_kit_restarts import Lives, lives
@@ -67,7 +68,8 @@ CALLS: dict[str, Callable[[Meeting], object]] = {
 }
 OF_A_PUBLISH = {"receipt.result", "receipt.result of a batch", "producer.flush", "closing a producer", "producer.delete"}
 """These say what became of messages, and not where the broker was looked for; before a delete goes what was sent."""
-CHANGING = {"client.create_topic", "client.alter_topic", "client.delete_topic"} | OF_A_PUBLISH
+NOT_REPEATABLE = {"client." + re.sub(r"(?<!^)(?=[A-Z])", "_", call.name).lower() for call in calls.CALLS.values() if not call.repeatable}
+CHANGING = NOT_REPEATABLE | OF_A_PUBLISH
 """Where an answer is lost, the outcome of these may be unknown."""
 
 

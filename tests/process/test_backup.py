@@ -246,7 +246,7 @@ def test_a_restore_that_was_cut_off_is_not_taken_for_a_data_directory(held: stor
     def cut(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(restoring.sqlite_anew, "begin_anew", cut)
+    monkeypatch.setattr(restoring.fresh, "begin_anew", cut)
     monkeypatch.setattr(restoring, "_remove", lambda *_: None)
     with pytest.raises(KeyboardInterrupt):
         restoring.restore(str(tmp_path / "backup"), str(tmp_path / "again"), progress=lambda done, total: None)

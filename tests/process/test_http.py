@@ -70,7 +70,7 @@ def test_what_is_not_there_and_what_is_not_taken_is_refused_in_json():
         for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
             refused = get(f"{broker.http_address}/metrics", method)
             assert refused.status == 405
-            assert refused.content == {"kind": "not-supported", "message": f"{method} is not taken at /metrics.", "hint": "Use GET."}
+            assert refused.content == {"kind": "not-supported", "message": f"{method} is not allowed at /metrics.", "hint": "Use GET."}
             assert "GET" in refused.headers["allow"]
         assert get(f"{broker.http_address}/livez", "HEAD").text == ""
 
@@ -103,7 +103,7 @@ async def test_a_broker_that_loads_is_alive_and_not_ready():
 
 async def test_a_full_disk_is_told_but_turns_no_reader_away(tmp_path: Path):
     async with bowstring.aio.Broker(data=tmp_path, http=HTTP, upkeep_seconds=3600) as broker:
-        reserve = broker._running().broker.serving.reserve
+        reserve = broker._running().broker.serving.surroundings.reserve
         assert reserve is not None
         await reserve.give_up()  # what happens when the catalog has no room left
         ready = await asyncio.to_thread(get, f"{broker.http_address}/readyz")
@@ -204,7 +204,7 @@ def test_an_address_that_is_none_is_wrong_usage(wrong: str):
         ended = run("serve", "--store", "memory", "--listen", "127.0.0.1:0", "--http", wrong, *more)
         assert (ended.returncode, ended.stdout) == (2, "")
         assert re.search(f'--http = "{re.escape(wrong)}" is not a(n address| place for HTTP)', ended.stderr)
-        assert 'Right would be "127.0.0.1:27770"' in ended.stderr
+        assert 'Use "127.0.0.1:27770"' in ended.stderr
 
 
 def test_a_check_knows_whether_the_port_can_be_had():

@@ -51,7 +51,7 @@ WRONG: list[tuple[str, Call, type[errors.Error], str]] = [
     ("eleven-years", lambda c, p: p.send(b"", delay=timedelta(days=4100)), errors.InvalidArgument,
      "delay=timedelta(days=4100) is 11 years. A message may be put off by at most 10 years."),
     ("after-2200", lambda c, p: p.send(b"", at=datetime(2300, 1, 1, tzinfo=UTC)), errors.InvalidArgument,
-     "at=datetime(2300, 1, 1, 0, 0, tzinfo=UTC) is after 2200. Moments before 2200 are taken."),
+     "at=datetime(2300, 1, 1, 0, 0, tzinfo=UTC) is after 2200. Use a moment before 2200."),
     ("text-retention", lambda c, p: c.create_topic("t", retention="7d"), errors.InvalidArgument,
      "retention='7d' is text, which is taken in commands and settings but not in Python. Use a timedelta or a number of seconds."),
     # ---- values
@@ -77,7 +77,7 @@ WRONG: list[tuple[str, Call, type[errors.Error], str]] = [
     ("batch-without-value", lambda c, p: p.send_batch(pa.table({"price": [1]})), errors.InvalidArgument,
      "A batch has no column 'price'. Its columns are key, value, attributes, created, due, expires, id."),
     ("transaction", lambda c, p: p.send(b"", transaction="t"), errors.NotSupported,
-     "transactions are not in this version. Leave transaction= away."),
+     "transactions are not in this version. Omit transaction=."),
     # ---- topics
     ("space-in-a-name", lambda c, p: c.create_topic("my orders"), errors.InvalidArgument,
      "'my orders' is not a topic name. A name has up to 249 letters (A to Z), digits, dots, dashes and underscores, "
@@ -89,8 +89,8 @@ WRONG: list[tuple[str, Call, type[errors.Error], str]] = [
     ("there-already", lambda c, p: c.create_topic("orders"), errors.TopicExists,
      "there is a topic 'orders' already. Use exists_ok=True if that is fine."),
     ("no-partitions", lambda c, p: c.create_topic("t", partitions=0), errors.InvalidArgument,
-     "partitions=0 is not taken. Use a whole number from 1 to "),
-    ("half-a-partition", lambda c, p: c.create_topic("t", partitions=1.5), errors.InvalidArgument, "partitions=1.5 is not taken. "),
+     "partitions=0 is not valid. Use a whole number from 1 to "),
+    ("half-a-partition", lambda c, p: c.create_topic("t", partitions=1.5), errors.InvalidArgument, "partitions=1.5 is not valid. "),
     ("window-above-retention", lambda c, p: c.create_topic("t", retention=60, deduplication=600), errors.InvalidArgument,
      "deduplication=600 s is out of range. It is at most the retention, 60 s."),
     ("more-partitions", lambda c, p: c.alter_topic("orders", partitions=8), errors.NotSupported,
@@ -107,7 +107,7 @@ WRONG: list[tuple[str, Call, type[errors.Error], str]] = [
     ("gzip", lambda c, p: c.producer("orders", compression="gzip"), errors.InvalidArgument,
      "compression='gzip' is not known. Use None, 'lz4' or 'zstd'."),
     ("no-bytes", lambda c, p: c.producer("orders", max_bytes="64MiB"), errors.InvalidArgument,
-     "max_bytes='64MiB' is not taken. Use a whole number of bytes, such as 64 * 2**20."),
+     "max_bytes='64MiB' is not valid. Use a whole number of bytes, such as 64 * 2**20."),
     ("number-to-find", lambda c, p: p.find(7), errors.InvalidArgument, "id=7 is of type int. An id is text."),
     ("text-to-delete", lambda c, p: p.delete("order-7"), errors.InvalidArgument,
      "ids='order-7' is of type str. Use a list of ids: ['order-7']."),
@@ -119,14 +119,14 @@ WRONG: list[tuple[str, Call, type[errors.Error], str]] = [
     # ---- connecting
     ("web-address", lambda c, p: bowstring.connect("http://localhost"), errors.InvalidArgument,
      "server='http://localhost' has the scheme 'http'. "
-     "Right would be 'bowstring://localhost:27769', or several hosts with commas between."),
-    ("number-as-server", lambda c, p: bowstring.connect(27769), errors.InvalidArgument, "server=27769 is of type int. Right would be "),
+     "Use 'bowstring://localhost:27769', or several hosts with commas between."),
+    ("number-as-server", lambda c, p: bowstring.connect(27769), errors.InvalidArgument, "server=27769 is of type int. Use "),
     ("no-seeds", lambda c, p: bowstring.connect([]), errors.InvalidArgument, "server=[] names no broker. "),
     ("tls", lambda c, p: bowstring.connect("bowstrings://a"), errors.NotSupported,
      "server='bowstrings://a' asks for TLS, which this version does not have. Use 'bowstring://'."),
     ("token", lambda c, p: bowstring.connect(token="secret"), errors.NotSupported,
      "token= is for a login, and this version has none: every broker serves everybody who reaches it. "
-     "Leave token= away, and let only those reach the broker who may."),
+     "Omit token=, and let only those reach the broker who may."),
     ("password", lambda c, p: bowstring.connect(user=None, password="secret"), errors.NotSupported, "password= is for a login"),
     ("server-and-context", lambda c, p: bowstring.connect("a", context="shop"), errors.InvalidArgument,
      "both server= and context= were given. Give one of them."),

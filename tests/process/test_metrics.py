@@ -76,9 +76,9 @@ async def test_a_batch_that_comes_too_late_is_counted_as_refused():
     async with bowstring.aio.Broker.ephemeral(http=HTTP, clock="manual") as broker, broker.connect() as client:
         await client.create_topic("orders")
         server = broker._running()
-        now = server.broker.serving
-        answer = now.outstanding(0)
-        now.refuse(answer, errors.DeadlinePassed("too late"))
+        admission = server.broker.serving.log.admission
+        answer = admission.outstanding(0)
+        admission.refuse(answer, errors.DeadlinePassed("too late"))
         with pytest.raises(errors.DeadlinePassed):
             await answer
         seen = await asyncio.to_thread(scrape, str(broker.http_address))
@@ -122,9 +122,9 @@ async def test_upkeep_is_counted(tmp_path: Path):
         async with client.producer("orders") as producer:
             for _ in range(3):
                 await producer.send_batch([b"x" * 1000] * 10)
-        now = broker._running().broker.serving
-        await now.upkeep.sealer.seal()
-        await now.upkeep._turn()
+        upkeep = broker._running().broker.serving.upkeep
+        await upkeep.sealer.seal()
+        await upkeep._turn()
         seen = await asyncio.to_thread(scrape, str(broker.http_address))
         assert seen["bowstring_seals_total",] == 1
         assert seen["bowstring_sealed_pages_total",] >= 1

@@ -79,13 +79,13 @@ async def test_a_moment_is_found_without_reading_messages(house: House):
                 await producer.send_batch([bytes(3000)] * 8 + [b"%d" % number])
         await house.seal()
         read: list[int] = []
-        pages = house.live.reader.pages
+        pages = house.live.reading.reader.pages
 
         async def counted(partition, entries):
             read.extend(entry.first_offset for entry in entries)
             return await pages(partition, entries)
 
-        house.live.reader.pages = counted  # type: ignore[method-assign]
+        house.live.reading.reader.pages = counted  # type: ignore[method-assign]
         assert (await client.offsets("t", now(house) - timedelta(seconds=10)))[0] in range(9 * 29, 9 * 32)
         assert not read
 

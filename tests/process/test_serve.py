@@ -113,7 +113,7 @@ def test_two_brokers_do_not_share_a_port(tmp_path: Path):
     [
         (["--topic-retention", "7 dayz"], '--topic-retention = "7 dayz" is not a span of time'),
         (["--batch-bytes-max", "lots"], '--batch-bytes-max = "lots" is not a size'),
-        (["--store", "tape"], 'Right would be "local" or "memory"'),
+        (["--store", "tape"], 'Use "local" or "memory"'),
         (["--listen", "here"], 'listen = "here" is not an address'),
         (["--listen", "203.0.113.7:0"], "is not an address of this machine"),
         (["--listen", "nowhere.invalid:1"], "there is no host nowhere.invalid"),

@@ -26,7 +26,7 @@ def both(*arguments: str, variables: dict[str, str] | None = None) -> subprocess
 @pytest.mark.parametrize(
     ("listen", "said"),
     [
-        (":27803", '--listen = ":27803" does not say on which address. Right would be "127.0.0.1:27803" for this machine alone'),
+        (":27803", '--listen = ":27803" does not say on which address. Use "127.0.0.1:27803" for this machine alone'),
         ("here", '--listen = "here" is not an address'),
         ("127.0.0.1:70000", '--listen = "127.0.0.1:70000" is not an address'),
         ("::1:27803", '--listen = "::1:27803" is not an address'),

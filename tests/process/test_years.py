@@ -66,12 +66,12 @@ async def test_a_sealed_journal_is_short_and_small_pages_are_joined(house: House
     await house.seal()
     live = house.live
     assert live.upkeep.sealer.trimmed >= 59
-    partition = live.partitions()[0].partition
-    extents = await live.extents.of(partition)
+    partition = live.topics.actors()[0].partition
+    extents = await live.reading.extents.of(partition)
     assert [(extent.first_offset, extent.end_offset) for extent in extents] == [(1, 61)]
     assert extents[0].pages == 1
     await house.restart()
-    assert house.live.partitions()[0].partition.committed_offset == 61
+    assert house.live.topics.actors()[0].partition.committed_offset == 61
     assert len(await everything(house, "orders")) == 60
 
 
@@ -135,9 +135,9 @@ async def test_a_segment_that_is_mostly_dead_is_cleaned(house: House):
     house.clock.ahead += 100
     await house.upkeep()
     assert len(house.segment_files()) < files
-    size = sum(house.live.store.segments().values())
+    size = sum(house.live.surroundings.store.segments().values())
     assert house.live.usage.segments()
-    assert sum(house.live.usage.of(segment) for segment in house.live.store.segments()) >= 0.2 * size or size <= 512 * KIB
+    assert sum(house.live.usage.of(segment) for segment in house.live.surroundings.store.segments()) >= 0.2 * size or size <= 512 * KIB
     assert await everything(house, "long") == kept
     await house.restart()
     assert await everything(house, "long") == kept
@@ -263,7 +263,7 @@ async def test_a_small_page_that_cannot_be_read_stays_where_it_is_when_it_is_sea
         async with client.producer("orders") as producer:
             for _ in range(5):
                 await producer.send_batch([b"x" * 100] * 20)
-    (actor,) = house.live.partitions()
+    (actor,) = house.live.topics.actors()
     damaged = actor.partition.pages.state()[2]
     with (house.data / segment_name(damaged.segment)).open("r+b") as file:
         file.seek(damaged.position + damaged.length // 2)
@@ -274,5 +274,5 @@ async def test_a_small_page_that_cannot_be_read_stays_where_it_is_when_it_is_sea
         assert len([m async for m in client.reader("orders", start=damaged.end, end="latest")]) == 101 - damaged.end
         with pytest.raises(errors.Corrupt, match=f"{damaged.first_offset} to"):
             [m async for m in client.reader("orders", start=damaged.first_offset, end=damaged.end)]
-    (entry,) = await house.live.reader.entries(actor.partition, damaged.first_offset, damaged.end, 1, 1)
+    (entry,) = await house.live.reading.reader.entries(actor.partition, damaged.first_offset, damaged.end, 1, 1)
     assert (entry.segment, entry.position) == (damaged.segment, damaged.position)

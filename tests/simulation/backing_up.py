@@ -137,7 +137,7 @@ class Backups:
 
 
 def _committed(epoch: Epoch | None) -> dict[Key, int]:
-    return {} if epoch is None else {key: actor.partition.committed_offset for key, actor in epoch._actors.items()}
+    return {} if epoch is None else {key: actor.partition.committed_offset for key, actor in epoch.topics._actors.items()}
 
 
 def _lacking(contents: Contents, before: dict[Key, int], now: dict[Key, int]) -> list[str]:

@@ -9,9 +9,10 @@ from unittest.mock import patch
 
 import numpy as np
 
-from bowstring.broker.incarnation import Incarnation
 from bowstring.broker.log import actor, flusher
 from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.log.admission import Admission
+from bowstring.broker.log.commits import Commits
 from bowstring.broker.log.flusher import Flush, Flusher
 from bowstring.broker.reading.caches import TailKey
 from bowstring.catalog.sqlite import file, wal
@@ -40,11 +41,11 @@ def acknowledged_before_the_commit() -> Generator[None]:
 
     async def commit(self: Flusher, flush: Flush) -> None:
         told, flush.answers = flush.answers, []
-        epoch = owner(self)
-        epoch.committed(flush)
+        commits = owner(self)
+        commits.committed(flush)
         for callback in told:
             callback()
-        with patch.object(epoch, "committed", lambda _: None):
+        with patch.object(commits, "committed", lambda _: None):
             await original(self, flush)
 
     with patch.object(Flusher, "_commit_flush", commit):
@@ -225,12 +226,11 @@ def read_ahead_of_the_commit() -> Generator[None]:
     original, known = Flusher._commit_flush, Partition.committed
 
     async def commit(self: Flusher, flush: Flush) -> None:
-        epoch: Incarnation = owner(self)
+        commits = owner(self)
         for change, page in flush.pages:
-            epoch._tail.put(TailKey(change.topic, change.partition, change.first_offset, change.rows), page)
+            commits._tail.put(TailKey(change.topic, change.partition, change.first_offset, change.rows), page)
         for change in flush.changes:
-            if isinstance(change, Append) and (change.topic, change.partition) in epoch._actors:
-                reader = epoch._actors[change.topic, change.partition]
+            if isinstance(change, Append) and (reader := commits._topics.actor(change.topic, change.partition)):
                 reader.partition.committed(change, flush.sequence)
                 reader.wake()
         await original(self, flush)
@@ -243,9 +243,9 @@ def read_ahead_of_the_commit() -> Generator[None]:
         yield
 
 
-def owner(of: Flusher) -> Incarnation:
+def owner(of: Flusher) -> Commits:
     watcher = of._watcher
-    assert isinstance(watcher, Incarnation)
+    assert isinstance(watcher, Commits)
     return watcher
 
 
@@ -301,8 +301,8 @@ def an_answer_waits_for_the_oldest_flush_under_way() -> Generator[None]:
 def deletes_are_acknowledged_before_their_commit() -> Generator[None]:
     """A delete is answered when it is decided."""
 
-    async def at_once(_: Incarnation) -> None:
+    async def at_once(_: Admission) -> None:
         pass
 
-    with patch.object(Incarnation, "durable", at_once):
+    with patch.object(Admission, "durable", at_once):
         yield

@@ -143,7 +143,7 @@ def deletions_are_not_written_at_seal() -> Generator[None]:
     """What was taken back is there again when the journal is trimmed and the broker starts anew."""
 
     def nothing(partition: Partition) -> list[Any]:
-        partition.deletions.changed = set()
+        partition.deletions.capture()
         return []
 
     with patch.object(sealer, "_changed_chunks", nothing):
@@ -248,7 +248,7 @@ def retention_takes_one_page_too_many() -> Generator[None]:
 
     async def reach(self: Retention, partition: Partition, horizon: int) -> Any:
         found = await original(self, partition, horizon)
-        reader = self._incarnation.reader
+        reader = self._reader
         entries = await reader.entries(partition, found.floor, partition.readable_offset, 1, 1)
         grows = entries and found.floor > partition.retained.floor
         return found._replace(floor=min(entries[0].end, partition.readable_offset)) if grows else found
@@ -338,7 +338,7 @@ def extent_goes_before_its_journal() -> Generator[None]:
     original = Retention._drop_extents
 
     async def drop(self: Retention, actor: Any, now: int) -> None:
-        of, partition = self._incarnation.upkeep.sealer, actor.partition
+        of, partition = self._sealer, actor.partition
         before = of.trimmed, partition.snapshot_end
         of.trimmed = partition.snapshot_end = 1 << 60
         try:

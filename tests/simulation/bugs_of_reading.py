@@ -8,8 +8,9 @@ from unittest.mock import patch
 
 import numpy as np
 
-from bowstring.broker.incarnation import Incarnation
 from bowstring.broker.log import positions
+from bowstring.broker.log.admission import Admission
+from bowstring.broker.log.log import Log
 from bowstring.broker.reading.extents import Extents
 from bowstring.broker.reading.selection import Selection
 from bowstring.client.commit_window import CommitWindow
@@ -33,7 +34,7 @@ def a_commit_is_answered_before_it_is_durable() -> Generator[None]:
     async def at_once(_: Any) -> None:
         pass
 
-    with patch.object(Incarnation, "durable", at_once):
+    with patch.object(Admission, "durable", at_once):
         yield
 
 
@@ -50,6 +51,19 @@ def positions_are_not_in_the_snapshot() -> Generator[None]:
             partition.positions = held
 
     with patch("bowstring.broker.upkeep.sealer.snapshot", without):
+        yield
+
+
+@bug(CALM, READING.only(forgets=0.5))
+def a_position_is_deleted_in_one_partition_only() -> Generator[None]:
+    """In the others it stays where it was."""
+    move = Partition.move
+
+    def kept(self: Partition, name: str, offset: int, now: int) -> Any:
+        held = self.positions.get(name)
+        return move(self, name, held.offset if self.number and not offset and held is not None else offset, now)
+
+    with patch.object(Partition, "move", kept):
         yield
 
 
@@ -70,8 +84,8 @@ def only_the_first_partition_is_committed() -> Generator[None]:
     """The others of the same call are forgotten."""
     original = positions._move
 
-    async def move(now: Any, topic: Any, name: str, offsets: Mapping[int, int], **how: Any) -> Any:
-        return await original(now, topic, name, dict(sorted(offsets.items())[:1]), **how)
+    async def move(log: Any, topic: Any, name: str, offsets: Mapping[int, int], **how: Any) -> Any:
+        return await original(log, topic, name, dict(sorted(offsets.items())[:1]), **how)
 
     with patch.object(positions, "_move", move):
         yield
@@ -149,9 +163,9 @@ def positions_are_told_before_they_are_committed() -> Generator[None]:
     """Whoever asks for the positions of others is told at once where they are, and not when that is durable."""
     original = positions.list_page
 
-    async def list_page(now: Incarnation, *arguments: Any) -> Any:
-        with patch.object(now, "durable", _at_once):
-            return await original(now, *arguments)
+    async def list_page(log: Log, *arguments: Any) -> Any:
+        with patch.object(log, "durable", _at_once):
+            return await original(log, *arguments)
 
     with patch.object(positions, "list_page", list_page):
         yield

@@ -7,6 +7,9 @@ from typing import Any
 from unittest.mock import patch
 
 from bowstring.broker.incarnation import Incarnation
+from bowstring.broker.log.admission import Admission
+from bowstring.broker.log.commits import Commits
+from bowstring.broker.log.log import Log
 from bowstring.broker.upkeep.upkeep import Upkeep
 from tests.simulation.load import KIB
 from tests.simulation.planting import CALM, CRASHES, CUTS, SEALING, SEGMENTS, bug
@@ -23,12 +26,12 @@ FENCED = SEGMENTS.only(seconds=8.0, usurp_every=1.0, isolated=1.0, upkeep_second
 def credit_of_a_cancelled_publish_is_reserved_for_ever() -> Generator[None]:
     """Its stream ends while it waits for credit, and when its turn comes nobody is there to give it back."""
 
-    def release(self: Incarnation, size: int) -> None:
+    def release(self: Admission, size: int) -> None:
         for turn, _ in self._credit.release(size):
             if not turn.done():
                 turn.set_result(None)
 
-    with patch.object(Incarnation, "_release_credit", release):
+    with patch.object(Admission, "_release_credit", release):
         yield
 
 
@@ -47,8 +50,8 @@ def deleted_topics_are_forgotten_at_load() -> Generator[None]:
     """What a broker had yet to clear away when it died stays."""
     original = Upkeep.__init__
 
-    def made(self: Upkeep, incarnation: Any, *, trimmed: int, deleted: list[int]) -> None:
-        original(self, incarnation, trimmed=trimmed, deleted=[])
+    def made(self: Upkeep, *rooms: Any, trimmed: int, deleted: list[int]) -> None:
+        original(self, *rooms, trimmed=trimmed, deleted=[])
 
     with patch.object(Upkeep, "__init__", made):
         yield
@@ -70,13 +73,13 @@ def unsealed_pages_of_a_deleted_topic_keep_their_segment() -> Generator[None]:
 @bug(CALM.only(sync_seconds=0.02), UNSEALED)
 def pages_that_land_after_their_topic_is_deleted_keep_their_segment() -> Generator[None]:
     """Their flush was under way when the topic was deleted."""
-    original = Incarnation.committed
+    original = Commits.committed
 
-    def committed(self: Incarnation, flush: Any) -> None:
-        with patch.object(self.usage, "remove_recent", lambda _: None):
+    def committed(self: Commits, flush: Any) -> None:
+        with patch.object(self._usage, "remove_recent", lambda _: None):
             original(self, flush)
 
-    with patch.object(Incarnation, "committed", committed):
+    with patch.object(Commits, "committed", committed):
         yield
 
 
@@ -84,8 +87,8 @@ def pages_that_land_after_their_topic_is_deleted_keep_their_segment() -> Generat
 def segments_are_released_without_asking_for_the_fence() -> Generator[None]:
     """A fenced broker gives back what its successor has written, because it knows nothing of it."""
 
-    async def nothing(_: Incarnation) -> None:
+    async def nothing(_: Log) -> None:
         pass
 
-    with patch.object(Incarnation, "check_fence", nothing):
+    with patch.object(Log, "check_fence", nothing):
         yield

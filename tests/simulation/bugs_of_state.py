@@ -17,8 +17,8 @@ from bowstring.broker.log.flusher import Flush, Flusher
 from bowstring.broker.log.lookups import Lookups
 from bowstring.broker.reading import page_reader
 from bowstring.broker.reading.caches import TailKey
-from bowstring.core import changes as journal
-from bowstring.core.changes import Delete
+from bowstring.core import journal
+from bowstring.core.changes import Delete, Reason, Runs
 from bowstring.core.partition import Partition
 from bowstring.core.producers import Absent
 from bowstring.ports.disk import Buffer
@@ -101,8 +101,8 @@ def ids_of_a_late_batch_are_not_freed() -> Generator[None]:
     """A message that was taken back keeps its id: the next one is called a duplicate of nothing."""
     original = Partition.delete
 
-    def delete(self: Partition, runs: tuple[tuple[int, int], ...], *, freed: bool) -> Delete:
-        return original(self, runs, freed=False)
+    def delete(self: Partition, runs: Runs, _: Reason) -> Delete:
+        return original(self, runs, Reason.OWNER)
 
     with patch.object(Partition, "delete", delete):
         yield
@@ -159,9 +159,9 @@ def tail_cache_is_stale() -> Generator[None]:
 
     def made(self: Incarnation, *arguments: Any, **named: Any) -> None:
         original(self, *arguments, **named)
-        tails.append(self._tail)
-        self._tail = tails[0]
-        self.reader._caches = self.reader._caches._replace(tail=tails[0])
+        tails.append(self.reading.caches.tail)
+        self.log.commits._tail = tails[0]
+        self.reading.reader._caches = self.reading.caches._replace(tail=tails[0])
 
     def taken(self: Flusher) -> Flush:
         flush = take(self)
@@ -206,7 +206,7 @@ def _released_too_early() -> Generator[None]:
     async def delete(self: Incarnation, topic: Any, now: int) -> None:
         segments = {segment for each in topic.actors for segment in each.partition.pages.segments()}
         await original(self, topic, now)
-        await self.store.release(sorted(segments))
+        await self.surroundings.store.release(sorted(segments))
 
     with patch.object(Incarnation, "delete_topic", delete):
         yield

@@ -12,6 +12,7 @@ from bowstring.client.fetch_stream import Fetching
 from bowstring.client.gathering import Gathering
 from bowstring.client.outgoing import Outgoing, Placed
 from bowstring.client.publish_stream import Publisher
+from bowstring.ports.calls import CALLS
 from tests.simulation.planting import CALM, CRASHES, CUTS, HURRY, IDS, JOURNAL, READING, SLOW, bug
 
 SENDING = JOURNAL.only(plain=0.0, producers=3, readers=1, pause_seconds=0.02, under_way_max=60)
@@ -154,6 +155,16 @@ def duplicates_are_told_to_be_new() -> Generator[None]:
         return of(self, row)[0], False
 
     with patch.object(Placed, "of", new), patch.object(Placed, "repeated", lambda self, rows: repeated(self, rows) & False):
+        yield
+
+
+# ---- calls -------------------------------------------------------------------------------------------------------------
+
+
+@bug(CUTS.only(cut_rate=0.05), READING.only(forgets=0.5, seconds=8.0))
+def a_repeated_call_is_treated_as_new() -> Generator[None]:
+    """The answer to a delete is lost, the kit asks again, and hands the broker's "there is none" to its caller."""
+    with patch.dict(CALLS, {name: call._replace(done=None) for name, call in CALLS.items()}):
         yield
 
 

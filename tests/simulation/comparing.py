@@ -14,7 +14,7 @@ from tests.history.violations import Violation
 
 def missing_in(live: Epoch, sequence: int) -> list[Change]:
     """What live state has and loaded state lacks, if `sequence` is the last row that was loaded."""
-    flusher = live.flusher
+    flusher = live.log.flusher
     late = [change for each in flusher._under_way if each.sequence > sequence for change in each.changes]
     return late + flusher._pending.changes
 
@@ -23,10 +23,10 @@ def compare(dead: Epoch, loaded: Epoch, sequence: int) -> list[Violation]:
     """What the dead incarnation had, against what was loaded with what did not land applied on top."""
     missing = missing_in(dead, sequence)
     broken: list[Violation] = []
-    for key, actor in dead._actors.items():
-        if key in loaded._actors:
+    for key, actor in dead.topics._actors.items():
+        if key in loaded.topics._actors:
             mine = [change for change in missing if (change.topic, change.partition) == key]
-            broken += compare_partition(f"topic {key[0]}/{key[1]}", actor.partition, loaded._actors[key].partition, mine, sequence)
+            broken += compare_partition(f"topic {key[0]}/{key[1]}", actor.partition, loaded.topics._actors[key].partition, mine, sequence)
     return broken
 
 

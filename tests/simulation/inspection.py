@@ -103,11 +103,11 @@ class Inspection:
 
     def note_time(self, epoch: Epoch) -> None:
         """From here on it may be that late: what expires until then may go, a turn of upkeep further on too."""
-        self._latest = max(self._latest, epoch.trusted.now() + TURN_MICROSECONDS)
+        self._latest = max(self._latest, epoch.reading.trusted.now() + TURN_MICROSECONDS)
 
     def look(self, epoch: Epoch, catalog: SqliteCatalog) -> list[Violation]:
         """Everything that is wrong now."""
-        if epoch.ended is not None or catalog.database.failure:
+        if epoch.log.ended is not None or catalog.database.failure:
             return []
         self.times += 1
         with self._quietly():
@@ -119,13 +119,13 @@ class Inspection:
             except (Damaged, AssertionError) as error:
                 return [Violation("loading_works", f"what is on the disk cannot be loaded: {error!r}")]
             journal = reading.journal(epoch.fence)
-            extents = Extents(journal=journal, store=self._bytes, settings=epoch.settings, clock=epoch.clock)  # type: ignore[arg-type]
-            caches = Caches(PageCache(0, touch=False), PageCache(0, touch=True))
             files: Any = self._bytes
-            reader = PageReader(store=files, journal=journal, broker=epoch.fence.broker, caches=caches, extents=extents)
+            extents = Extents(journal=journal, store=files, settings=epoch.surroundings.settings, clock=epoch.log.clock)
+            caches = Caches(PageCache(0, touch=False), PageCache(0, touch=True))
+            reader = PageReader(store=files, journal=journal, caches=caches, extents=extents)
             at_once(restore_ids(loaded.partitions.values(), reader))
             broken = self._compare(epoch, loaded)
-            for key, actor in list(epoch._actors.items()):
+            for key, actor in list(epoch.topics._actors.items()):
                 if key in loaded.partitions:  # else its topic is deleted
                     broken += self._sealed(epoch, actor.partition, at_once(journal.extents(*key, 0, 1 << 30)))
         return broken
@@ -160,7 +160,7 @@ class Inspection:
     def _compare(self, epoch: Epoch, loaded: Loaded) -> list[Violation]:
         missing = missing_in(epoch, loaded.sequence)
         broken = live_equals_loaded("the broker", {"usage": dict(epoch.usage._sealed)}, {"usage": loaded.usage})
-        for key, actor in epoch._actors.items():
+        for key, actor in epoch.topics._actors.items():
             if key in loaded.partitions:
                 mine = [change for change in missing if (change.topic, change.partition) == key]
                 who = f"topic {key[0]}/{key[1]} on the disk"

@@ -31,7 +31,7 @@ async def leftovers(server: Server) -> list[Violation]:
     for _ in range(TURNS_MAX):
         await asyncio.sleep(server.load.upkeep_seconds + server.world.options.sync_seconds * 10)
         epoch, catalog = server.watch.last, server.catalog
-        if epoch is None or catalog is None or epoch.ended is not None or not server.node.alive:
+        if epoch is None or catalog is None or epoch.log.ended is not None or not server.node.alive:
             return []
         broken = everything_comes_back(_credit(epoch), _topics(epoch, server.watch.inspection, catalog))
         if not broken:
@@ -42,22 +42,22 @@ async def leftovers(server: Server) -> list[Violation]:
 
 def _credit(epoch: Epoch) -> list[tuple[str, int]]:
     """What publishes hold, by what it is."""
-    credit = epoch._credit
+    credit = epoch.log.admission._credit
     return [
         ("bytes of credit", credit.reserved),
         ("publishes that wait for credit", len(credit._waiting)),
-        ("batches without an answer", len(epoch._outstanding)),
-        ("calls that wait for a commit", len(epoch._awaited)),
+        ("batches without an answer", len(epoch.log.admission._outstanding)),
+        ("calls that wait for a commit", len(epoch.log.admission._awaited)),
     ]
 
 
 def _topics(epoch: Epoch, inspection: Inspection, catalog: SqliteCatalog) -> list[tuple[str, int]]:
     """What is kept of topics that are not there any more."""
-    topics = {topic.row.id for topic in epoch.topics()}
+    topics = {topic.row.id for topic in epoch.topics.all()}
     extents = inspection.extents(catalog)
     living = {segment for extent in extents if extent.topic in topics for segment, _ in extent.uses}
-    living |= {segment for actor in epoch.partitions() for segment in actor.partition.pages.segments()}
-    held = _not_in(living, epoch.store.segments())
+    living |= {segment for actor in epoch.topics.actors() for segment in actor.partition.pages.segments()}
+    held = _not_in(living, epoch.surroundings.store.segments())
     return [
         ("extents of deleted topics", sum(extent.topic not in topics for extent in extents)),
         ("segments in which nothing lives", held),

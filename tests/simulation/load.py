@@ -48,6 +48,8 @@ class Load:
     named: int = 0
     """Client processes that read under a name, and commit; `filtered` is the share of their sessions that have a filter."""
     filtered: float = 0.4
+    forgets: float = 0.0
+    """The share of their sessions that begin with deleting the position."""
     slow: int = 0
     """Client processes that read so slowly that most of what they get was sent long before."""
     observers: int = 0
@@ -143,6 +145,7 @@ def drawn_load(seed: int) -> Load:
         isolated=random.Random(f"{seed}/isolated").choice((0.0, 0.5)),
         brink=random.Random(f"{seed}/brink").choice((0.0, 0.0, 0.3)),
         chunk_bits=random.Random(f"{seed}/chunks").choice((4, 7, 20)),
+        forgets=random.Random(f"{seed}/forgets").choice((0.0, 0.0, 0.3)),
     )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bowstring import errors
 from bowstring.messages import encoding, ids
 from bowstring.messages.hashing import partition_of
+from bowstring.ports.calls import CALLS
 from bowstring.wire.codec import join, split
 from bowstring.wire.generated import bowstring_pb2 as pb
 from tests.history.events import Row, Settings, fingerprint, label_in
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 CALL_SECONDS = 5.0
 GRACE_SECONDS = 1.0
+ATTEMPTS_MAX = 3
 PAUSE_SECONDS = 0.1
 CREDIT_BYTES = 64 * 1024
 
@@ -42,7 +44,20 @@ class PlainKit:
         self.ahead = 0
 
     async def call(self, method: str, request: Any, answer: Any) -> Any:
-        return answer.FromString(await self.channel.call(method, request.SerializeToString(), CALL_SECONDS))
+        """Asks, and asks again where there is no answer. If the repeat of a call finds its work done, the call before has done it."""
+        lost = False
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                return answer.FromString(await self.channel.call(method, request.SerializeToString(), CALL_SECONDS))
+            except (errors.Unavailable, errors.OutcomeUnknown):
+                if attempt == ATTEMPTS_MAX - 1:
+                    raise
+            except errors.Error as error:
+                if not lost or type(error) is not CALLS[method].done:
+                    raise
+                return answer()
+            lost = True
+            await asyncio.sleep(PAUSE_SECONDS * self.life.randomness.unit())
 
     async def hello(self) -> None:
         """Measures the broker's clock."""

@@ -1,4 +1,5 @@
-"""What readers with a name do: go on where their position is, commit it, set it back, try what they may not; with filters and windows.
+"""What readers with a name do: go on where their position is, commit it, set it back, delete it, try what they may not; with filters
+and windows.
 
 A name belongs to one client, which does one thing after the other, so that the history says where its position has to be. Where that is
 not known any more (setting it was not answered, or retention has taken what it points at) the client takes a new name.
@@ -16,7 +17,7 @@ from bowstring.client.client import Client
 from bowstring.client.ranges import Moment
 from bowstring.client.reader import Reader
 from bowstring.times import to_datetime
-from tests.history.events import COMMIT, FAIL, OK, SET, UNKNOWN, Row, places
+from tests.history.events import COMMIT, FAIL, FORGET, OK, SET, UNKNOWN, Row, places
 from tests.history.filtering import FILTERS
 from tests.history.violations import Violation
 from tests.simulation.dawdling import overhear
@@ -39,6 +40,7 @@ class NamedReader:
         self._workload, self._life, self._load = workload, life, workload.load
         self._world, self._history = workload.world, workload.history
         self._random = workload.world.source(f"{life.name}/named reader")
+        self._forgetting = workload.world.source(f"{life.name}/forgetting")
         self._owner = life.name.rpartition(".")[0]
         """Names belong to the machine: a process that was started again goes on with them."""
         self._sessions = 0
@@ -87,6 +89,8 @@ class NamedReader:
     async def _go_on(self, client: Client, topic: str, where: str) -> None:
         if self._random.random() < 0.2 and topic not in self._workload.topics.mortal:
             await self._set_back(client, topic)
+        if self._forgetting.random() < self._load.forgets and topic not in self._workload.topics.mortal:
+            await self._forget(client, topic)
         window = self._random.choice((None, 3, 20))
         reader = client.reader(topic, name=self._name(topic), where=where or None, window=window)
         session = f"{self._life.name}.n{self._sessions}"
@@ -175,9 +179,17 @@ class NamedReader:
         offsets = {number: self._random.randint(max(1, end - 30), end) for number, end in ends.items() if end}
         if not offsets:
             return
+        await self._surely(SET, topic, offsets, client.set_position(self._name(topic), topic, offsets))
+
+    async def _forget(self, client: Client, topic: str) -> None:
+        """Deletes the position, if there is one: the reader begins anew."""
+        await self._surely(FORGET, topic, {}, client.delete_position(self._name(topic), topic))
+
+    async def _surely(self, operation: str, topic: str, offsets: dict[int, int], call: Awaitable[Any]) -> None:
+        """Makes a change after which the client has to know where its position is; if it does not, the name is given up."""
         key = self._owner, topic
         self._workload.setting.add(key)
-        if await self._move(SET, topic, offsets, client.set_position(self._name(topic), topic, offsets)):
+        if await self._move(operation, topic, offsets, call):
             self._workload.setting.discard(key)
 
     async def _move(self, operation: str, topic: str, offsets: dict[int, int], call: Awaitable[Any], session: str = "") -> bool:

@@ -26,13 +26,13 @@ from bowstring.broker.reading.selection import EVERYTHING, Selection
 from bowstring.broker.upkeep import coalesced_page
 from bowstring.catalog.sqlite import copy
 from bowstring.catalog.sqlite.catalog import SqliteCatalog
-from bowstring.core import deletions
+from bowstring.core import offset_set
 from bowstring.core.changes import Append, Floor
 from bowstring.gateway.gateway import Gateway
 from bowstring.messages.filters import parse
 from bowstring.ports.disk import Buffer
 from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
-from bowstring.ports.transport import Inbound
+from bowstring.ports.transport import Caller, Inbound
 from bowstring.store.local import LocalStore
 from bowstring.store.reserve import Reserve
 from bowstring.wire.codec import split
@@ -91,7 +91,7 @@ class Watch:
             self.sightings.ended(before)
             self.compared += 1
             self.violations += compare(before, epoch, sequence)
-        for actor in epoch.partitions():  # what was committed at the last moment nobody has heard of before
+        for actor in epoch.topics.actors():  # what was committed at the last moment nobody has heard of before
             for entry in actor.partition.pages.state():
                 self._expires(actor.partition.topic, actor.partition.number, entry.first_offset, entry.expires)
 
@@ -137,13 +137,13 @@ class Watch:
 
     def committed(self, epoch: Epoch) -> None:
         """Budgets, after a commit. One batch may be larger than the whole budget: it is then alone."""
-        settings, credit = epoch.settings, epoch._credit
-        largest = max(settings.memory_publish_bytes, settings.batch_bytes_max if len(epoch._outstanding) <= 1 else 0)
+        settings, admission, caches = epoch.surroundings.settings, epoch.log.admission, epoch.reading.caches
+        largest = max(settings.memory_publish_bytes, settings.batch_bytes_max if len(admission._outstanding) <= 1 else 0)
         self.violations += checkers.memory_stays_bounded(
             [
-                ("batches under way", credit.reserved, largest),
-                ("the tail", epoch._tail.bytes, settings.memory_tail_bytes),
-                ("pages that were read", epoch.reader._caches.pages.bytes, settings.memory_pages_bytes),
+                ("batches under way", admission.reserved_bytes, largest),
+                ("the tail", caches.tail.bytes, settings.memory_tail_bytes),
+                ("pages that were read", caches.pages.bytes, settings.memory_pages_bytes),
             ]
         )
 
@@ -186,15 +186,15 @@ class WatchedBroker(Broker):
         await super()._begin()
         epoch = self._incarnation
         assert epoch is not None
-        self._watch.begun(epoch, epoch.flusher._sequence)
-        committed = epoch.committed
+        self._watch.begun(epoch, epoch.log.flusher._sequence)
+        committed = epoch.log.commits.committed
 
         def watched(flush: Flush) -> None:
             self._watch.commits(flush, self.clock.now())
             committed(flush)
             self._watch.committed(epoch)
 
-        epoch.committed = watched  # type: ignore[method-assign]
+        epoch.log.commits.committed = watched  # type: ignore[method-assign]
         self._watch.sightings.follow(epoch)
         catalog: Any = self._catalog._catalog if isinstance(self._catalog, Fencible) else self._catalog
         turn, snapshot = epoch.upkeep._turn, epoch.upkeep.sealer.snapshot
@@ -217,11 +217,11 @@ class WatchedGateway(Gateway):
 
     watch: Watch
 
-    async def stream(self, method: str, inbound: Inbound) -> None:
+    async def stream(self, method: str, inbound: Inbound, caller: Caller) -> None:
         if method == "Publish" and self.watch.turns_away():
             raise errors.LoginRequired("the login has run out.", hint="Log in again.")
         watched = {"Fetch": Overheard, "Publish": Publishes}.get(method)
-        await super().stream(method, inbound if watched is None else watched(inbound, self.watch))
+        await super().stream(method, inbound if watched is None else watched(inbound, self.watch), caller)
 
 
 class Overheard:
@@ -296,7 +296,7 @@ class Server:
         self._isolating = world.source("isolating")
         flusher.OVERLAP_BYTES = load.overlap_bytes
         coalesced_page.SMALL_BYTES = load.small_bytes
-        deletions.CHUNK_BITS, deletions._CHUNK = load.chunk_bits, 1 << load.chunk_bits
+        offset_set.CHUNK_BITS = load.chunk_bits
         copy.PAGES_A_STEP = PAGES_A_STEP
 
     def start(self) -> None:
@@ -352,7 +352,7 @@ class Server:
             if self._isolating.random() < self.load.isolated:
                 for connection in list(self.world.network.connections):
                     connection.break_anyhow()
-            busy = broker.live is not None and not broker.live.flusher.idle
+            busy = broker.live is not None and not broker.live.log.flusher.idle
             broker, gateway, fencible = await self._broker(life, catalog, store, opened=True)
             listener.handler = gateway
             self.world.fault("usurper", life.name, felt=busy)

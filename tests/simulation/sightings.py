@@ -54,7 +54,7 @@ class Sightings:
         seal = epoch.upkeep.sealer.seal
 
         async def sealed() -> None:
-            flushes, self._sealing = epoch.flusher.flushes, epoch
+            flushes, self._sealing = epoch.log.flusher.flushes, epoch
             self._moved(epoch)
             try:
                 await seal()
@@ -63,12 +63,13 @@ class Sightings:
                 raise
             self._sealing = None
             self._sometimes("seal")
-            self._sometimes("seal under load", epoch.flusher.flushes > flushes)
+            self._sometimes("seal under load", epoch.log.flusher.flushes > flushes)
 
         epoch.upkeep.sealer.seal = sealed  # type: ignore[method-assign]
 
     def _watch_extents(self, epoch: Epoch) -> None:
-        replaced, reset = epoch.replaced, epoch.usage.reset_sealed
+        switch = epoch.upkeep.switch
+        replaced, reset = switch.replaced, epoch.usage.reset_sealed
 
         def watched(actor: PartitionActor, old: list[Extent], new: Extent | None) -> None:
             self._moved(epoch)
@@ -82,11 +83,12 @@ class Sightings:
             self._sometimes("topic's rows cleared away", dict(sealed) != dict(epoch.usage._sealed))
             reset(sealed)
 
-        epoch.replaced = watched  # type: ignore[method-assign]
+        switch.replaced = watched  # type: ignore[method-assign]
         epoch.usage.reset_sealed = cleared  # type: ignore[method-assign]
 
     def _watch_reading(self, epoch: Epoch) -> None:
-        pages, look_up = epoch.reader.pages, epoch.lookups.look_up
+        reader, lookups = epoch.reading.reader, epoch.log.lookups
+        pages, look_up = reader.pages, lookups.look_up
 
         async def read(partition: Partition, entries: Sequence[PageEntry], *, keep: bool = True) -> list[Page]:
             moves = partition.moves
@@ -104,14 +106,14 @@ class Sightings:
             self._sometimes("batch found in a section", len(found.batches) > 0)
             return found
 
-        epoch.reader.pages = read  # type: ignore[method-assign]
-        epoch.lookups.look_up = looked_up  # type: ignore[method-assign]
+        reader.pages = read  # type: ignore[method-assign]
+        lookups.look_up = looked_up  # type: ignore[method-assign]
 
     def _watch_segments(self, epoch: Epoch) -> None:
         give_back = epoch.upkeep._give_back
 
         async def given_back() -> None:
-            if epoch.usage.unused(epoch.store.segments()):
+            if epoch.usage.unused(epoch.surroundings.store.segments()):
                 self._moved(epoch)
             await give_back()
 

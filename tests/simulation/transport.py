@@ -11,15 +11,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from bowstring import errors
+from bowstring.ports.calls import is_repeatable
 from bowstring.ports.disk import Buffer
 from tests.simulation.network import Connection, Exchange
 from tests.simulation.pipe import Kind
 
 if TYPE_CHECKING:
     from tests.simulation.node import Incarnation
-
-CHANGING = frozenset({"CreateTopic", "DeleteTopic"})
-"""Calls that change something, as in `bowstring.wire.grpc_client`."""
 
 
 class SimulatedDialer:
@@ -48,7 +46,7 @@ class SimulatedChannel:
         exchange: Exchange | None = None
         try:
             async with asyncio.timeout(max(0.0, seconds)):
-                exchange = (await self.connected()).open(method, unary=True)
+                exchange = (await self.connected()).open(method, unary=True, seconds=seconds)
                 exchange.up.send(Kind.MESSAGE, bytes(request))
                 exchange.up.send(Kind.END)
                 answer = await exchange.down.read()
@@ -158,6 +156,6 @@ def _looked_at(task: asyncio.Task[object]) -> None:
 
 
 def _no_answer(method: str, sent: bool) -> errors.Error:
-    if sent and method in CHANGING:
+    if sent and not is_repeatable(method):
         return errors.OutcomeUnknown("There was no answer in time, so it may or may not have been done.", hint="Look, then repeat.")
     return errors.Unavailable("There was no answer in time.", hint="Wait and repeat.")

@@ -51,7 +51,7 @@ class Workload:
         self.names: dict[tuple[str, str], int] = {}
         """How many names of positions a client has given up, by client and topic."""
         self.setting: set[tuple[str, str]] = set()
-        """Clients and topics of which nobody knows whether a position was set."""
+        """Clients and topics of which nobody knows whether a position was set or deleted."""
         self.arrivals: dict[str, list[int]] = {}
         """Moments at which messages of a topic have arrived, for readers to start from."""
         self.violations: list[Violation] = []

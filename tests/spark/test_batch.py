@@ -120,7 +120,7 @@ def test_an_end_that_is_to_come_is_what_is_there(client: bowstring.Client, topic
 
 def test_a_schema_beside_other_columns_is_refused(topic: str, reads: Reads) -> None:
     said = reads.refused(reads.batch("value binary", subscribe=topic, columns="value, offset").collect)
-    assert "the schema has value, and columns asks for value, offset. Leave columns away, or give no schema." in said
+    assert "the schema has value, and columns asks for value, offset. Omit columns, or give no schema." in said
     assert "includeHeaders asks for" in reads.refused(reads.batch("value binary", subscribe=topic, includeHeaders="true").collect)
     assert reads.batch("value binary, offset bigint", subscribe=topic, columns="value, offset").count() == 0
 

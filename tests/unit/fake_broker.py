@@ -74,6 +74,9 @@ class FakeBroker:
         self.delay = 0.001
         self.calls: list[str] = []
         self.call_errors: list[errors.Error] = []
+        """The next calls end with these errors, and do nothing."""
+        self.lost_answers: list[errors.Error] = []
+        """The next calls are carried out, and end with these errors."""
         self.clock = FakeClock()
         self.fetch_cut_after: int | None = None
         self.positions: dict[tuple[str, str], dict[int, int]] = {}
@@ -97,7 +100,10 @@ class FakeBroker:
             raise errors.Unavailable("nobody is there.")
         if self.call_errors:
             raise self.call_errors.pop(0)
-        return getattr(self, f"_{method}")(request).SerializeToString()
+        answer = getattr(self, f"_{method}")(request).SerializeToString()
+        if self.lost_answers:
+            raise self.lost_answers.pop(0)
+        return answer
 
     def _Hello(self, request: bytes) -> pb.HelloAnswer:
         return pb.HelloAnswer(
@@ -154,6 +160,12 @@ class FakeBroker:
             raise errors.NotFound("there is none.")
         held = self.positions[asked.topic, asked.name]
         return pb.Position(offsets=[pb.PositionOffset(partition=number, offset=offset) for number, offset in held.items()])
+
+    def _DeletePosition(self, request: bytes) -> pb.DeletePositionAnswer:
+        asked = pb.DeletePositionRequest.FromString(request)
+        if self.positions.pop((asked.topic, asked.name), None) is None and not asked.missing_ok:
+            raise errors.NotFound("there is none.")
+        return pb.DeletePositionAnswer(deleted=True)
 
     def _described(self, name: str) -> pb.Topic:
         if name not in self.topics:

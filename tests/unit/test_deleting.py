@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from bowstring.core import deleting
-from bowstring.core.changes import Change, decode, encode
+from bowstring.core.changes import Change, Reason
 from bowstring.core.decisions import Accept, BatchName, Deleted, Deletion, Found, GivenBack, Ids, Lookup, Publish, SealedBatch, Wait
+from bowstring.core.journal import decode, encode
 from bowstring.core.natural_ids import NO_HITS, Hits
 from bowstring.core.partition import Partition
 
@@ -81,7 +82,7 @@ def test_messages_are_deleted_in_runs_whatever_the_order_of_their_ids():
     shop = Shop().commit()
     decision = shop.delete(wanted(5, 2, 1), shop.found((0, 5), (1, 2), (2, 1)))
     assert decision.change is not None
-    assert (decision.change.runs, decision.change.freed) == (((1, 2), (5, 1)), False)
+    assert (decision.change.runs, decision.change.reason) == (((1, 2), (5, 1)), Reason.OWNER)
     assert decision.offsets.tolist() == [5, 2, 1]
     assert shop.live() == [3, 4]
     assert shop.partition.messages == 2
@@ -121,7 +122,7 @@ def test_the_id_of_a_deleted_message_stays_taken():
 
 def test_what_was_taken_back_or_is_out_of_the_window_or_behind_retention_is_not_found():
     shop = Shop().commit()
-    shop.partition.delete(((1, 1),), freed=True)
+    shop.partition.delete(((1, 1),), Reason.DEADLINE)
     assert shop.delete(wanted(1), shop.found((0, 1))).offsets.tolist() == [0]
     assert shop.delete(wanted(2), shop.found((0, 2)), now=NOW + WINDOW + SECOND).offsets.tolist() == [0]
     shop.partition.raise_floor(4, ((2, 1),))

@@ -157,8 +157,8 @@ def test_a_quote_that_is_never_closed_ends_before_memory_does(monkeypatch: pytes
         ("value,attributes.a,attributes.a\n", "it line 1 has the column 'attributes.a' twice."),
         ('value,key\n"{""base64"":""A""}",k\n', "it line 2: value: 'A' is not base64."),
         ("value,key\n\na,b,c\n", "it line 3 has 3 of the header's 2 cells."),
-        ("value.a,key\n", "it line 1: 'value.a' is nothing that a message has. Did you mean 'value'?"),
-        ("value,,key\n", "it line 1: '' is nothing that a message has."),
+        ("value.a,key\n", "it line 1: 'value.a' is not a field of a message. Did you mean 'value'?"),
+        ("value,,key\n", "it line 1: '' is not a field of a message."),
     ],
 )
 def test_wrong_csv_is_refused_with_its_line(text: str, says: str):
@@ -209,8 +209,8 @@ def test_lines_end_in_lf_or_crlf_which_are_no_part_of_them(end: bytes):
         (["value", "key", "value"], "it has the column 'value' twice. Give each column once."),
         (["value", "json"], "it has both 'value' and 'json'. Give the payload once, as 'value'."),
         (["json"], "it has a column 'json', which only JSON and CSV may have. Give the payload once, as 'value'."),
-        (["topic", "offset"], "it has no column that a message has. Right would be 'key', 'value', 'attributes'"),
-        (["price"], "it: 'price' is nothing that a message has."),
+        (["topic", "offset"], "it has no column that a message has. Use 'key', 'value', 'attributes'"),
+        (["price"], "it: 'price' is not a field of a message."),
     ],
 )
 def test_files_with_columns_that_do_not_go_together_are_refused_in_a_sentence(form: str, names: list[str], says: str):

@@ -115,6 +115,77 @@ def test_a_change_whose_answer_got_lost_is_recognised_when_repeated():
     run(story())
 
 
+NO_ANSWER = [errors.OutcomeUnknown("there was no answer."), errors.Unavailable("the connection broke.")]
+
+
+@pytest.mark.parametrize("lost", NO_ANSWER, ids=lambda error: error.kind)
+def test_the_repeat_of_a_change_is_told_of_its_own_work(lost: errors.Error):
+    async def story():
+        broker = FakeBroker()
+        client, _ = client_of({"a:1": broker})
+        async with await client.open():
+            broker.lost_answers = [lost]
+            assert (await client.create_topic("t", partitions=2)).partitions == 2
+            broker.positions["t", "me"] = {0: 5}
+            broker.lost_answers = [lost, lost]
+            await client.delete_position("me", "t")
+            assert not broker.positions
+            broker.lost_answers = [lost]
+            await client.delete_topic("t")
+            assert not broker.topics
+
+    run(story())
+
+
+def test_a_change_that_was_answered_at_once_is_not_told_of_its_own_work():
+    async def story():
+        client, _ = client_of({"a:1": FakeBroker()})
+        async with await client.open():
+            with pytest.raises(errors.NotFound):
+                await client.delete_position("me", "t")
+            await client.delete_position("me", "t", missing_ok=True)
+
+    run(story())
+
+
+def test_the_repeat_of_a_delete_is_told_that_its_topic_is_gone():
+    async def story():
+        broker = FakeBroker()
+        client, _ = client_of({"a:1": broker})
+        async with await client.open():
+            broker.call_errors = [NO_ANSWER[0], errors.TopicNotFound("there is no such topic.")]
+            with pytest.raises(errors.TopicNotFound):
+                await client.delete_position("me", "t")
+
+    run(story())
+
+
+def test_the_outcome_of_a_change_stays_unknown_when_later_attempts_reach_nobody():
+    async def story():
+        broker = FakeBroker()
+        client, _ = client_of({"a:1": broker}, timeout=3)
+        async with await client.open():
+            broker.positions["t", "me"] = {0: 5}
+            broker.lost_answers = [NO_ANSWER[0]]
+            asyncio.get_running_loop().call_later(0.01, setattr, broker, "down", True)
+            with pytest.raises(errors.OutcomeUnknown):
+                await client.delete_position("me", "t")
+            with pytest.raises(errors.Unavailable):
+                await client.alter_topic("t", retention=5)
+
+    run(story())
+
+
+def test_a_call_that_is_not_repeatable_is_not_repeated_as_if_it_were():
+    async def story():
+        client, _ = client_of({"a:1": FakeBroker()})
+        async with await client.open():
+            with pytest.raises(AssertionError, match="DeletePosition is not repeatable"):
+                await client._connection.call("DeletePosition", b"", 1)
+
+    run(story())
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

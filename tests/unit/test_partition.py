@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from bowstring import errors
 from bowstring.core.answers import Repeat, ResendAfter, Stored
-from bowstring.core.changes import Change, decode, encode
+from bowstring.core.changes import Change, Reason
 from bowstring.core.decisions import Accept, Answered, Decision, Found, GivenBack, Ids, Lookup, Publish, Refused, Wait
+from bowstring.core.journal import decode, encode
 from bowstring.core.natural_ids import Hits
 from bowstring.core.partition import Partition
 
@@ -52,8 +53,8 @@ class Log:
             self.partition.committed(change, len(self.journal))
         self.pending.clear()
 
-    def delete(self, first: int, rows: int, *, freed: bool) -> None:
-        self.pending.append(self.partition.delete(((first, rows),), freed=freed))
+    def delete(self, first: int, rows: int, reason: Reason) -> None:
+        self.pending.append(self.partition.delete(((first, rows),), reason))
 
     def loaded(self) -> Partition:
         partition = Partition(1, 0, self.window)
@@ -148,7 +149,7 @@ def test_a_batch_taken_back_after_its_deadline_frees_its_number_and_ids() -> Non
     log = Log()
     log.publish(batch(1, 0, ids=natural(7)))
     log.commit()
-    log.delete(1, 1, freed=True)
+    log.delete(1, 1, Reason.DEADLINE)
     log.commit()
     decision = log.publish(batch(1, 0, ids=natural(7)))
     assert isinstance(decision, Refused)
@@ -163,7 +164,7 @@ def test_readers_do_not_pass_a_deletion_before_it_is_committed() -> None:
     log.publish(batch(1, 0, rows=3))
     log.publish(batch(2, 1, rows=2))
     log.commit()
-    log.delete(4, 2, freed=True)
+    log.delete(4, 2, Reason.DEADLINE)
     assert (log.partition.committed_offset, log.partition.readable_offset) == (6, 4)
     log.commit()
     assert log.partition.readable_offset == 6
@@ -173,7 +174,7 @@ def test_an_owners_delete_leaves_the_id_taken() -> None:
     log = Log()
     log.publish(batch(1, 0, ids=natural(7)))
     log.commit()
-    log.delete(1, 1, freed=False)
+    log.delete(1, 1, Reason.OWNER)
     log.commit()
     assert isinstance(log.publish(batch(2, 1, ids=natural(7))), Lookup)
 
@@ -276,7 +277,7 @@ def test_what_runs_is_what_loads(steps: list[tuple[str, int, int, int]]) -> None
         elif step == "c":
             log.commit()
         elif step == "d" and log.partition.committed_offset > 1:
-            log.delete(1 + seconds % (log.partition.committed_offset - 1), 1, freed=bool(who % 2))
+            log.delete(1 + seconds % (log.partition.committed_offset - 1), 1, Reason.DEADLINE if who % 2 else Reason.OWNER)
         elif step == "w":
             now += seconds * SECOND
     log.commit()
@@ -285,3 +286,37 @@ def test_what_runs_is_what_loads(steps: list[tuple[str, int, int, int]]) -> None
     loaded.check()
     assert loaded.state() == log.partition.state()
     assert loaded.pages.state() == log.partition.pages.state()
+
+
+def test_the_log_ends_before_what_is_being_taken_back_at_its_end():
+    log = Log()
+    for number in range(1, 5):
+        log.publish(batch(number, number - 1, rows=10))
+    log.commit()
+    assert log.partition.readable_offset == 41
+    log.delete(31, 10, Reason.DEADLINE)
+    assert log.partition.readable_offset == 31
+    log.delete(21, 10, Reason.DEADLINE)
+    assert log.partition.readable_offset == 21
+    log.commit()
+    assert log.partition.readable_offset == 41
+
+
+def test_taking_back_an_old_row_does_not_take_back_the_end_of_the_log():
+    log = Log()
+    for number in range(1, 5):
+        log.publish(batch(number, number - 1, rows=10))
+    log.commit()
+    log.delete(5, 1, Reason.DEADLINE)
+    log.delete(11, 10, Reason.DEADLINE)
+    assert log.partition.readable_offset == 41
+    log.delete(31, 10, Reason.DEADLINE)
+    assert log.partition.readable_offset == 31
+
+
+def test_an_owners_delete_at_the_end_does_not_move_the_end():
+    log = Log()
+    log.publish(batch(1, 0, rows=10))
+    log.commit()
+    log.delete(6, 5, Reason.OWNER)
+    assert log.partition.readable_offset == 11

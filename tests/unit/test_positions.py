@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bowstring import errors
 from bowstring.client.commit_window import CommitWindow
-from bowstring.core import changes
+from bowstring.core import changes, journal
 from bowstring.core.partition import Partition
 from bowstring.core.positions import NAMES_MAX, Positions
 from bowstring.core.snapshots import restore, snapshot
@@ -36,22 +35,23 @@ def test_a_commit_goes_forward_or_stays_and_ends_at_the_end():
     positions = Positions()
     positions.apply(at("a", 5))
     for offset in (5, 6, 10):
-        positions.check("a", offset, 10, forward=True)
-    with pytest.raises(errors.Conflict, match="at offset 5, committing 4"):
-        positions.check("a", 4, 10, forward=True)
-    positions.check("a", 4, 10, forward=False)
+        assert positions.refusal("a", offset, 10, forward=True) is None
+    back = positions.refusal("a", 4, 10, forward=True)
+    assert isinstance(back, errors.Conflict)
+    assert "at offset 5, committing 4" in back.message
+    assert positions.refusal("a", 4, 10, forward=False) is None
     for offset in (0, 11):
-        with pytest.raises(errors.OutOfRange):
-            positions.check("a", offset, 10, forward=False)
+        assert isinstance(positions.refusal("a", offset, 10, forward=False), errors.OutOfRange)
 
 
 def test_there_are_not_more_names_than_a_snapshot_should_hold():
     positions = Positions()
     for number in range(NAMES_MAX):
         positions.apply(at(f"{number}", 1))
-    positions.check("0", 2, 10, forward=True)
-    with pytest.raises(errors.Conflict, match="positions already"):
-        positions.check("one more", 1, 10, forward=True)
+    assert positions.refusal("0", 2, 10, forward=True) is None
+    refused = positions.refusal("one more", 1, 10, forward=True)
+    assert refused is not None
+    assert "positions already" in refused.message
 
 
 def test_what_is_loaded_is_what_was_there():
@@ -61,9 +61,9 @@ def test_what_is_loaded_is_what_was_there():
         live.committed(change, number + 1)
     restore(loaded, snapshot(live), 3)
     assert loaded.state() == live.state()
-    assert loaded.positions.rest() == [("b", 1, 7)]
+    assert loaded.positions.snapshot() == [("b", 1, 7)]
     late = live.move("c", 1, 9)
-    loaded.replay(changes.decode(changes.encode([late]))[0], 4)
+    loaded.replay(journal.decode(journal.encode([late]))[0], 4)
     loaded.replay(at("b", 1, 5), 2)
     assert loaded.state() == live.state()
 
@@ -75,7 +75,7 @@ def test_a_snapshot_of_before_has_no_positions():
     state = msgspec.msgpack.decode(snapshot(partition))
     before = msgspec.msgpack.encode([1, *state[1:-1]])
     restore(partition, before, 1)
-    assert partition.positions.rest() == []
+    assert partition.positions.snapshot() == []
 
 
 @given(

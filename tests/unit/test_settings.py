@@ -53,10 +53,10 @@ def test_keywords_take_python_values():
 
 
 BAD = [
-    ("topic_retention", "7 dayz", '--topic-retention = "7 dayz" is not a span of time. Right would be "7d", "12h"'),
+    ("topic_retention", "7 dayz", '--topic-retention = "7 dayz" is not a span of time. Use "7d", "12h"'),
     ("topic_retention", "0s", '--topic-retention = "0s" is too short. It is at least 1s.'),
     ("topic_retention", "-5s", "is not a span of time"),
-    ("batch_bytes_max", "16MX", '--batch-bytes-max = "16MX" is not a size. Right would be "16MiB", "500kB" or a number of bytes.'),
+    ("batch_bytes_max", "16MX", '--batch-bytes-max = "16MX" is not a size. Use "16MiB", "500kB" or a number of bytes.'),
     ("batch_bytes_max", "-1", "is not a size"),
     ("batch_bytes_max", "", "is not a size"),
     ("batch_bytes_max", "10", '--batch-bytes-max = "10" is out of range. It is from 1KiB to 1GiB.'),
@@ -66,7 +66,7 @@ BAD = [
     ("connections_max", "1.5", "is not a number"),
     ("connections_max", "٣", "is not a number"),
     ("batch_bytes_max", "9" * 400, "is not a size"),
-    ("store", "disk", '--store = "disk" is not known. Right would be "local" or "memory".'),
+    ("store", "disk", '--store = "disk" is not known. Use "local" or "memory".'),
     ("topic_create", "", "is not known"),
     ("data", "a\0b", "is not text"),
 ]

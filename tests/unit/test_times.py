@@ -89,7 +89,7 @@ def test_moments_end_before_2200():
     last = datetime(2199, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
     assert times.moment(last, "at") == times.MOMENT_MAX - 1
     for late in (last + times.MICROSECOND, datetime.max.replace(tzinfo=UTC)):
-        assert "is after 2200. Moments before 2200 are taken." in refusal(times.moment, late, "at")
+        assert "is after 2200. Use a moment before 2200." in refusal(times.moment, late, "at")
 
 
 def test_what_is_no_moment():
@@ -138,11 +138,11 @@ def test_spans_as_text(text: str, seconds: float):
 @pytest.mark.parametrize("text", ["", "7 dayz", "-5s", "1h30m", "s", "٣s", "1e3s", "nan", "inf", "0x5", "1_000", "9" * 400])
 def test_what_is_no_span_as_text(text: str):
     said = refusal(times.span_from_text, text, "topic.retention")
-    assert said.startswith(f'topic.retention = "{text}" is not a span of time. Right would be "7d", "12h"')
+    assert said.startswith(f'topic.retention = "{text}" is not a span of time. Use "7d", "12h"')
 
 
 def test_a_span_as_text_ends_before_2200():
-    assert "At most 200 years" in refusal(times.span_from_text, "999999d", "lease")
+    assert "The maximum is 200 years." in refusal(times.span_from_text, "999999d", "lease")
 
 
 def test_moments_as_text():
@@ -155,7 +155,7 @@ def test_moments_as_text():
 
 @pytest.mark.parametrize("text", ["", "yesterday", "-", "-1x", "09:00", "2026-13-01T00:00Z", "12"])
 def test_what_is_no_moment_as_text(text: str):
-    assert 'Right would be "2026-11-15T09:00Z"' in refusal(times.moment_from_text, text, "--to", NOW)
+    assert 'Use "2026-11-15T09:00Z"' in refusal(times.moment_from_text, text, "--to", NOW)
 
 
 def test_text_without_a_zone_and_after_2200():

@@ -13,21 +13,22 @@ if another has taken over of which this one has not heard yet: the catalog is as
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from bowstring import errors
+from bowstring.broker.log.log import Log
+from bowstring.broker.upkeep.usage import Usage
 from bowstring.ports.archive import Archive, Filled
+from bowstring.ports.catalog import Catalog
 from bowstring.ports.failures import DiskFull, Fenced, StorageFailed
-
-if TYPE_CHECKING:
-    from bowstring.broker.incarnation import Incarnation
 
 
 class Backup:
     """One backup under way."""
 
-    def __init__(self, incarnation: Incarnation, archive: Archive, proof: str, ended: Callable[[], None]) -> None:
-        self._incarnation = incarnation
+    def __init__(self, log: Log, catalog: Catalog, usage: Usage, archive: Archive, proof: str, ended: Callable[[], None]) -> None:
+        self._log = log
+        self._catalog = catalog
+        self._usage = usage
         self._archive = archive
         self._proof = proof
         self._ended = ended
@@ -44,7 +45,7 @@ class Backup:
 
     async def run(self) -> Filled:
         """Makes it. Raises what kept it from being made, and then there is none; so too if this is cancelled."""
-        usage = self._incarnation.usage
+        usage = self._usage
         pinned: frozenset[int] = frozenset()
         try:
             with usage.hold():
@@ -67,7 +68,7 @@ class Backup:
 
     async def _copy_catalog(self, path: str) -> None:
         try:
-            await self._incarnation.catalog.back_up(path)
+            await self._catalog.back_up(path)
         except DiskFull as failure:
             raise errors.Full(f"{failure}; there is no backup.", hint="Free some space there, or name another directory.") from failure
         except StorageFailed as failure:
@@ -75,12 +76,11 @@ class Backup:
 
     async def _check_pinned(self) -> None:
         """What was pinned has been so until now: nobody else could give segments back."""
-        incarnation = self._incarnation
         try:
-            await incarnation.check_fence()
+            await self._log.check_fence()
         except (Fenced, StorageFailed, DiskFull) as failure:
             raise _loaded_anew() from failure
-        if incarnation.ended is not None:
+        if self._log.ended is not None:
             raise _loaded_anew()
 
 

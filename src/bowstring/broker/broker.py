@@ -26,6 +26,7 @@ from bowstring.broker.reading.selection import EVERYTHING, Selection
 from bowstring.broker.shortage import Shortage, disk_full
 from bowstring.broker.statistics import Statistics, TopicsStatistics
 from bowstring.broker.steady_clock import SteadyClock
+from bowstring.broker.surroundings import Surroundings
 from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name, check_numbers, encode_settings
 from bowstring.messages.limits import NAME_BYTES_MAX
 from bowstring.ports.archive import Archive
@@ -34,7 +35,7 @@ from bowstring.ports.clock import Clock
 from bowstring.ports.events import UNOBSERVED, Observer
 from bowstring.ports.failures import DiskFull, Fenced, StorageFailed
 from bowstring.ports.store import Store
-from bowstring.ports.transport import CALLER
+from bowstring.ports.transport import NOBODY, Caller
 from bowstring.settings import Settings
 from bowstring.store.reserve import Reserve
 
@@ -85,12 +86,10 @@ class Broker:
         """Space for the catalog, on a disk that can be full."""
         self._archives = archives
         """Makes a backup in a directory of this host, where there is something to back up."""
-        self._number = number
-        """The number under which it registers in the catalog: whoever registers under the same takes over from it."""
         self._starts_again = starts_again
         """Somebody starts it again after a failure, so waiting for it makes sense."""
         self._backing_up = False
-        self._counters = Counters()
+        self._surroundings = Surroundings(number, settings, self.clock, catalog, store, reserve, observer, self._shortage, Counters())
         self._incarnation: Incarnation | None = None
         self._unavailable: errors.Error = errors.Unavailable("the broker is starting.")
         self._serving: asyncio.Task[None] | None = None
@@ -122,17 +121,7 @@ class Broker:
             await step()
 
     async def _begin(self) -> None:
-        self._incarnation = await Incarnation.begin(
-            broker=self._number,
-            settings=self.settings,
-            clock=self.clock,
-            catalog=self._catalog,
-            store=self._store,
-            reserve=self._reserve,
-            counters=self._counters,
-            observer=self._observer,
-            shortage=self._shortage,
-        )
+        self._incarnation = await Incarnation.begin(self._surroundings)
 
     async def _serve(self) -> None:
         """Runs incarnations one after the other until one fails for good."""
@@ -140,7 +129,7 @@ class Broker:
             while True:
                 assert self._incarnation is not None
                 try:
-                    await self._incarnation.flusher.run()
+                    await self._incarnation.log.flusher.run()
                 except (DiskFull, Fenced) as failure:
                     self._end(_why(failure))
                     if isinstance(failure, Fenced):
@@ -201,7 +190,7 @@ class Broker:
 
     def keeping_time(self) -> int:
         """The time that retention and `expires` go by: the broker's, unless its clock has jumped."""
-        return self.serving.trusted.now()
+        return self.serving.reading.trusted.now()
 
     def statistics(self) -> Statistics:
         """The figures of this moment."""
@@ -209,20 +198,21 @@ class Broker:
 
     async def all_statistics(self) -> tuple[Statistics, TopicsStatistics]:
         """The same, and what belongs to single topics and positions. It takes its time, and flushes go on meanwhile."""
-        now = self.serving
-        topics = await statistics.of_topics(now)
-        return statistics.of(now, sum(topic.messages for topic in topics.topics)), topics
+        incarnation = self.serving
+        topics = await statistics.of_topics(incarnation)
+        return statistics.of(incarnation, sum(topic.messages for topic in topics.topics)), topics
 
     def readiness(self) -> Readiness:
         """Loaded, and able to commit. A full disk is no reason to turn readers away: they, and deletions, are what makes room."""
         if self.failed.done():
             return Readiness(False, "failed", f"the broker has ended: {self.failed.result()}")
-        now = self._incarnation
-        if now is None:
+        incarnation = self._incarnation
+        if incarnation is None:
             return Readiness(False, "loading", self._unavailable.message)
-        if now.flusher.oldest_seconds > STUCK_SECONDS:
-            return Readiness(False, "stuck", f"a flush has been under way for {now.flusher.oldest_seconds:.0f} s: the disk hangs.")
-        return Readiness(True, "full", disk_full().message) if now.is_full else Readiness(True, "serving")
+        seconds = incarnation.log.flusher.oldest_seconds
+        if seconds > STUCK_SECONDS:
+            return Readiness(False, "stuck", f"a flush has been under way for {seconds:.0f} s: the disk hangs.")
+        return Readiness(True, "full", disk_full().message) if incarnation.log.room.is_full else Readiness(True, "serving")
 
     # Topics
 
@@ -235,6 +225,7 @@ class Broker:
         retention_bytes: int | None = None,
         deduplication: float | None = None,
         exists_ok: bool = False,
+        caller: Caller = NOBODY,
     ) -> TopicFacts:
         """Durable when it returns. What is not given is as this broker's settings say."""
         settings = TopicSettings(
@@ -245,25 +236,32 @@ class Broker:
         check_name(name)
         check_numbers(partitions, settings, deduplication)
 
-        async def create(now: Incarnation) -> Topic:
-            if now.has_topic(name):
+        async def create(incarnation: Incarnation) -> Topic:
+            if incarnation.topics.has(name):
                 if exists_ok:
-                    return now.topic(name)
+                    return incarnation.topics.topic(name)
                 raise errors.TopicExists(f"there is a topic '{name}' already.", hint="Use exists_ok=True if that is fine.")
-            topic = await now.create_topic(TopicRow(0, name, partitions, self.clock.now(), encode_settings(settings), None))
-            self._observer.note("topic-created", topic=name, partitions=partitions, **_told(topic.settings))
+            row = TopicRow(0, name, partitions, self.clock.now(), encode_settings(settings), None)
+            topic = await incarnation.create_topic(row)
+            self._observer.note("topic-created", topic=name, partitions=partitions, **_told(topic.settings, caller))
             return topic
 
         return (await self._transaction(create)).facts()
 
     async def alter_topic(
-        self, name: str, *, retention: float | None = None, retention_bytes: int | None = None, deduplication: float | None = None
+        self,
+        name: str,
+        *,
+        retention: float | None = None,
+        retention_bytes: int | None = None,
+        deduplication: float | None = None,
+        caller: Caller = NOBODY,
     ) -> TopicFacts:
         """Changes what is given, and only that; `retention_bytes=0` means no limit. A retention below the deduplication window shortens
         that too, until the retention is longer again. Durable when it returns."""
 
-        async def alter(now: Incarnation) -> Topic:
-            topic = now.topic(name)
+        async def alter(incarnation: Incarnation) -> Topic:
+            topic = incarnation.topics.topic(name)
             before = topic.settings
             settings = TopicSettings(
                 retention=before.retention if retention is None else retention,
@@ -271,22 +269,22 @@ class Broker:
                 retention_bytes=before.retention_bytes if retention_bytes is None else retention_bytes or None,
             )
             check_numbers(topic.row.partitions, settings, deduplication)
-            await now.alter_topic(topic, settings)
-            self._observer.note("topic-altered", topic=name, **_told(settings))
+            await incarnation.alter_topic(topic, settings)
+            self._observer.note("topic-altered", topic=name, **_told(settings, caller))
             return topic
 
         return (await self._transaction(alter)).facts()
 
-    async def delete_topic(self, name: str, missing_ok: bool = False) -> int:
+    async def delete_topic(self, name: str, missing_ok: bool = False, caller: Caller = NOBODY) -> int:
         """Durable when it returns. Gives the id of the topic, 0 if there was none."""
 
-        async def delete(now: Incarnation) -> int:
-            if missing_ok and not now.has_topic(name):
+        async def delete(incarnation: Incarnation) -> int:
+            if missing_ok and not incarnation.topics.has(name):
                 return 0
-            topic = now.topic(name)
+            topic = incarnation.topics.topic(name)
             messages = sum(actor.partition.messages for actor in topic.actors)
-            await now.delete_topic(topic, self.clock.now())
-            self._observer.note("topic-deleted", topic=name, messages=messages, client=CALLER.get())
+            await incarnation.delete_topic(topic, self.clock.now())
+            self._observer.note("topic-deleted", topic=name, messages=messages, client=caller.address)
             return topic.row.id
 
         return await self._transaction(delete)
@@ -307,14 +305,14 @@ class Broker:
     async def _one_by_one(self, steps: Callable[[Incarnation], Coroutine[None, None, T]]) -> T:
         """One that fails ends the incarnation as a failed flush does: memory may be ahead of the catalog."""
         async with self._rare:
-            now = self.serving
+            incarnation = self.serving
             try:
-                return await steps(now)
+                return await steps(incarnation)
             except (DiskFull, Fenced) as failure:
-                now.flusher.fail(failure)
+                incarnation.log.flusher.fail(failure)
                 raise _why(failure) from failure
             except StorageFailed as failure:
-                now.flusher.fail(failure)
+                incarnation.log.flusher.fail(failure)
                 told = f"the storage failed while this was done, so it may or may not be there: {failure}."
                 raise errors.OutcomeUnknown(told, hint="Look once the broker runs again.", details=self._for_good) from failure
 
@@ -324,53 +322,56 @@ class Broker:
         return {} if self._starts_again else {"ended": "for good"}
 
     def describe_topic(self, name: str) -> TopicFacts:
-        return self.serving.topic(name).facts()
+        return self.serving.topics.topic(name).facts()
 
     def list_topics(self, pattern: str = "", after: str = "", limit: int = 0) -> tuple[list[TopicFacts], bool]:
         """A page of topics by name, and whether there are more."""
         limit = limit or 1000
-        names = [topic for topic in self.serving.topics() if topic.row.name > after and fnmatch.fnmatchcase(topic.row.name, pattern or "*")]
+        names = [
+            topic for topic in self.serving.topics.all() if topic.row.name > after and fnmatch.fnmatchcase(topic.row.name, pattern or "*")
+        ]
         return [topic.facts() for topic in names[:limit]], len(names) > limit
 
     # Backup
 
     async def backup(self, target: str, proof: str) -> Backup:
         """Begins a backup of everything, to a directory of this host; see `broker.backup`."""
-        now = self.serving
+        incarnation = self.serving
         if self._archives is None:
             raise errors.NotSupported("this broker keeps everything in memory: there is nothing to back up.")
         if self._backing_up:
             raise errors.Conflict("a backup is being made already.", hint="Wait until it is done.")
         self._backing_up = True
-        return Backup(now, self._archives(target), proof, self._backed_up)
+        return Backup(incarnation.log, self._catalog, incarnation.usage, self._archives(target), proof, self._backed_up)
 
     def _backed_up(self) -> None:
         self._backing_up = False
 
     # Messages
 
-    async def publisher(self, topic: str, producer: bytes, stream: int, group: str) -> Publisher:
+    async def publisher(self, topic: str, producer: bytes, stream: int, group: str, caller: Caller = NOBODY) -> Publisher:
         """A producer's stream. Makes the topic where the settings say so."""
         if len(producer) != 16:
             raise errors.InvalidArgument(f"a producer id has 16 bytes, this one has {len(producer)}.")
         if not 1 <= len(group) <= NAME_BYTES_MAX:
             raise errors.InvalidArgument(f"a producer group has 1 to {NAME_BYTES_MAX} characters, this one has {len(group)}.")
-        if not self.serving.has_topic(topic) and self.settings.topic_create == "on-publish":
-            await self.create_topic(topic, exists_ok=True)
-        now = self.serving
-        return now.publisher(now.topic(topic), producer, stream, group)
+        if not self.serving.topics.has(topic) and self.settings.topic_create == "on-publish":
+            await self.create_topic(topic, exists_ok=True, caller=caller)
+        incarnation = self.serving
+        return incarnation.log.publishers.open(incarnation.topics.topic(topic), producer, stream, group)
 
     def fetcher(
         self, topic: str, froms: list[tuple[int, int, int]], selection: Selection = EVERYTHING, *, until: int = 0, topic_id: int = 0
     ) -> Fetcher:
         """A reader of ranges (partition, offset, end); end 0 follows for ever, or until a moment. With an id only that topic is read."""
-        return make_fetcher(self.serving, topic, froms, selection, until, topic_id)
+        incarnation = self.serving
+        return make_fetcher(incarnation.reading, incarnation.log.durable, topic, froms, selection, until, topic_id)
 
 
-def _told(settings: TopicSettings) -> dict[str, object]:
+def _told(settings: TopicSettings, caller: Caller) -> dict[str, object]:
     """A topic's settings as an event tells them, and who asked for them."""
     spans = {"retention": settings.retention, "deduplication": settings.window}
-    return {**spans, "retention_bytes": settings.retention_bytes, "client": CALLER.get()}
+    return {**spans, "retention_bytes": settings.retention_bytes, "client": caller.address}
 
 
 def _why(failure: DiskFull | Fenced) -> errors.Error:

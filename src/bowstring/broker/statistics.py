@@ -7,14 +7,12 @@ back every few hundred of them: a scrape of ten thousand partitions must not hol
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from bowstring.broker.counters import Counters, Distribution
+from bowstring.broker.incarnation import Incarnation
 from bowstring.broker.topics import Topic
 from bowstring.core.partition import Partition
-
-if TYPE_CHECKING:
-    from bowstring.broker.incarnation import Incarnation
 
 PARTITIONS_AT_ONCE = 200
 
@@ -150,13 +148,13 @@ class TopicsStatistics(NamedTuple):
     positions: list[PositionStatistics]
 
 
-def of(now: Incarnation, messages: int | None = None) -> Statistics:
+def of(incarnation: Incarnation, messages: int | None = None) -> Statistics:
     """The figures of a broker that serves; `messages` if they are counted already."""
-    counters, topics = now.counters, list(now.topics())
+    counters, topics = incarnation.surroundings.counters, list(incarnation.topics.all())
     if messages is None:
         messages = sum(actor.partition.messages for topic in topics for actor in topic.actors)
     return Statistics(
-        incarnation=now.fence.epoch,
+        incarnation=incarnation.fence.epoch,
         topics=len(topics),
         partitions=sum(topic.row.partitions for topic in topics),
         messages=messages,
@@ -166,20 +164,20 @@ def of(now: Incarnation, messages: int | None = None) -> Statistics:
         duplicates=counters.duplicates,
         refused=tuple(sorted(counters.refused.items())),
         damaged=counters.damaged,
-        producers=len(now.publishers),
+        producers=len(incarnation.log.publishers),
         incarnations=counters.incarnations,
-        flush=_flush(now, counters),
-        upkeep=_upkeep(now, counters),
-        memory=_memory(now),
-        disk=_disk(now),
+        flush=_flush(incarnation, counters),
+        upkeep=_upkeep(incarnation, counters),
+        memory=_memory(incarnation),
+        disk=_disk(incarnation),
     )
 
 
-def _flush(now: Incarnation, counters: Counters) -> FlushStatistics:
+def _flush(incarnation: Incarnation, counters: Counters) -> FlushStatistics:
     return FlushStatistics(
         inlined=counters.inlined,
-        waiting_bytes=now.flusher.waiting_bytes,
-        oldest_seconds=now.flusher.oldest_seconds,
+        waiting_bytes=incarnation.log.flusher.waiting_bytes,
+        oldest_seconds=incarnation.log.flusher.oldest_seconds,
         publish_seconds=counters.publishing.distribution(),
         flush_seconds=counters.flushing.distribution(),
         sync_seconds=counters.syncing.distribution(),
@@ -187,12 +185,12 @@ def _flush(now: Incarnation, counters: Counters) -> FlushStatistics:
     )
 
 
-def _upkeep(now: Incarnation, counters: Counters) -> UpkeepStatistics:
+def _upkeep(incarnation: Incarnation, counters: Counters) -> UpkeepStatistics:
     return UpkeepStatistics(
         seals=counters.seals,
         sealed_pages=counters.sealed_pages,
         sealed_bytes=counters.sealed_bytes,
-        journal_rows=now.flusher.committed - now.upkeep.sealer.trimmed,
+        journal_rows=incarnation.log.flusher.committed - incarnation.upkeep.sealer.trimmed,
         cleaned_bytes=counters.cleaned_bytes,
         expired_messages=counters.expired,
         released_segments=counters.released,
@@ -200,43 +198,45 @@ def _upkeep(now: Incarnation, counters: Counters) -> UpkeepStatistics:
     )
 
 
-def _memory(now: Incarnation) -> tuple[MemoryStatistics, ...]:
-    settings, (index, ids) = now.settings, now.extents.bytes
+def _memory(incarnation: Incarnation) -> tuple[MemoryStatistics, ...]:
+    settings, reading = incarnation.surroundings.settings, incarnation.reading
+    index, ids = reading.extents.bytes
     return (
-        MemoryStatistics("publish", now.reserved_bytes, settings.memory_publish_bytes),
-        MemoryStatistics("tail", now.caches.tail.bytes, settings.memory_tail_bytes),
-        MemoryStatistics("pages", now.caches.pages.bytes, settings.memory_pages_bytes),
+        MemoryStatistics("publish", incarnation.log.admission.reserved_bytes, settings.memory_publish_bytes),
+        MemoryStatistics("tail", reading.caches.tail.bytes, settings.memory_tail_bytes),
+        MemoryStatistics("pages", reading.caches.pages.bytes, settings.memory_pages_bytes),
         MemoryStatistics("index", index, settings.memory_index_bytes),
         MemoryStatistics("ids", ids, settings.memory_ids_bytes),
     )
 
 
-def _disk(now: Incarnation) -> DiskStatistics:
-    segments, orphans = now.store.segments(), now.store.orphans()
+def _disk(incarnation: Incarnation) -> DiskStatistics:
+    store = incarnation.surroundings.store
+    segments, orphans = store.segments(), store.orphans()
     return DiskStatistics(
-        full=now.is_full,
+        full=incarnation.log.room.is_full,
         segments=len(segments),
         segment_bytes=sum(segments.values()),
-        used_bytes=sum(now.usage.of(segment) for segment in segments),
+        used_bytes=sum(incarnation.usage.of(segment) for segment in segments),
         orphans=len(orphans),
         orphan_bytes=sum(orphans.values()),
     )
 
 
-async def of_topics(now: Incarnation) -> TopicsStatistics:
+async def of_topics(incarnation: Incarnation) -> TopicsStatistics:
     """Topics by name, and their positions. Others have their turn meanwhile, so that the figures are not of one instant."""
     topics: list[TopicStatistics] = []
     positions: list[PositionStatistics] = []
     looked_at = 0
-    for topic in list(now.topics()):
+    for topic in list(incarnation.topics.all()):
         sums, lags = _Sums(), _Lags()
         for actor in topic.actors:
             sums.add(actor.partition)
             lags.add(actor.partition)
             looked_at += 1
             if looked_at % PARTITIONS_AT_ONCE == 0:
-                await now.clock.sleep(0)
-        topics.append(sums.of(topic, now.counters))
+                await incarnation.surroundings.clock.sleep(0)
+        topics.append(sums.of(topic, incarnation.surroundings.counters))
         positions += lags.of(topic)
     return TopicsStatistics(topics, positions)
 

@@ -112,7 +112,7 @@ def bench(
     printer = Printer(output)
     plan = Plan(_size(size), batch, connecting.span(seconds, "--seconds"), producers, consumers, partitions)
     if plan.seconds < 0.1:
-        raise errors.InvalidArgument(f'--seconds = "{seconds}" is too short to measure anything.', hint='Right would be "5".')
+        raise errors.InvalidArgument(f'--seconds = "{seconds}" is too short to measure anything.', hint='Use "5".')
     loop = loops.new_event_loop()
     try:
         measured = loop.run_until_complete(_measure(connecting.connecting(server, context, timeout), plan))
@@ -124,7 +124,7 @@ def bench(
 def _size(text: str) -> int:
     found = settings.size_from_text(text, "--size")
     if found > 8 * settings.MIB:
-        raise errors.InvalidArgument(f'--size = "{text}" is too large for a benchmark.', hint='At most "8MiB" are taken.')
+        raise errors.InvalidArgument(f'--size = "{text}" is too large for a benchmark.', hint='The maximum is "8MiB".')
     return found
 
 

@@ -113,7 +113,7 @@ HELP_NAMES: Final = {"help_option_names": ["-h", "--help"]}
 def no_such(what: str, given: str, known: Any, ctx: Any = None, otherwise: str = "", pointer: str = "") -> Exception:
     """Wrong usage: a name that is not known, with the pointer for it, or the name that was perhaps meant."""
     close = difflib.get_close_matches(given, list(known), n=1)
-    hint = pointer or (f"Did you mean '{close[0]}'?" if close else otherwise or f"Right would be {either(known)}.")
+    hint = pointer or (f"Did you mean '{close[0]}'?" if close else otherwise or f"Use {either(known)}.")
     from typer._click.exceptions import UsageError  # the one that typer itself raises; it exports only a subclass
 
     return UsageError(f"there is no {what} '{given}'. {hint}", ctx)

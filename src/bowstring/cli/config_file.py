@@ -25,7 +25,7 @@ def find(given: str | None, environment: Mapping[str, str]) -> Path | None:
         if named:
             named = settings.at_home(named, source, environment)
             if not Path(named).is_file():
-                raise errors.InvalidArgument(f"{source} = {named} is not a file.", hint=f"Name a {NAME}, or leave {source} away.")
+                raise errors.InvalidArgument(f"{source} = {named} is not a file.", hint=f"Name a {NAME}, or omit {source}.")
             return Path(named)
     places = [Path()]
     if environment.get("XDG_CONFIG_HOME") or environment.get("HOME"):
@@ -45,7 +45,7 @@ def layer(file: Path | None) -> settings.Layer:
     except UnicodeDecodeError:
         raise errors.InvalidArgument(f"{file} is not UTF-8.", hint="Save it as UTF-8.") from None
     except tomllib.TOMLDecodeError as error:
-        raise errors.InvalidArgument(f"{_toml(file, str(error))}.", hint='Right would be: retention = "7d".') from None
+        raise errors.InvalidArgument(f"{_toml(file, str(error))}.", hint='Use: retention = "7d".') from None
     lines = _lines(text)
     return settings.from_file(content, lambda key: f"{file}{f' line {lines[key]}' if key in lines else ''}: {key}")
 

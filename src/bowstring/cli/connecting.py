@@ -46,7 +46,7 @@ def seconds_of(timeout: str) -> float:
     timeout = options.given.timeout or TIMEOUT if timeout == TIMEOUT else timeout
     seconds = span(timeout, "--timeout")
     if seconds <= 0:
-        raise errors.InvalidArgument(f'--timeout = "{timeout}" leaves no time.', hint='Right would be "10s".')
+        raise errors.InvalidArgument(f'--timeout = "{timeout}" leaves no time.', hint='Use "10s".')
     return seconds
 
 

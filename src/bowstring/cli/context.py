@@ -43,7 +43,7 @@ def list_contexts(output: Output = None) -> None:
         columns = {"": "left", "context": "left", "server": "wrap"}
         printer.table(columns, [("*" if row["current"] else "", row["name"], row["server"]) for row in rows])
     else:
-        note("There is none. Right would be: bowstring context add NAME SERVER.")
+        note("There is none. Use: bowstring context add NAME SERVER.")
 
 
 def add(
@@ -53,7 +53,7 @@ def add(
     from bowstring.client import addresses
 
     if not contexts.NAME.fullmatch(name):
-        raise errors.InvalidArgument(f"'{name}' is not a name for a context.", hint="Right would be letters, digits, dots and dashes.")
+        raise errors.InvalidArgument(f"'{name}' is not a name for a context.", hint="Use letters, digits, dots and dashes.")
     try:
         addresses.seeds(server)
     except errors.Error as error:

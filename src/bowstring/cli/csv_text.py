@@ -105,7 +105,7 @@ class Reader:
 
     def __init__(self, stream: BinaryIO, name: str, separator: str) -> None:
         if separator in '"\r\n':
-            raise errors.InvalidArgument("--separator is a quote or the end of a line.", hint="Right would be ';' or '\\t'.")
+            raise errors.InvalidArgument("--separator is a quote or the end of a line.", hint="Use ';' or '\\t'.")
         apart = re.escape(separator)
         self._cell = re.compile(rf'(?:"((?:[^"]++|"")*+)"|([^{apart}"\r\n][^{apart}\r\n]*+)?)({apart}|\r\n|\n|\r|\Z)')
         self._empty = f'{separator}""{separator}'

@@ -93,7 +93,7 @@ def dev(
 def _wanted(text: str) -> Wanted:
     name, colon, partitions = text.partition(":")
     if colon and not (partitions.isascii() and partitions.isdigit() and int(partitions)):
-        hint = "Right would be --topic orders:4, or --topic orders for one partition."
+        hint = "Use --topic orders:4, or --topic orders for one partition."
         raise errors.InvalidArgument(f"--topic '{text}' does not say how many partitions.", hint=hint)
     return Wanted(name, int(partitions or 1))
 

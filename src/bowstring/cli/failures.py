@@ -22,10 +22,10 @@ EXIT_CODES: Final[tuple[tuple[type[errors.Error], int], ...]] = (
     (errors.Error, 1),
 )
 
-# Arguments of the kit that are flags here, as the kit's sentences write them: `start='beginning'`, `Leave where= away.`
+# Arguments of the kit that are flags here, as the kit's sentences write them: `start='beginning'`, `Omit where=.`
 _KEYWORD: Final = re.compile(
     r"(?<![\w-])(partitions|retention|retention_bytes|deduplication|start|end|name|columns|where|uncommitted|delay|at|expires|timeout|group"
-    r"|attributes|id|key|compression)=(\S?)"
+    r"|attributes|id|key|compression)=([^\s.,;]?)"
 )
 
 

@@ -114,8 +114,8 @@ def parse_format(template: str) -> tuple[list[Part], list[str]]:
             )
         name, _, attribute = match[1].partition(".")
         if name not in COLUMNS or (attribute and name != "attributes"):
-            hint = f"Right would be {either(f'{{{column}}}' for column in COLUMNS)}, or '{{attributes.country}}'."
-            raise errors.InvalidArgument(f"--format has {match[0]}, which is no field of a message.", hint=hint)
+            hint = f"Use {either(f'{{{column}}}' for column in COLUMNS)}, or '{{attributes.country}}'."
+            raise errors.InvalidArgument(f"--format has {match[0]}, which is not a field of a message.", hint=hint)
         columns[name] = None
         parts.append(_part(name, attribute))
     parts.append(template[end:].encode())

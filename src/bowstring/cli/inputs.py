@@ -39,7 +39,7 @@ TAKEN: Final[dict[str, pa.DataType]] = {
 }
 _NEVER_EMPTY: Final = ("id", "attributes", "created", "due", "expires")
 _BOM: Final = b"\xef\xbb\xbf"
-_VALUE_HINT: Final = 'Right would be text, {"base64": "…"} for bytes, or "json": … for a value to be written as JSON.'
+_VALUE_HINT: Final = 'Use text, {"base64": "…"} for bytes, or "json": … for a value to be written as JSON.'
 
 Tables = Iterator[pa.Table]
 Row = dict[str, Any]
@@ -109,11 +109,9 @@ def json_lines(stream: BinaryIO, name: str) -> Tables:
             try:
                 given = decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise errors.Rejected(
-                    f"{where} is not JSON: {error}.", hint='Right would be an object per line: {"value": "one"}.'
-                ) from None
+                raise errors.Rejected(f"{where} is not JSON: {error}.", hint='Use an object per line: {"value": "one"}.') from None
             if not isinstance(given, dict):
-                raise errors.Rejected(f"{where} is not a JSON object.", hint='Right would be {"value": "one"}, or --input lines.')
+                raise errors.Rejected(f"{where} is not a JSON object.", hint='Use {"value": "one"}, or --input lines.')
             yield _row(given, where)
 
     return _tables(rows())
@@ -162,7 +160,7 @@ def _cell_attributes(cell: str, where: str) -> dict[str, Any]:
     try:
         return dict(msgspec.json.decode(cell))
     except (msgspec.DecodeError, TypeError, ValueError):
-        hint = 'Right would be {"country": "CH"}.'
+        hint = 'Use {"country": "CH"}.'
         raise errors.Rejected(f"{where}: attributes is not a JSON object: '{cell}'.", hint=hint) from None
 
 
@@ -185,7 +183,7 @@ def arrow(stream: BinaryIO, name: str) -> Tables:
             reader = pa.ipc.open_stream(buffered)
             yield from _columns(reader.schema, reader, name)
     except (pa.ArrowException, EOFError) as error:
-        raise errors.Rejected(f"{name} is not Arrow: {_first_line(error)}.", hint="Right would be an Arrow IPC stream or file.") from None
+        raise errors.Rejected(f"{name} is not Arrow: {_first_line(error)}.", hint="Use an Arrow IPC stream or file.") from None
 
 
 def parquet(stream: BinaryIO, name: str) -> Tables:
@@ -208,7 +206,7 @@ def _columns(found: pa.Schema, batches: Iterable[pa.RecordBatch], name: str) -> 
         raise errors.Rejected(f"{name} has {what}.", hint="Give the payload once, as 'value'.")
     kept = [number for number, column in enumerate(found.names) if column in TAKEN]
     if not kept:
-        raise errors.Rejected(f"{name} has no column that a message has.", hint=f"Right would be {either(TAKEN)}.")
+        raise errors.Rejected(f"{name} has no column that a message has.", hint=f"Use {either(TAKEN)}.")
     for batch in batches:
         if batch.num_rows:
             yield pa.Table.from_batches([batch]).select(kept)
@@ -248,8 +246,8 @@ def _check_names(names: Iterable[str], where: str) -> None:
     for name in names:
         if name not in TAKEN and name not in schema.ASSIGNED and name != "json":
             close = difflib.get_close_matches(name, [*TAKEN, "json"], n=1)
-            hint = f"Did you mean '{close[0]}'?" if close else f"Right would be {either([*TAKEN, 'json'])}."
-            raise errors.Rejected(f"{where}: '{name}' is nothing that a message has.", hint=hint)
+            hint = f"Did you mean '{close[0]}'?" if close else f"Use {either([*TAKEN, 'json'])}."
+            raise errors.Rejected(f"{where}: '{name}' is not a field of a message.", hint=hint)
 
 
 def _check_once(names: Iterable[str], where: str) -> None:
@@ -290,25 +288,25 @@ def _bytes(value: Any) -> bytes:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise errors.InvalidArgument(f"{_short(msgspec.json.encode(value).decode())} is not text.", hint='Right would be "order-7".')
+        raise errors.InvalidArgument(f"{_short(msgspec.json.encode(value).decode())} is not text.", hint='Use "order-7".')
     return value
 
 
 def _attributes(value: Any) -> list[tuple[str, str]]:
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
         shown = _short(msgspec.json.encode(value).decode())
-        raise errors.InvalidArgument(f"{shown} is not text by text.", hint='Right would be {"country": "CH"}.')
+        raise errors.InvalidArgument(f"{shown} is not text by text.", hint='Use {"country": "CH"}.')
     return list(value.items())
 
 
 def _moment(value: Any) -> int:
     if not isinstance(value, str) or value[:1] in ("+", "-"):
         shown = _short(msgspec.json.encode(value).decode())
-        raise errors.InvalidArgument(f"{shown} is not a moment.", hint='Right would be "2026-11-15T09:30:00.000000Z".')
+        raise errors.InvalidArgument(f"{shown} is not a moment.", hint='Use "2026-11-15T09:30:00.000000Z".')
     try:
         return times.moment_from_text(value, "", 0)
     except errors.InvalidArgument as error:
-        hint = error.hint if "time zone" in error.message else 'Right would be "2026-11-15T09:00Z".'
+        hint = error.hint if "time zone" in error.message else 'Use "2026-11-15T09:00Z".'
         raise errors.InvalidArgument(error.message.removeprefix(" = "), hint=hint) from None
 
 

@@ -46,7 +46,7 @@ class Printer:
         if output is not None and output not in FORMATS:
             raise no_such("output", output, FORMATS)
         if output in BINARY and sys.stdout.isatty():
-            raise errors.InvalidArgument(f"{output} is nothing for a terminal.", hint=f"Send it to a file: -o {output} > FILE.")
+            raise errors.InvalidArgument(f"{output} is not for a terminal.", hint=f"Send it to a file: -o {output} > FILE.")
         self.format = output or ("table" if sys.stdout.isatty() else "json")
         self._headed = False
         self._rows: list[Mapping[str, Any]] = []

@@ -27,7 +27,7 @@ MEANT: Final = {
     **dict.fromkeys(("last",), "-1"),
 }
 """What other systems call a place, and what it is called here."""
-RIGHT: Final = 'Right would be "beginning", "latest", an offset, "0:17,1:4", "-100" or "2026-11-15T09:00Z".'
+RIGHT: Final = 'Use "beginning", "latest", an offset, "0:17,1:4", "-100" or "2026-11-15T09:00Z".'
 _PAIRS: Final = re.compile(r"\d+:\d+(?:,(?:\d+:\d+|\d{3}))*", re.ASCII)
 _TIME_OF_DAY: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(:[0-5]\d(?:\.\d+)?)?", re.ASCII)
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)

@@ -154,7 +154,7 @@ class Source:
         length = 1 if separator is None else len(_unescaped(separator))
         if not length or (self.form == "csv" and length != 1) or (separator is not None and self.form not in ("lines", "csv")):
             hint = "It is some text for lines, and one character for CSV."
-            raise errors.InvalidArgument(f"--separator '{separator}' is not taken for {self.form}.", hint=hint)
+            raise errors.InvalidArgument(f"--separator '{separator}' is not valid for {self.form}.", hint=hint)
         self.size = 0
         if os.path.isdir(path):
             raise errors.InvalidArgument(f"{path} is a directory.", hint="Name the files in it.")
@@ -199,7 +199,7 @@ class Source:
 def _attribute(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise errors.InvalidArgument(f"--attribute '{text}' is not of the form K=V.", hint="Right would be --attribute country=CH.")
+        raise errors.InvalidArgument(f"--attribute '{text}' is not of the form K=V.", hint="Use --attribute country=CH.")
     return name, value
 
 
@@ -208,7 +208,7 @@ def _delay(text: str) -> float:
     seconds = span(text, "--delay")
     if seconds > times.DELAY_MAX:
         moment_meant = f"{times.to_datetime(times.microseconds(seconds)):%Y-%m-%dT%H:%MZ}"
-        hint = f"If it is a Unix time: --at {moment_meant}." if seconds < times.SPAN_MAX / 2 else "At most 10 years are taken."
+        hint = f"If it is a Unix time: --at {moment_meant}." if seconds < times.SPAN_MAX / 2 else "The maximum is 10 years."
         raise errors.InvalidArgument(f'--delay = "{text}" is {int(seconds / times.YEAR)} years.', hint=hint)
     return seconds
 

@@ -100,7 +100,7 @@ def read(
     timeout: Timeout = TIMEOUT,
 ) -> None:
     if follow and end is not None:
-        raise errors.InvalidArgument("both --follow and --end were given.", hint="With --end it stops there; leave --follow away.")
+        raise errors.InvalidArgument("both --follow and --end were given.", hint="With --end it stops there; omit --follow.")
     if last is not None and start is not None:
         raise errors.InvalidArgument("both --last and --start were given.", hint="Give one of them.")
     places = {"start": place(start, "--start"), "end": place(end, "--end") if end is not None else None if follow else "latest"}
@@ -153,7 +153,7 @@ def _form(output: str | None, format: str | None, columns: str | None, *, severa
     if name not in FORMATS:
         raise no_such("output", name, FORMATS)
     if name in ("arrow", "parquet") and sys.stdout.isatty():
-        raise errors.InvalidArgument(f"{name} is nothing for a terminal.", hint=f"Send it to a file: -o {name} > FILE.")
+        raise errors.InvalidArgument(f"{name} is not for a terminal.", hint=f"Send it to a file: -o {name} > FILE.")
     return forms.form(name, out, _columns(columns), several=several)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from bowstring import errors
 
 PORT: Final = 27769
-_HINT: Final = "Right would be 'bowstring://localhost:27769', or several hosts with commas between."
+_HINT: Final = "Use 'bowstring://localhost:27769', or several hosts with commas between."
 _PLACE = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?")
 
 

@@ -81,7 +81,7 @@ def no_login(environment: Mapping[str, str], **given: object) -> None:
     if found:
         raise errors.NotSupported(
             f"{found[0]} is for a login, and this version has none: every broker serves everybody who reaches it.",
-            hint=f"Leave {found[0]} away, and let only those reach the broker who may.",
+            hint=f"Omit {found[0]}, and let only those reach the broker who may.",
         )
 
 

@@ -140,7 +140,7 @@ class Client(PositionCalls):
             audited=audited,
             exists_ok=exists_ok,
         )
-        return self._known(topics.from_wire(pb.Topic.FromString(await self._change("CreateTopic", request, errors.TopicExists))))
+        return self._known(topics.from_wire(pb.Topic.FromString(await self._change("CreateTopic", request))))
 
     async def topic(self, name: str) -> Topic:
         """A topic with its counts."""
@@ -178,7 +178,7 @@ class Client(PositionCalls):
         shortens that too, until the retention is longer again. Raises `TopicNotFound`, and for what cannot be changed `NotSupported`."""
         fixed = {"partitions": partitions, "table_retention": table_retention, "payload": payload, "audited": audited}
         request = topics.alteration(name, fixed, retention=retention, retention_bytes=retention_bytes, deduplication=deduplication)
-        altered = pb.Topic.FromString(await self._change("AlterTopic", request, errors.TopicExists))
+        altered = pb.Topic.FromString(await self._connection.call("AlterTopic", request.SerializeToString(), self._timeout))
         self._readers.altered(altered)
         return topics.from_wire(altered)
 
@@ -186,11 +186,11 @@ class Client(PositionCalls):
         """Deletes a topic and its messages."""
         self._partitions.pop(name, None)
         request = pb.DeleteTopicRequest(name=arguments.topic_name(name), missing_ok=missing_ok)
-        answer = pb.DeleteTopicAnswer.FromString(await self._change("DeleteTopic", request, errors.TopicNotFound))
+        answer = pb.DeleteTopicAnswer.FromString(await self._change("DeleteTopic", request))
         self._readers.topic_deleted(name, answer.topic_id)
 
-    async def _change(self, method: str, request: Any, done: type[errors.Error]) -> bytes:
-        answer = await self._connection.change(method, request.SerializeToString(), self._timeout, done)
+    async def _change(self, method: str, request: Any) -> bytes:
+        answer = await self._connection.change(method, request.SerializeToString(), self._timeout)
         return await self._done(request) if answer is None else answer
 
     async def _done(self, request: Any) -> bytes:

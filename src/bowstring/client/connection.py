@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError
 from bowstring import errors
 from bowstring.client.broker_time import BrokerTime
 from bowstring.client.presence import Presence, unanswered
+from bowstring.ports.calls import CALLS, is_repeatable
 from bowstring.ports.clock import Clock
 from bowstring.ports.randomness import Randomness
 from bowstring.ports.transport import Channel, Dialer
@@ -184,38 +185,44 @@ class Connection:
         return self._channel
 
     async def call(self, method: str, request: bytes, seconds: float) -> bytes:
-        """A call that may be repeated without harm, and is, until the time is over."""
+        """Repeats a call until it is answered or the time is over. Only for calls that the table calls repeatable."""
+        if not is_repeatable(method):
+            raise AssertionError(f"{method} is not repeatable: use `change`")
         pauses = Pauses(self.world)
         deadline = self.world.clock.monotonic() + seconds
         while True:
-            left = max(deadline - self.world.clock.monotonic(), 0.01)
             try:
-                if self._channel is None:
-                    await self.hello(min(left, HANDSHAKE_SECONDS))
-                return await self.channel.call(method, request, left)
-            except errors.Unavailable as error:
+                return await self._attempt(method, request, deadline)
+            except (errors.Unavailable, errors.OutcomeUnknown) as error:
                 self._give_up(error, deadline, seconds)
             await self._again(pauses, deadline)
 
-    async def change(self, method: str, request: bytes, seconds: float, done: type[errors.Error]) -> bytes | None:
-        """A call that changes something, and raises `done` if that is so already. When an answer was lost and the next attempt finds it
-        done, it was this one's work: None."""
+    async def change(self, method: str, request: bytes, seconds: float) -> bytes | None:
+        """Repeats a call that the table calls not repeatable until it is answered or the time is over. Gives None if an attempt got no
+        answer and a later one is told that the work is done: then this call has done it."""
         pauses = Pauses(self.world)
         deadline = self.world.clock.monotonic() + seconds
-        lost = False
+        lost: errors.Error | None = None
         while True:
             try:
-                return await self.channel.call(method, request, max(0.01, deadline - self.world.clock.monotonic()))
+                return await self._attempt(method, request, deadline)
             except (errors.Unavailable, errors.OutcomeUnknown) as error:
-                if lost and (ended := self.given_up(error)) is not None:
+                if lost is not None and (ended := self.given_up(error)) is not None:
                     raise errors.OutcomeUnknown(ended.message, hint=ended.hint, details=ended.details) from None
-                self._give_up(error, deadline, seconds)
-            except done:
-                if not lost:
+                lost = lost if isinstance(lost, errors.OutcomeUnknown) else error
+                self._give_up(lost, deadline, seconds)
+            except errors.Error as error:
+                if lost is None or type(error) is not CALLS[method].done:
                     raise
                 return None
-            lost = True
             await self._again(pauses, deadline)
+
+    async def _attempt(self, method: str, request: bytes, deadline: float) -> bytes:
+        """Makes a call once, over the channel that is there, or over a new one."""
+        left = max(deadline - self.world.clock.monotonic(), 0.01)
+        if self._channel is None:
+            await self.hello(min(left, HANDSHAKE_SECONDS))
+        return await self.channel.call(method, request, left)
 
     def _give_up(self, error: errors.Error, deadline: float, seconds: float) -> None:
         """Raises the error of a call that was tried for so long, if the time is over, or the broker has ended for good."""

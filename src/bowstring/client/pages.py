@@ -125,7 +125,7 @@ class Page:
     def column(self, name: str) -> pa.Array:
         """A column over all rows of the page."""
         if not self.has(name):
-            raise errors.InvalidArgument(f"this reader leaves {name!r} out.", hint="Name it in columns=, too, or leave columns= away.")
+            raise errors.InvalidArgument(f"this reader leaves {name!r} out.", hint="Name it in columns=, too, or omit columns=.")
         return self.any_column(name)
 
     def any_column(self, name: str) -> pa.Array:

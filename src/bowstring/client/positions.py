@@ -114,7 +114,7 @@ class PositionCalls:
     async def delete_position(self, name: str, topic: str, missing_ok: bool = False) -> None:
         """Deletes a named position: the next reader of that name begins at its `start`. Raises `NotFound`, unless `missing_ok`."""
         request = pb.DeletePositionRequest(topic=arguments.topic_name(topic), name=position_name(name), missing_ok=missing_ok)
-        await self._ask("DeletePosition", request)
+        await self._connection.change("DeletePosition", request.SerializeToString(), self._timeout)
 
     async def _ask(self, method: str, request: Any) -> bytes:
         return await self._connection.call(method, request.SerializeToString(), self._timeout)

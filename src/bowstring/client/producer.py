@@ -36,7 +36,7 @@ class ProducerSettings(NamedTuple):
     def checked(cls, topic: object, group: object, timeout: object, compression: object, max_bytes: object, now: int) -> ProducerSettings:
         """Refuses what makes no sense."""
         if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
-            raise errors.InvalidArgument(f"max_bytes={max_bytes!r} is not taken.", hint="Use a whole number of bytes, such as 64 * 2**20.")
+            raise errors.InvalidArgument(f"max_bytes={max_bytes!r} is not valid.", hint="Use a whole number of bytes, such as 64 * 2**20.")
         seconds = arguments.timeout(timeout, now)
         return cls(arguments.topic_name(topic), arguments.group(group), seconds, arguments.compression(compression), max_bytes)
 

@@ -104,7 +104,7 @@ def check_partitions(given: Sequence[int] | None) -> tuple[int, ...] | None:
         or not given
         or not all(_whole(number) and number >= 0 for number in given)
     ):
-        raise errors.InvalidArgument(f"partitions={shown(given)} is not taken.", hint="Give their numbers in a list; they count from 0.")
+        raise errors.InvalidArgument(f"partitions={shown(given)} is not valid.", hint="Give their numbers in a list; they count from 0.")
     return tuple(dict.fromkeys(given))
 
 

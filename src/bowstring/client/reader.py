@@ -309,7 +309,7 @@ class Reader:
         name goes on there. Backwards is a `Conflict`. Of several topics each is committed by itself. What a reader had handed out can be
         committed when it is closed, too, as long as its client is open."""
         if transaction is not None:
-            raise errors.NotSupported("transaction= is not in this version.", hint="Leave transaction= away.")
+            raise errors.NotSupported("transaction= is not in this version.", hint="Omit transaction=.")
         if self.name is None:
             raise errors.Conflict("this reader has no name to keep its position under.", hint="Make it with name='…'.")
         await self._placed()

@@ -47,7 +47,7 @@ class ReaderSettings(NamedTuple):
     ) -> ReaderSettings:
         """Refuses what makes no sense."""
         if uncommitted:
-            raise errors.NotSupported("uncommitted=True is not in this version.", hint="Leave uncommitted= away.")
+            raise errors.NotSupported("uncommitted=True is not in this version.", hint="Omit uncommitted=.")
         several = isinstance(topic, Sequence) and not isinstance(topic, str)
         topics = _topics(topic) if several else (arguments.topic_name(topic),)
         starts = {each: place(start, each, "start", several, clocks) for each in topics}
@@ -101,7 +101,7 @@ def place(given: Any, topic: str, argument: str, several: bool, clocks: Clocks) 
 def rows_limit(max_rows: object, name: str = "max_rows") -> int:
     """A number of rows."""
     if isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 1:
-        raise errors.InvalidArgument(f"{name}={max_rows!r} is not taken.", hint="Use a whole number above 0.")
+        raise errors.InvalidArgument(f"{name}={max_rows!r} is not valid.", hint="Use a whole number above 0.")
     return max_rows
 
 

@@ -136,7 +136,7 @@ class Sending(Gathering):
         if attributes is delay is at is expires is id is timeout is transaction is None:
             return self._route((value, stamp, key, None, None, None, None), self._timeout)
         if transaction is not None:
-            raise errors.NotSupported("transactions are not in this version.", hint="Leave transaction= away.")
+            raise errors.NotSupported("transactions are not in this version.", hint="Omit transaction=.")
         now = self._broker_time.now()
         due = times.delivery(delay, at, now)
         expiry = arguments.expiry(expires, now)
@@ -177,7 +177,7 @@ class Sending(Gathering):
         of key, attributes, id, due, expires, created. Other columns of a batch that was read are ignored. With `partition` all rows go
         there, whatever their keys and ids say. The receipt turns into `Answers`, one per row."""
         if transaction is not None:
-            raise errors.NotSupported("transactions are not in this version.", hint="Leave transaction= away.")
+            raise errors.NotSupported("transactions are not in this version.", hint="Omit transaction=.")
         seconds = self._timeout if timeout is None else arguments.timeout(timeout, self._broker_time.now())
         self._check_open()
         frame = Frame.of(data, self._clock.now(), self._compression)

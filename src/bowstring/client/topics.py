@@ -70,7 +70,7 @@ def creation(
     fills it in."""
     for given, wanted, what in ((payload, "inline", "payload"), (audited, False, "audited"), (table_retention, None, "table_retention")):
         if given != wanted:
-            raise errors.NotSupported(f"{what}={given!r} is not in this version.", hint=f"Leave {what}= away.")
+            raise errors.NotSupported(f"{what}={given!r} is not in this version.", hint=f"Omit {what}=.")
     return pb.CreateTopicRequest(
         name=arguments.topic_name(name),
         partitions=_whole("partitions", partitions, PARTITIONS_MAX),
@@ -92,7 +92,7 @@ def alteration(
     """The request that changes a topic: what is given, and only that. What is `fixed` may not be given."""
     for what, given in fixed.items():
         if given is not ...:
-            hint = "Make another topic, and publish there." if what == "partitions" else f"Leave {what}= away."
+            hint = "Make another topic, and publish there." if what == "partitions" else f"Omit {what}=."
             raise errors.NotSupported(f"{what}={given!r}: {_FIXED.get(what, f'{what} is not in this version')}.", hint=hint)
     request = pb.AlterTopicRequest(name=arguments.topic_name(name))
     if not isinstance(retention, EllipsisType):
@@ -112,5 +112,5 @@ def fits(topic: pb.Topic, request: pb.CreateTopicRequest) -> bool:
 
 def _whole(name: str, value: object, highest: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= highest:
-        raise errors.InvalidArgument(f"{name}={value!r} is not taken.", hint=f"Use a whole number from 1 to {highest}.")
+        raise errors.InvalidArgument(f"{name}={value!r} is not valid.", hint=f"Use a whole number from 1 to {highest}.")
     return value

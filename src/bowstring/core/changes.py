@@ -1,34 +1,69 @@
-"""Everything durable is a change. A journal row is the changes of one flush, in the order in which they were decided.
+"""Everything durable is a change. A journal row is the changes of one flush, in the order in which
+they were decided.
 
-Live, a machine decides, makes the change and applies it at once; at load the same `apply` runs over the journal. So live state is
-what loading gives (invariant 6), and replay asks no clock: every moment that matters is written in the change.
+Live, a machine decides, and the change is applied at once; at load the same `apply` runs over the
+journal. So live state is what loading gives (invariant 6), and replay asks no clock: every moment
+that matters is written in the change.
 
-On disk a row is MessagePack: a format version and a list of tagged arrays. An unknown version or tag refuses to load, because a
-change that is skipped is a message that is lost. The catalog keeps a CRC-32C beside the row.
+The vocabulary is closed. `Change` names every kind, each has an `address` and belongs to the
+machine there, and whoever takes changes apart does it with `match` and `assert_never`, so that the
+type checker shows where a new kind is missing. A kind that has bytes of its own in the store
+inherits from `Paged`.
+
+`journal` puts changes on disk and reads them back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import enum
+from typing import NamedTuple
 
 import msgspec
 
 from bowstring.core.answers import Repeat
 
-FORMAT = 3
-FORMATS_READ = (1, 2, 3)
-"""The first format had no floors, and appends without `expires` and `due`; the second no positions."""
+Runs = tuple[tuple[int, int], ...]
+"""Runs of consecutive rows, ascending: the first offset, and how many."""
 
 
-class Unreadable(Exception):
-    """A journal row that this version does not understand."""
+class PartitionAddress(NamedTuple):
+    """A partition of a topic, by the topic's id."""
+
+    topic: int
+    partition: int
 
 
-class Append(msgspec.Struct, array_like=True, tag=1, gc=False):
+Address = PartitionAddress
+"""Where a machine lives. All of today's own a partition; what spans several gets an address of its own kind here."""
+
+
+class Reason(enum.IntEnum):
+    """Why rows are deleted."""
+
+    DEADLINE = 1
+    """The publish was committed after its deadline, so it must count as never made."""
+    OWNER = 2
+    """Whoever published it wants it gone. The id stays taken, so that a late resend does not bring the message back."""
+
+    @property
+    def frees_ids(self) -> bool:
+        """Whether the ids may be used again, as if the rows had never been published."""
+        return self is not Reason.OWNER
+
+
+class Paged(msgspec.Struct, array_like=True, gc=False, kw_only=True):
+    """A change with a page in the store, if `length` is not 0. The flush that writes the page fills these in."""
+
+    segment: int = 0
+    position: int = 0
+    length: int = 0
+
+
+class Append(Paged, tag=1, array_like=True, gc=False):
     """A batch was accepted: its rows, if any are new, are a page; rows that were there already are repeats.
 
     `first_offset` is 0 and there is no page when every row was a repeat. Such a batch is written down all the same: its number is
-    what the producer's next batch follows on. `segment` and `position` are filled in by the flush that writes the page.
+    what the producer's next batch follows on.
     """
 
     topic: int
@@ -40,35 +75,46 @@ class Append(msgspec.Struct, array_like=True, tag=1, gc=False):
     producer: bytes
     number: int
     repeats: tuple[Repeat, ...] = ()
-    segment: int = 0
-    position: int = 0
-    length: int = 0
     expires: int = 0
     """When the last of the rows expires; 0 if one of them does not."""
     due: int = 0
     """The latest due time among the rows; 0 if none has one."""
 
+    @property
+    def address(self) -> Address:
+        return PartitionAddress(self.topic, self.partition)
+
 
 class Delete(msgspec.Struct, array_like=True, tag=2, gc=False):
-    """Rows are delivered to nobody any more. Their offsets stay as holes.
+    """Rows are delivered to nobody any more. Their offsets stay as holes."""
 
-    `freed` says that their ids may be used again: the publish was rolled back, or was committed after its deadline and so must count
-    as never made. An owner's delete leaves the ids taken, so that a late resend does not bring the message back.
+    topic: int
+    partition: int
+    runs: Runs
+    reason: Reason
+
+    @property
+    def address(self) -> Address:
+        return PartitionAddress(self.topic, self.partition)
+
+
+class Floor(msgspec.Struct, array_like=True, tag=5, gc=False):
+    """Retention has come to `offset`: rows below it are gone, but for those that are kept because their due time is still to come.
+
+    What is kept is told by its differences, and `released` counts before `kept`.
     """
 
     topic: int
     partition: int
-    runs: tuple[tuple[int, int], ...]
-    freed: bool
-
-
-class Floor(msgspec.Struct, array_like=True, tag=3, gc=False):
-    """Retention has come to `offset`: rows below it are gone, but for runs of `kept` ones, whose due time is still to come."""
-
-    topic: int
-    partition: int
     offset: int
-    kept: tuple[tuple[int, int], ...] = ()
+    kept: Runs = ()
+    """Rows that are kept below the floor from here on."""
+    released: Runs = ()
+    """Rows that are kept no longer."""
+
+    @property
+    def address(self) -> Address:
+        return PartitionAddress(self.topic, self.partition)
 
 
 class Position(msgspec.Struct, array_like=True, tag=4, gc=False):
@@ -81,30 +127,9 @@ class Position(msgspec.Struct, array_like=True, tag=4, gc=False):
     moved: int
     """When."""
 
+    @property
+    def address(self) -> Address:
+        return PartitionAddress(self.topic, self.partition)
+
 
 Change = Append | Delete | Floor | Position
-
-
-class _Row(msgspec.Struct, array_like=True, gc=False):
-    format: int
-    changes: list[Change]
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Row)
-
-
-def encode(changes: Sequence[Change]) -> bytes:
-    """The bytes of one journal row."""
-    return _encoder.encode((FORMAT, changes))
-
-
-def decode(data: bytes) -> list[Change]:
-    """The changes of one journal row. Raises Unreadable for anything that this version does not understand."""
-    try:
-        row = _decoder.decode(data)
-    except msgspec.DecodeError as error:
-        raise Unreadable(f"the changes of a journal row cannot be read: {error}") from error
-    if row.format not in FORMATS_READ:
-        raise Unreadable(f"the changes of a journal row have format {row.format}, this version reads {FORMAT} and before")
-    return row.changes

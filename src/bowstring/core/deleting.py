@@ -19,8 +19,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from bowstring.core import known_messages
+from bowstring.core.changes import Reason
 from bowstring.core.decisions import Deleted, Deletion, Found, Ids, Lookup, Wait
-from bowstring.core.deletions import runs_of
+from bowstring.core.offset_set import runs_of
 from bowstring.core.partition import Partition
 
 
@@ -38,7 +39,7 @@ def delete(partition: Partition, wanted: Ids, group: str, now: int, found: Found
             others[row] = owner
     new = sorted({offset for offset in offsets[offsets > 0].tolist() if not partition.deletions.is_gone(offset)})
     runs = tuple(runs_of(np.array(new, np.int64)))
-    return Deleted(partition.delete(runs, freed=False) if runs else None, offsets, others)
+    return Deleted(partition.delete(runs, Reason.OWNER) if runs else None, offsets, others)
 
 
 def _look_for(partition: Partition, wanted: Ids) -> Lookup | Wait | None:

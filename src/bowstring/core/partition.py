@@ -20,13 +20,14 @@ moved its place `moves` goes up, and whoever has looked for it meanwhile looks a
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import assert_never
 
 import numpy as np
 
 from bowstring import errors
 from bowstring.core import known_messages
 from bowstring.core.answers import Repeat, ResendAfter, Stored, repeats_of
-from bowstring.core.changes import Append, Change, Delete, Floor, Position
+from bowstring.core.changes import Append, Change, Delete, Floor, Position, Reason, Runs
 from bowstring.core.decisions import Accept, Answered, BatchName, Decision, Found, Ids, Lookup, Publish, Refused, Rows, Wait
 from bowstring.core.deletions import Deletions
 from bowstring.core.natural_ids import NO_HITS, NaturalIds
@@ -193,35 +194,38 @@ class Partition:
         self.apply(change)
         return Accept(change, kept)
 
-    def delete(self, runs: tuple[tuple[int, int], ...], *, freed: bool) -> Delete:
-        """Deletes runs of (offset, rows), ascending; with `freed` as if they had never been published."""
-        self.apply(change := Delete(self.topic, self.number, runs, freed))
+    def delete(self, runs: Runs, reason: Reason) -> Delete:
+        """Deletes runs of (offset, rows), ascending."""
+        self.apply(change := Delete(self.topic, self.number, runs, reason))
         self._deleting.append(change)
         return change
 
     def move(self, name: str, offset: int, now: int) -> Position:
-        """A named position is there from here on; at 0 it is deleted. Whether it may be, `positions.check` says."""
+        """A named position is there from here on; at 0 it is deleted. Whether it may be, `positions.refusal` says."""
         self.apply(change := Position(self.topic, self.number, name, offset, now))
         return change
 
-    def raise_floor(self, offset: int, kept: tuple[tuple[int, int], ...]) -> Floor:
-        """Retention has come to the offset; `kept` are runs below it that stay, of all that are below."""
-        self.apply(change := Floor(self.topic, self.number, offset, kept))
+    def raise_floor(self, offset: int, kept: Runs = (), released: Runs = ()) -> Floor:
+        """Retention has come to the offset; `kept` are runs below it that stay from here on, `released` those that did until now."""
+        self.apply(change := Floor(self.topic, self.number, offset, kept, released))
         return change
 
     # Applying: live and at load
 
     def apply(self, change: Change) -> None:
         """The one place where durable state changes."""
-        if isinstance(change, Append):
-            self._apply_append(change)
-        elif isinstance(change, Delete):
-            self._apply_delete(change)
-        elif isinstance(change, Position):
-            self.positions.apply(change)
-        else:
-            self.retained.apply(change)
-            self.deletions.drop_below(self.retained.first)
+        match change:
+            case Append():
+                self._apply_append(change)
+            case Delete():
+                self._apply_delete(change)
+            case Position():
+                self.positions.apply(change)
+            case Floor():
+                self.retained.apply(change)
+                self.deletions.drop_below(self.retained.first)
+            case _:
+                assert_never(change)
 
     def _apply_append(self, change: Append) -> None:
         if change.rows:
@@ -234,8 +238,8 @@ class Partition:
 
     def _apply_delete(self, change: Delete) -> None:
         runs = [(max(offset, self.retained.first), offset + rows) for offset, rows in change.runs]
-        self.deletions.add([(offset, end - offset) for offset, end in runs if offset < end], freed=change.freed)
-        if change.freed:
+        self.deletions.add([(offset, end - offset) for offset, end in runs if offset < end], freed=change.reason.frees_ids)
+        if change.reason.frees_ids:
             for offset, rows in change.runs:
                 self.producers.free(offset, offset + rows)
                 self.ids.free(offset, offset + rows)
@@ -243,15 +247,21 @@ class Partition:
     def committed(self, change: Change, sequence: int) -> None:
         """The flush of a change was committed: appended rows can be read, deleted ones can be passed over."""
         self.changed_sequence = sequence
-        if isinstance(change, Delete):
-            if change in self._deleting:
-                self._deleting.remove(change)
-        elif isinstance(change, Floor):
-            self._drop_pages_below_floor()
-        elif isinstance(change, Append) and change.rows:
-            assert change.first_offset == self.committed_offset, "flushes commit in order"
-            self.pages.add(entry_of(change, sequence))
-            self.committed_offset = change.first_offset + change.rows
+        match change:
+            case Append():
+                if change.rows:
+                    assert change.first_offset == self.committed_offset, "flushes commit in order"
+                    self.pages.add(entry_of(change, sequence))
+                    self.committed_offset = change.first_offset + change.rows
+            case Delete():
+                if change in self._deleting:
+                    self._deleting.remove(change)
+            case Floor():
+                self._drop_pages_below_floor()
+            case Position():
+                pass
+            case _:
+                assert_never(change)
 
     def _drop_pages_below_floor(self) -> None:
         if self.pages.start is not None and self.pages.start < self.retained.first:
@@ -304,8 +314,18 @@ class Partition:
 
     @property
     def readable_offset(self) -> int:
-        """The end, for whoever asks: behind it is what is not committed, or is just being taken back."""
-        return min((change.runs[0][0] for change in self._deleting if change.freed), default=self.committed_offset)
+        """The end, for whoever asks: behind it is what is not committed, or is just being taken back.
+
+        Only rows at the very end of the log count as behind it. An older row that is taken back has others behind it that are read
+        and acknowledged, and those do not go because of it.
+        """
+        end = self.committed_offset
+        runs = [run for change in self._deleting if change.reason.frees_ids for run in change.runs] if self._deleting else ()
+        for offset, rows in sorted(runs, reverse=True):
+            if offset + rows < end:
+                break
+            end = min(end, offset)
+        return end
 
     def readable_upto(self, offset: int) -> int:
         """How far a reader may go that is at the offset: neither to what is not committed, nor past a deletion that is not. If that got
@@ -373,7 +393,7 @@ class Partition:
             "arrived": self.arrived,
             "producers": self.producers.state(),
             "deletions": self.deletions.state(),
-            "retained": self.retained.rest(),
-            "positions": self.positions.rest(),
+            "retained": self.retained.state(),
+            "positions": self.positions.state(),
             "ids": [pair for pair in self.ids.pairs() if pair[0] in recent],
         }

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from bowstring import errors
 from bowstring.core.changes import Position
+from bowstring.core.machine import Machine
 
 NAMES_MAX = 10_000
 """How many positions a partition keeps: all of them are in its snapshot."""
@@ -24,7 +25,11 @@ class Held(NamedTuple):
     moved: int
 
 
-class Positions:
+Rest = list[tuple[str, int, int]]
+"""Name, offset and when it was moved, of all of them."""
+
+
+class Positions(Machine[Position, Rest]):
     """The positions of one partition, by name."""
 
     def __init__(self) -> None:
@@ -36,19 +41,20 @@ class Positions:
     def names(self) -> Iterator[str]:
         return iter(self._held)
 
-    def check(self, name: str, offset: int, end: int, *, forward: bool) -> None:
-        """Raises what is against moving it there; `end` is the end of the log. Nothing changes."""
+    def refusal(self, name: str, offset: int, end: int, *, forward: bool) -> errors.Error | None:
+        """What is against moving it there; `end` is the end of the log."""
         held = self._held.get(name)
         if not 1 <= offset <= end:
-            raise errors.OutOfRange(f"the log ends before offset {end}, a position at {offset} was asked for.", hint=f"Use 1..{end}.")
+            return errors.OutOfRange(f"the log ends before offset {end}, a position at {offset} was asked for.", hint=f"Use 1..{end}.")
         if forward and held is not None and offset < held.offset:
-            raise errors.Conflict(
+            return errors.Conflict(
                 f"position '{name}' is at offset {held.offset}, committing {offset} would move it back.",
                 hint="To read again use seek(); to move the position itself use set_position() or `bowstring position set`.",
                 details={"offset": str(held.offset)},
             )
         if held is None and len(self._held) >= NAMES_MAX:
-            raise errors.Conflict(f"there are {NAMES_MAX} positions already.", hint="Delete those that nobody uses.")
+            return errors.Conflict(f"there are {NAMES_MAX} positions already.", hint="Delete those that nobody uses.")
+        return None
 
     def apply(self, change: Position) -> None:
         """Live and at load."""
@@ -57,9 +63,12 @@ class Positions:
         else:
             self._held.pop(change.name, None)
 
-    def rest(self) -> list[tuple[str, int, int]]:
-        """All of them, by name, in a form that can be kept and compared."""
+    def snapshot(self) -> Rest:
+        """By name."""
         return [(name, held.offset, held.moved) for name, held in sorted(self._held.items())]
 
-    def restore(self, state: list[tuple[str, int, int]]) -> None:
-        self._held = {name: Held(offset, moved) for name, offset, moved in state}
+    def restore(self, parts: Rest) -> None:
+        self._held = {name: Held(offset, moved) for name, offset, moved in parts}
+
+    def state(self) -> object:
+        return self.snapshot()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
+from bowstring.core.changes import Runs
 from bowstring.core.partition import Partition
 from bowstring.core.producers import BatchesState
-from bowstring.core.retained import Runs
 
 PARTITION, DELETIONS = "partition", "deletions"
 """The machines whose states are at rest. A partition has a head only, deletions have chunks only: chunk n is part n + 1."""
@@ -40,9 +40,9 @@ _decoder = msgspec.msgpack.Decoder(_State)
 
 def snapshot(partition: Partition) -> bytes:
     """The state as it is, uncommitted changes included."""
-    retained, producers = partition.retained.rest(), partition.producers.rest()
+    retained, producers = partition.retained.snapshot(), partition.producers.rest()
     numbers = partition.next_offset, partition.arrived, partition.blind_until, partition.sealed_end
-    return _encoder.encode(_State(VERSION, *numbers, retained, producers, partition.positions.rest()))
+    return _encoder.encode(_State(VERSION, *numbers, retained, producers, partition.positions.snapshot()))
 
 
 def restore(partition: Partition, data: bytes, sequence: int) -> None:

@@ -67,7 +67,7 @@ class BackupStream:
 
 def _parsed(message: bytes) -> pb.BackupRequest:
     if len(message) > HEADER_BYTES_MAX:
-        raise errors.InvalidArgument(f"a backup request has {len(message)} bytes.", hint=f"At most {HEADER_BYTES_MAX} are taken.")
+        raise errors.InvalidArgument(f"a backup request has {len(message)} bytes.", hint=f"The maximum is {HEADER_BYTES_MAX}.")
     try:
         return pb.BackupRequest.FromString(message)
     except DecodeError:

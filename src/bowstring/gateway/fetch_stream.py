@@ -210,7 +210,7 @@ def fetch_answer(fetched: Fetched, now: int) -> bytes:
 
 def _parsed(message: bytes) -> pb.FetchRequest:
     if len(message) > REQUEST_BYTES_MAX:
-        raise errors.InvalidArgument(f"a fetch request has {len(message)} bytes.", hint=f"At most {REQUEST_BYTES_MAX} are taken.")
+        raise errors.InvalidArgument(f"a fetch request has {len(message)} bytes.", hint=f"The maximum is {REQUEST_BYTES_MAX}.")
     try:
         return pb.FetchRequest.FromString(message)
     except DecodeError:

@@ -63,7 +63,7 @@ def application(pages: Pages) -> Starlette:
         if code == 404:
             refusal: errors.Error = errors.NotFound(f"there is no {request.url.path}.", hint=f"There are {paths}.")
         elif code == 405:
-            refusal = errors.NotSupported(f"{request.method} is not taken at {request.url.path}.", hint="Use GET.")
+            refusal = errors.NotSupported(f"{request.method} is not allowed at {request.url.path}.", hint="Use GET.")
         else:
             refusal = errors.Rejected("this request cannot be answered.")
         return _refusal(code, refusal, getattr(error, "headers", None))

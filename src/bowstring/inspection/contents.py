@@ -13,11 +13,11 @@ import msgspec
 
 from bowstring.broker.topics import decode_settings
 from bowstring.catalog.sqlite.offline import Bad, CatalogReading
-from bowstring.core import changes as journal
+from bowstring.core import snapshots
 from bowstring.core.changes import Append, Change
-from bowstring.core.deletions import CHUNK_BITS
+from bowstring.core.journal import Replay, Unreadable, nobody
+from bowstring.core.offset_set import CHUNK_BITS
 from bowstring.core.partition import Partition
-from bowstring.core.snapshots import DELETIONS, PARTITION, Unreadable, restore
 from bowstring.inspection.findings import Finding, Place
 from bowstring.ports.catalog import TopicRow
 from bowstring.ports.extents import Extent, StateRow
@@ -97,7 +97,7 @@ class Contents:
         last = None if end_offset is None else end_offset - 1
         return Place(topic=self.name(key[0]), partition=key[1], first_offset=first_offset, last_offset=last)
 
-    def _add(self, kind: str, text: str, **place: Any) -> None:
+    def add(self, kind: str, text: str, **place: Any) -> None:
         self.findings.append(Finding(kind, text, **place))
 
     # Topics
@@ -112,7 +112,7 @@ class Contents:
                 window = decode_settings(row.settings).window_microseconds
             except msgspec.DecodeError as error:
                 window = 0
-                self._add("catalog", f"the settings of the topic cannot be read: {error}", topic=row.name)
+                self.add("catalog", f"the settings of the topic cannot be read: {error}", topic=row.name)
             for number in range(row.partitions):
                 self.partitions[row.id, number] = Partition(row.id, number, window)
 
@@ -125,18 +125,18 @@ class Contents:
                 self._bad_state(row)
             elif (partition := self.partitions.get((row.topic, row.partition))) is None:
                 continue
-            elif row.machine == PARTITION:
+            elif row.machine == snapshots.PARTITION:
                 self._restore(partition, row)
             else:
                 chunks.append(row)
         for row in chunks:
-            if row.machine == DELETIONS:
+            if row.machine == snapshots.DELETIONS:
                 self.partitions[row.topic, row.partition].deletions.load(row.part - 1, row.state)
         for extent in catalog.extents():
             if isinstance(extent, Bad):
                 self.bad_extents.append(extent)
                 topic, number, offset = extent.key
-                self._add("extent", extent.why, topic=self.name(topic), partition=number, first_offset=offset)
+                self.add("extent", extent.why, topic=self.name(topic), partition=number, first_offset=offset)
                 continue
             key = extent.topic, extent.partition
             self.extents.setdefault(key, []).append(extent)
@@ -147,75 +147,77 @@ class Contents:
     def _restore(self, partition: Partition, row: StateRow) -> None:
         """Changes in a journal count from the state on, if it is as of that journal."""
         try:
-            restore(partition, row.state, row.sequence if row.broker == self.owners.get(row[:2]) else 0)
-        except Unreadable as error:
+            snapshots.restore(partition, row.state, row.sequence if row.broker == self.owners.get(row[:2]) else 0)
+        except snapshots.Unreadable as error:
             self._bad_state(Bad(row[:4], str(error), (*row[:6], 0, row.state)))
 
     def _bad_state(self, row: Bad) -> None:
         self.bad_states.append(row)
         topic, number, machine, part = row.key
-        if machine != DELETIONS:
+        if machine != snapshots.DELETIONS:
             if topic not in self.deleted:
-                self._add("snapshot", row.why, topic=self.name(topic), partition=number)
+                self.add("snapshot", row.why, topic=self.name(topic), partition=number)
             return
         chunk = part - 1 if isinstance(part, int) else None
         first = None if chunk is None else max(chunk << CHUNK_BITS, 1)
         last = None if chunk is None else ((chunk + 1) << CHUNK_BITS) - 1
-        self._add("deletions", row.why, topic=self.name(topic), partition=number, first_offset=first, last_offset=last)
+        self.add("deletions", row.why, topic=self.name(topic), partition=number, first_offset=first, last_offset=last)
 
     # The journal
 
     def _replay(self, catalog: CatalogReading) -> None:
+        replay = _Replay(self)
         for found in catalog.journal():
             broker, sequence = found.key if isinstance(found, Bad) else (found.broker, found.row.sequence)
             span = self.journals.setdefault(broker, JournalSpan(broker, sequence))
             span.last = sequence
             if isinstance(found, Bad):
-                self._bad_row(found)
+                self.bad_row(found)
                 continue
             row = found.row
             span.rows += 1
             span.bytes += len(row.changes) + found.inlined
             try:
-                changes = journal.decode(row.changes)
-            except journal.Unreadable as error:
-                self._bad_row(Bad((broker, sequence), f"journal row {sequence}: {error}", (sequence, row.epoch, 0, row.changes)))
-                continue
-            for change in changes:
-                self._apply(change, sequence)
+                replay.row(sequence, row.changes)
+            except Unreadable as error:
+                self.bad_row(Bad((broker, sequence), str(error), (sequence, row.epoch, 0, row.changes)))
         for partition in self.partitions.values():
             if partition.next_offset < partition.sealed_end:
                 partition.next_offset = partition.committed_offset = partition.sealed_end
             partition.sealed(partition.sealed_end, partition.sealed_bytes)
 
-    def _bad_row(self, row: Bad) -> None:
+    def bad_row(self, row: Bad) -> None:
         self.bad_rows.append(row)
-        self._add("journal", row.why, sequence=row.key[1])
+        self.add("journal", row.why, sequence=row.key[1])
 
-    def _apply(self, change: Change, sequence: int) -> None:
-        if change.topic in self.deleted:
-            return
-        key = change.topic, change.partition
-        partition = self.partitions.get(key)
-        if partition is None:
-            text = f"journal row {sequence} changes partition {change.partition} of topic {change.topic}, which is not there"
-            return self._add("journal", text, sequence=sequence)
-        if isinstance(change, Append) and change.rows and sequence > partition.snapshot_sequence:
-            self._close_gap(partition, change, sequence)
+
+class _Replay(Replay):
+    """Goes on where the loader would refuse to, and writes down why."""
+
+    def __init__(self, contents: Contents) -> None:
+        super().__init__(contents.partitions, contents.deleted)
+        self._contents = contents
+
+    def unaddressed(self, sequence: int, change: Change) -> None:
+        self._contents.add("journal", nobody(sequence, change), sequence=sequence)
+
+    def change(self, machine: Partition, change: Change, sequence: int) -> None:
+        if isinstance(change, Append) and change.rows and sequence > machine.snapshot_sequence:
+            self._close_gap(machine, change, sequence)
         try:
-            partition.replay(change, sequence)
+            super().change(machine, change, sequence)
         except (AssertionError, Damaged) as error:
-            self._add("journal", f"journal row {sequence} does not follow on what is before: {error}", sequence=sequence, **self.at(key))
-        return None
+            text = f"journal row {sequence} does not follow on what is before: {error}"
+            self._contents.add("journal", text, sequence=sequence, **self._contents.at(change.address))
 
     def _close_gap(self, partition: Partition, change: Append, sequence: int) -> None:
         """If the append does not begin where the log ended, what is between was in a row that cannot be read, or was never there."""
         if change.first_offset == partition.next_offset:
             return
-        key = partition.topic, partition.number
+        key = change.address
         if change.first_offset > max(partition.next_offset, partition.sealed_end):
             first = max(partition.next_offset, partition.sealed_end)
-            self.gaps.append(Gap(key, first, change.first_offset, sequence, partition.arrived or change.arrived))
+            self._contents.gaps.append(Gap(key, first, change.first_offset, sequence, partition.arrived or change.arrived))
             text = f"no row of the journal tells of these offsets; flush {sequence} goes on behind them"
-            self._add("gap", text, **self.at(key, first, change.first_offset))
+            self._contents.add("gap", text, **self._contents.at(key, first, change.first_offset))
         partition.next_offset = partition.committed_offset = change.first_offset

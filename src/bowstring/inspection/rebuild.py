@@ -18,8 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from bowstring.catalog.sqlite.offline import Bad
-from bowstring.core import changes as journal
-from bowstring.core import sections
+from bowstring.core import journal, sections
 from bowstring.core.changes import Append
 from bowstring.core.pages import LOST, PageEntry, PageHeader, decode_header, segments
 from bowstring.core.partition import Partition

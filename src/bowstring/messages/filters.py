@@ -129,9 +129,9 @@ Filter = Compare | In | Like | IsNull | Not | Every | Any
 def parse(text: str, now: int = 0) -> Filter:
     """The tree of a filter. Raises InvalidArgument that points at the place. Moments such as `-1h` count from `now`."""
     if len(text) > LENGTH_MAX:
-        raise errors.InvalidArgument(f"where has {len(text)} characters.", hint=f"At most {LENGTH_MAX} are taken.")
+        raise errors.InvalidArgument(f"where has {len(text)} characters.", hint=f"The maximum is {LENGTH_MAX}.")
     if not text.strip():
-        raise errors.InvalidArgument("where is empty.", hint="Leave it away, or write such as \"attributes.country = 'CH'\".")
+        raise errors.InvalidArgument("where is empty.", hint="Omit it, or write for example \"attributes.country = 'CH'\".")
     return _Parser(text, now).whole()
 
 
@@ -201,7 +201,7 @@ class _Parser:
     def _part(self) -> Filter:
         self._depth += 1
         if self._depth > DEPTH_MAX:
-            self._refuse(self._now_at.place, "it is nested too deeply", f"At most {DEPTH_MAX} levels are taken.")
+            self._refuse(self._now_at.place, "it is nested too deeply", f"The maximum is {DEPTH_MAX} levels.")
         try:
             if self._skip("not"):
                 return Not(self._part())
@@ -311,7 +311,7 @@ class _Parser:
         try:
             return _Literal(token, bytes.fromhex(token.text[2:-1]))
         except ValueError:
-            self._refuse(token.place, f"{token.text} is not written in pairs of hexadecimal digits", "Right would be x'6b6579'.")
+            self._refuse(token.place, f"{token.text} is not written in pairs of hexadecimal digits", "Use x'6b6579'.")
 
     def _number(self, token: _Token) -> int:
         if not token.text.isdecimal() or int(token.text) > NUMBER_MAX:
@@ -378,4 +378,4 @@ def _unquoted(text: str) -> str:
 
 
 def _right() -> str:
-    return "Right would be such as \"attributes.country = 'CH' and created >= '-1h'\"."
+    return "Write for example \"attributes.country = 'CH' and created >= '-1h'\"."

@@ -12,14 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from bowstring.ports.journal import Fence as Fence
 from bowstring.ports.journal import Journal
-
-
-class Fence(NamedTuple):
-    """Who commits: a broker number and the epoch under which it was registered."""
-
-    broker: int
-    epoch: int
 
 
 class Registered(NamedTuple):

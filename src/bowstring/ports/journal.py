@@ -17,6 +17,13 @@ from bowstring.ports.extents import Extent, ExtentKey, Sealed, StateRow
 from bowstring.ports.store import Page, Reference
 
 
+class Fence(NamedTuple):
+    """Who commits: a broker number and the epoch under which it was registered."""
+
+    broker: int
+    epoch: int
+
+
 class Row(NamedTuple):
     """A journal row: `changes` is opaque here (core.changes writes and reads it), with a CRC-32C of its own kept beside it."""
 
@@ -38,6 +45,11 @@ class Edit(NamedTuple):
 
 class Journal(Protocol):
     """The journal, extents and states of one broker: no query sees another's. Calls raise as those of `ports.catalog.Catalog` do."""
+
+    @property
+    def fence(self) -> Fence:
+        """The broker whose it is, and the epoch without which nothing is written."""
+        ...
 
     async def commit(self, sequence: int, changes: bytes, inlined: bytes | None) -> None:
         """Commits one flush: the row `sequence`, with the frames of small pages (`frames.inlined`) or None. Raises Fenced if the epoch

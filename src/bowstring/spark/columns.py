@@ -109,7 +109,7 @@ def check(given: StructType, options: Options) -> None:
         asked = ", ".join(schema(options).names)
         raise InvalidArgument(
             f"the schema has {', '.join(given.names)}, and {options.chooses_columns} asks for {asked}.",
-            hint=f"Leave {options.chooses_columns} away, or give no schema.",
+            hint=f"Omit {options.chooses_columns}, or give no schema.",
         )
 
 

@@ -121,7 +121,7 @@ def parse(given: Mapping[str, str], now: int, kind: Literal["batch", "stream"] |
     if chooser is not None and payload in ("json", "arrow"):
         raise InvalidArgument(
             f"{chooser} beside payload={payload}: the schema names the columns.",
-            hint=f"Leave {chooser} away, and name what you want in the schema, for example _headers.",
+            hint=f"Omit {chooser}, and name what you want in the schema, for example _headers.",
         )
     timeout = times.span_from_text(said.text("timeout") or TIMEOUT, "timeout")
     if timeout <= 0:
@@ -168,7 +168,7 @@ class _Said:
         for wrong, options, word in (("batch", STREAM_ONLY, "a stream"), ("stream", BATCH_ONLY, "a batch")):
             if kind == wrong and (found := [name for name in options if name.lower() in self._given]):
                 article = "a stream reads on and has no end" if kind == "stream" else "a batch has no triggers and no progress"
-                raise InvalidArgument(f"{found[0]} is an option of {word}: {article}.", hint=f"Leave {found[0]} away.")
+                raise InvalidArgument(f"{found[0]} is an option of {word}: {article}.", hint=f"Omit {found[0]}.")
         if "server" in self._given and "context" in self._given:
             raise InvalidArgument("both server and context were given.", hint="Give one of them.")
 
@@ -176,7 +176,7 @@ class _Said:
         """What was given; nothing at all is refused."""
         value = self._given.get(name.lower())
         if value is not None and not value.strip():
-            raise InvalidArgument(f"{name} is empty.", hint=f"Give it a value, or leave {name} away.")
+            raise InvalidArgument(f"{name} is empty.", hint=f"Give it a value, or omit {name}.")
         return value
 
     @property
@@ -193,7 +193,7 @@ class _Said:
         if value is None:
             return None
         if not re.fullmatch(r"[0-9]{1,18}", value.strip()) or int(value) < 1:
-            raise InvalidArgument(f"{name}={value} is not taken.", hint="Use a whole number above 0.")
+            raise InvalidArgument(f"{name}={value} is not valid.", hint="Use a whole number above 0.")
         return int(value)
 
     def flag(self, name: str, default: bool) -> bool:
@@ -208,7 +208,7 @@ class _Said:
         """One of several words, of which the first is the default."""
         value = self.text(name) or choices[0]
         if value.strip().lower() not in choices:
-            raise InvalidArgument(f"{name}={value} is not taken.", hint=f"Use {', '.join(choices[:-1])} or {choices[-1]}.")
+            raise InvalidArgument(f"{name}={value} is not valid.", hint=f"Use {', '.join(choices[:-1])} or {choices[-1]}.")
         return value.strip().lower()
 
     def names(self, name: str) -> tuple[str, ...] | None:
@@ -329,10 +329,10 @@ def _whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-_OFFSETS: Final = 'Right would be "earliest", "latest" or {"orders": {"0": 23, "1": -1}}.'
-_MOMENTS: Final = 'Right would be {"orders": {"0": 1763197200000, "1": "2026-11-15T09:00Z"}}.'
+_OFFSETS: Final = 'Use "earliest", "latest" or {"orders": {"0": 23, "1": -1}}.'
+_MOMENTS: Final = 'Use {"orders": {"0": 1763197200000, "1": "2026-11-15T09:00Z"}}.'
 _EXAMPLES: Final = {
-    "assign": 'Right would be {"orders": [0, 1]}.',
+    "assign": 'Use {"orders": [0, 1]}.',
     "startingOffsets": _OFFSETS,
     "endingOffsets": _OFFSETS.replace('"earliest", ', ""),
     "startingOffsetsByTimestamp": _MOMENTS,

@@ -21,6 +21,7 @@ import grpc
 import grpc.aio as typed_aio
 
 from bowstring import errors
+from bowstring.ports.calls import is_repeatable
 from bowstring.ports.disk import Buffer
 from bowstring.ports.transport import Channel, Stream
 from bowstring.wire import status
@@ -30,9 +31,6 @@ aio: Any = typed_aio
 """grpcio-stubs know neither raw bytes nor the reader and writer of a stream."""
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Broker"].full_name
-
-CHANGING: Final = frozenset({"CreateTopic", "AlterTopic", "DeleteTopic"})
-"""Calls that change something: when their answer is lost, the outcome is unknown. All others can be repeated without harm."""
 
 _SECONDS_MIN: Final = 0.001
 """A timeout of 0 would be none at all to grpcio."""
@@ -78,7 +76,7 @@ class GrpcChannel:
         try:
             return await call(request, timeout=max(_SECONDS_MIN, seconds))
         except aio.AioRpcError as error:
-            raise _translated(error.code(), error.details(), error.trailing_metadata(), method not in CHANGING) from None
+            raise _translated(error.code(), error.details(), error.trailing_metadata(), is_repeatable(method)) from None
         except aio.UsageError:
             raise _closed(self.address) from None
         except asyncio.CancelledError:

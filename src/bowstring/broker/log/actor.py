@@ -16,7 +16,7 @@ from bowstring import errors
 from bowstring.broker.log.flusher import Flusher
 from bowstring.broker.log.lookups import Lookups
 from bowstring.core.answers import Answer, Stored
-from bowstring.core.changes import Append, Change, Delete
+from bowstring.core.changes import Append, Change, Delete, Reason
 from bowstring.core.decisions import Accept, BatchName, Found, Lookup, Publish, Refused, Rows, Wait
 from bowstring.core.pages import Origin, PageHeader, encode_header
 from bowstring.core.partition import Partition
@@ -172,7 +172,7 @@ class PartitionActor:
             return
         late = self._clock.now() - request.publish.sent - request.publish.timeout
         if late > 0:
-            self._flusher.add(self.partition.delete(((change.first_offset, change.rows),), freed=True))
+            self._flusher.add(self.partition.delete(((change.first_offset, change.rows),), Reason.DEADLINE))
             error = errors.DeadlinePassed(f"the batch was committed {late / 1e6:.3f} s after its timeout and taken back; it is not stored.")
             self._answer(request, error)
         else:

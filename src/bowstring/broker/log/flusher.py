@@ -21,9 +21,8 @@ from typing import Protocol
 
 from bowstring import frames
 from bowstring.broker.counters import Counters
-from bowstring.core import changes as vocabulary
-from bowstring.core.changes import Append, Change
-from bowstring.ports.catalog import Fence
+from bowstring.core.changes import Append, Change, Paged
+from bowstring.core.journal import encode
 from bowstring.ports.clock import Clock
 from bowstring.ports.journal import Journal
 from bowstring.ports.store import Page, Reference, Store
@@ -64,10 +63,13 @@ class Flush:
         """When its first change came, and when it was taken, by the monotonic clock."""
 
     def add(self, change: Change, page: Page | None) -> None:
-        self.changes.append(change)
-        if page is not None and isinstance(change, Append):
+        """Raises TypeError for a page whose change has no place to say where it is."""
+        if page is not None:
+            if not isinstance(change, Paged):
+                raise TypeError(f"{type(change).__name__} carries no page")
             self.pages.append((change, page))
             self.page_bytes += len(page.body) + len(page.header)
+        self.changes.append(change)
 
     def located(self, references: Sequence[Reference]) -> None:
         """Its changes tell where their pages are."""
@@ -86,7 +88,6 @@ class Flusher:
         counters: Counters,
         journal: Journal,
         store: Store,
-        fence: Fence,
         sequence: int,
         watcher: Watcher,
     ) -> None:
@@ -95,7 +96,6 @@ class Flusher:
         self._counters = counters
         self._journal = journal
         self._store = store
-        self._fence = fence
         self._sequence = sequence
         self._watcher = watcher
         self._pending = Flush()
@@ -206,7 +206,7 @@ class Flusher:
         """Stage one: the pages of a large flush go into a segment, and are durable before anything refers to them."""
         pages = [page for _, page in flush.pages]
         if flush.page_bytes <= self._settings.flush_inline_bytes:
-            flush.inlined, references = frames.inlined(pages, self._fence.broker, self._fence.epoch, flush.sequence)
+            flush.inlined, references = frames.inlined(pages, *self._journal.fence, flush.sequence)
             flush.located(references)
             return
         try:
@@ -230,7 +230,7 @@ class Flusher:
         """Stage two: the journal row, which is the commit; then everything that waited for it."""
         begun = self._monotonic()
         try:
-            await self._journal.commit(flush.sequence, vocabulary.encode(flush.changes), flush.inlined)
+            await self._journal.commit(flush.sequence, encode(flush.changes), flush.inlined)
             self._under_way.pop(0)
             self.flushes += 1
             self.committed = flush.sequence

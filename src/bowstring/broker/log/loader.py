@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from bowstring.broker.reading.page_reader import PageReader
 from bowstring.broker.topics import decode_settings
-from bowstring.core import changes as vocabulary
+from bowstring.core import snapshots
+from bowstring.core.journal import Replay, Unreadable
 from bowstring.core.pages import PageEntry, decode_header
 from bowstring.core.partition import Partition
-from bowstring.core.snapshots import DELETIONS, PARTITION, Unreadable, restore
 from bowstring.messages import encoding
 from bowstring.messages.hashing import id_hashes
 from bowstring.messages.schema import ID
@@ -27,6 +27,7 @@ ROWS_A_READ = 1000
 PAGES_A_READ = 64
 TRIES_MAX = 3
 """How often a page is read, for itself, before its ids count as lost."""
+
 
 Key = tuple[int, int]
 """Topic id and partition number."""
@@ -64,7 +65,7 @@ async def load(catalog: Catalog, broker: int) -> Loaded:
     live = [row for row in rows if row.deleted is None and row.id in ours]
     windows = {row.id: decode_settings(row.settings).window_microseconds for row in live}
     partitions = {row[:2]: Partition(*row[:2], windows[row.topic]) for row in owned if row.topic in windows}
-    await _restore_sealed(journal, broker, partitions)
+    await _restore_sealed(journal, partitions)
     mentioned = await _replay(journal, registered, partitions, frozenset(deleted))
     for partition in partitions.values():
         partition.check()
@@ -72,18 +73,19 @@ async def load(catalog: Catalog, broker: int) -> Loaded:
     return Loaded(registered.fence, registered.sequence, registered.trimmed, live, deleted, partitions, usage, mentioned)
 
 
-async def _restore_sealed(journal: Journal, broker: int, partitions: dict[Key, Partition]) -> None:
+async def _restore_sealed(journal: Journal, partitions: dict[Key, Partition]) -> None:
     """States, and how much is in extents: a query each, whatever the number of partitions."""
     states = [row for row in await journal.states() if (row.topic, row.partition) in partitions]
     for row in states:
-        if row.machine == PARTITION:
+        if row.machine == snapshots.PARTITION:
             # Changes count from the state on, if it is as of our own journal; of another's nothing is replayed.
+            sequence = row.sequence if row.broker == journal.fence.broker else 0
             try:
-                restore(partitions[row.topic, row.partition], row.state, row.sequence if row.broker == broker else 0)
-            except Unreadable as error:
+                snapshots.restore(partitions[row.topic, row.partition], row.state, sequence)
+            except snapshots.Unreadable as error:
                 raise Damaged(f"partition {row.partition} of topic {row.topic}: {error}") from error
     for row in states:
-        if row.machine == DELETIONS:
+        if row.machine == snapshots.DELETIONS:
             partitions[row.topic, row.partition].deletions.load(row.part - 1, row.state)
     for sealed in await journal.sealed():
         partition = partitions.get((sealed.topic, sealed.partition))
@@ -94,35 +96,21 @@ async def _restore_sealed(journal: Journal, broker: int, partitions: dict[Key, P
 
 async def _replay(journal: Journal, registered: Registered, partitions: dict[Key, Partition], deleted: Set[int]) -> frozenset[int]:
     """Gives the segments that were spoken of."""
-    mentioned: set[int] = set()
+    replay = Replay(partitions, deleted)
     sequence = registered.trimmed
     while sequence < registered.sequence:
         rows = await journal.rows(sequence, ROWS_A_READ)
         if not rows:
             raise Damaged(f"the journal ends at {sequence}, its last row should be {registered.sequence}")
         for row in rows:
-            _apply_row(row.sequence, row.changes, partitions, deleted, mentioned)
+            try:
+                replay.row(row.sequence, row.changes)
+            except Unreadable as error:
+                raise Damaged(str(error)) from error
             sequence = row.sequence
     for partition in partitions.values():
         partition.sealed(partition.sealed_end, partition.sealed_bytes)
-    return frozenset(mentioned)
-
-
-def _apply_row(sequence: int, data: bytes, partitions: dict[Key, Partition], deleted: Set[int], mentioned: set[int]) -> None:
-    """Adds the segments that the row speaks of."""
-    try:
-        changes = vocabulary.decode(data)
-    except vocabulary.Unreadable as error:
-        raise Damaged(f"journal row {sequence}: {error}") from error
-    for change in changes:
-        if isinstance(change, vocabulary.Append) and change.segment:
-            mentioned.add(change.segment)
-        if change.topic in deleted:
-            continue
-        partition = partitions.get((change.topic, change.partition))
-        if partition is None:
-            raise Damaged(f"journal row {sequence} changes partition {change.partition} of topic {change.topic}, which is not there")
-        partition.replay(change, sequence)
+    return frozenset(replay.mentioned)
 
 
 async def restore_ids(partitions: Iterable[Partition], reader: PageReader) -> None:

@@ -8,12 +8,13 @@ durable before it is answered: also with a no, because that rests on what may no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.log.log import Log
 from bowstring.broker.topics import Topic
 from bowstring.core import deleting, known_messages
 from bowstring.core.decisions import Deleted, Found, GivenBack, Ids, Lookup, Rows, Wait
@@ -21,9 +22,6 @@ from bowstring.messages import ids
 from bowstring.messages.hashing import id_hashes
 from bowstring.messages.limits import DELETED_IDS_MAX, ID_BYTES_MAX
 from bowstring.ports.failures import Damaged
-
-if TYPE_CHECKING:
-    from bowstring.broker.incarnation import Incarnation
 
 
 class Place(NamedTuple):
@@ -33,41 +31,41 @@ class Place(NamedTuple):
     offset: int
 
 
-async def find(now: Incarnation, topic: str, message_id: str) -> Place | None:
+async def find(log: Log, topic: str, message_id: str) -> Place | None:
     """Where the message of an id is."""
-    found = now.topic(topic)
+    found = log.topics.topic(topic)
     generated = ids.parse(message_id)
     if generated is not None and generated.partition < len(found.actors):
-        offset = await _find_generated(now, found.actors[generated.partition], generated)
+        offset = await _find_generated(log, found.actors[generated.partition], generated)
         if offset:
             return Place(generated.partition, offset)
-    return await _find_natural(now, found, message_id)
+    return await _find_natural(log, found, message_id)
 
 
-async def _find_generated(now: Incarnation, actor: PartitionActor, generated: ids.GeneratedId) -> int:
+async def _find_generated(log: Log, actor: PartitionActor, generated: ids.GeneratedId) -> int:
     given = GivenBack(0, generated.producer, generated.number, generated.row)
     found: Found | None = None
     while True:
         offset = known_messages.find_generated(actor.partition, given, found)
         if isinstance(offset, Lookup):
-            found = await _look_up(now, actor, offset, None, pa.array([], pa.utf8()))
+            found = await _look_up(log, actor, offset, None, pa.array([], pa.utf8()))
         elif offset is None:
             await actor.next_commit()
         else:
             return offset
 
 
-async def _find_natural(now: Incarnation, topic: Topic, message_id: str) -> Place | None:
+async def _find_natural(log: Log, topic: Topic, message_id: str) -> Place | None:
     column = pa.array([message_id], pa.utf8())
     wanted = Ids(id_hashes(column), None)
     for actor in topic.actors:
         while (lookup := known_messages.look_for(actor.partition, wanted)) is None:
             await actor.next_commit()
-        found = await _look_up(now, actor, lookup, wanted, column)
-        for offset in known_messages.recognised(actor.partition, found, now.clock.now()).offsets.tolist():
+        found = await _look_up(log, actor, lookup, wanted, column)
+        for offset in known_messages.recognised(actor.partition, found, log.clock.now()).offsets.tolist():
             if not actor.partition.is_gone(offset):
                 return Place(actor.partition.number, offset)
-    if any(actor.partition.is_blind(now.clock.now()) for actor in topic.actors):
+    if any(actor.partition.is_blind(log.clock.now()) for actor in topic.actors):
         raise _unreadable(topic)
     return None
 
@@ -75,10 +73,10 @@ async def _find_natural(now: Incarnation, topic: Topic, message_id: str) -> Plac
 # Deleting
 
 
-async def delete(now: Incarnation, topic: str, group: str, message_ids: Sequence[str]) -> list[Place | errors.Error]:
+async def delete(log: Log, topic: str, group: str, message_ids: Sequence[str]) -> list[Place | errors.Error]:
     """Deletes messages of a group: for each id where its message was, or why it is not deleted. What was deleted before is answered as it
     was then."""
-    found = now.topic(topic)
+    found = log.topics.topic(topic)
     _check(group, message_ids)
     column = pa.array(message_ids, pa.utf8())
     hashes, given = id_hashes(column), _generated(message_ids)
@@ -87,7 +85,7 @@ async def delete(now: Incarnation, topic: str, group: str, message_ids: Sequence
     for actor in found.actors:
         number = actor.partition.number
         try:
-            deleted = await _delete_in(now, actor, Ids(hashes, None, tuple(given.get(number, ()))), column, group)
+            deleted = await _delete_in(log, actor, Ids(hashes, None, tuple(given.get(number, ()))), column, group)
         except errors.Corrupt as error:
             doubt = error
             continue
@@ -95,28 +93,28 @@ async def delete(now: Incarnation, topic: str, group: str, message_ids: Sequence
             outcomes[row] = Place(number, int(deleted.offsets[row]))
         for row, owner in deleted.others.items():
             outcomes[row] = outcomes[row] or _not_yours(message_ids[row], owner)
-        if actor.partition.is_blind(now.clock.now()):
+        if actor.partition.is_blind(log.clock.now()):
             doubt = _unreadable(found)
-    await now.durable()
+    await log.durable()
     return [outcome or doubt or _not_found(topic, text) for outcome, text in zip(outcomes, message_ids, strict=True)]
 
 
-async def _delete_in(now: Incarnation, actor: PartitionActor, wanted: Ids, column: pa.Array, group: str) -> Deleted:
+async def _delete_in(log: Log, actor: PartitionActor, wanted: Ids, column: pa.Array, group: str) -> Deleted:
     """What the request comes to in one partition; the change is on its way to the disk."""
     found: Found | None = None
     while True:
         if actor.closed is not None:
             raise actor.closed.with_traceback(None)
-        decision = deleting.delete(actor.partition, wanted, group, now.clock.now(), found)
+        decision = deleting.delete(actor.partition, wanted, group, log.clock.now(), found)
         if isinstance(decision, Wait):
             await actor.next_commit()
             found = None
         elif isinstance(decision, Lookup):
-            at_once = now.lookups.at_once(actor.partition, decision, wanted.hashes, now.clock.now())
-            found = at_once or await _look_up(now, actor, decision, wanted, column)
+            at_once = log.lookups.at_once(actor.partition, decision, wanted.hashes, log.clock.now())
+            found = at_once or await _look_up(log, actor, decision, wanted, column)
         else:
             if decision.change is not None:
-                now.flusher.add(decision.change)
+                log.flusher.add(decision.change)
             return decision
 
 
@@ -162,11 +160,11 @@ def _unreadable(topic: Topic) -> errors.Corrupt:
 # Looking
 
 
-async def _look_up(now: Incarnation, actor: PartitionActor, lookup: Lookup, wanted: Ids | None, column: pa.Array) -> Found:
+async def _look_up(log: Log, actor: PartitionActor, lookup: Lookup, wanted: Ids | None, column: pa.Array) -> Found:
     def texts(rows: Rows) -> pa.Array:
         return column.take(pa.array(rows))
 
     try:
-        return await now.lookups.look_up(actor.partition, lookup, wanted, texts, now.clock.now())
+        return await log.lookups.look_up(actor.partition, lookup, wanted, texts, log.clock.now())
     except Damaged as error:
         raise errors.Corrupt(f"topic {actor.partition.topic}, partition {actor.partition.number}: {error}") from error

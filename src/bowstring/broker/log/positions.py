@@ -7,15 +7,13 @@ and whoever asked is answered when they are: also with a no, because that rests 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.log.log import Log
 from bowstring.broker.topics import Topic
 from bowstring.messages.limits import NAME_BYTES_MAX
-
-if TYPE_CHECKING:
-    from bowstring.broker.incarnation import Incarnation
 
 
 class PositionFacts(NamedTuple):
@@ -27,73 +25,72 @@ class PositionFacts(NamedTuple):
     """Partition, offset, when it was moved last, and how many offsets are behind it."""
 
 
-async def commit(now: Incarnation, topic: str, name: str, offsets: Mapping[int, int], topic_id: int = 0) -> PositionFacts:
+async def commit(log: Log, topic: str, name: str, offsets: Mapping[int, int], topic_id: int = 0) -> PositionFacts:
     """Moves a position forward. Raises Conflict if that would be backwards."""
-    found = now.topic(topic)
+    found = log.topics.topic(topic)
     if topic_id and topic_id != found.row.id:
         raise errors.Conflict(f"'{topic}' was deleted and made again since it was read.", hint="Make another reader.")
-    return await _move(now, found, name, offsets, forward=True, dry_run=False)
+    return await _move(log, found, name, offsets, forward=True, dry_run=False)
 
 
-async def put(now: Incarnation, topic: str, name: str, offsets: Mapping[int, int], *, dry_run: bool) -> PositionFacts:
+async def put(log: Log, topic: str, name: str, offsets: Mapping[int, int], *, dry_run: bool) -> PositionFacts:
     """Moves a position anywhere, or only says what it would be."""
-    return await _move(now, now.topic(topic), name, offsets, forward=False, dry_run=dry_run)
+    return await _move(log, log.topics.topic(topic), name, offsets, forward=False, dry_run=dry_run)
 
 
-async def delete(now: Incarnation, topic: str, name: str, *, missing_ok: bool) -> bool:
+async def delete(log: Log, topic: str, name: str, *, missing_ok: bool) -> bool:
     """Says whether there was one."""
-    found = now.topic(topic)
-    now.check_room(0)
+    found = log.topics.topic(topic)
+    log.room.check(0)
     actors = [actor for actor in found.actors if actor.partition.positions.get(name) is not None]
     for actor in actors:
-        now.flusher.add(actor.partition.move(name, 0, now.clock.now()))
-    await now.durable()
+        log.flusher.add(actor.partition.move(name, 0, log.clock.now()))
+    await log.durable()
     if not actors and not missing_ok:
         raise _not_found(topic, name)
     return bool(actors)
 
 
-async def describe(now: Incarnation, topic: str, name: str) -> PositionFacts:
+async def describe(log: Log, topic: str, name: str) -> PositionFacts:
     """Raises NotFound."""
-    found = now.topic(topic)
+    found = log.topics.topic(topic)
     facts = _facts(found, name, {})
-    await now.durable()
+    await log.durable()
     if not facts.offsets:
         raise _not_found(topic, name)
     return facts
 
 
-async def list_page(now: Incarnation, topic: str, after: tuple[str, str], limit: int) -> tuple[list[PositionFacts], bool]:
+async def list_page(log: Log, topic: str, after: tuple[str, str], limit: int) -> tuple[list[PositionFacts], bool]:
     """Positions by topic and name behind `after`, and whether there are more."""
-    topics = [now.topic(topic)] if topic else list(now.topics())
+    topics = [log.topics.topic(topic)] if topic else list(log.topics.all())
     names = sorted((each.row.name, name) for each in topics for name in _names(each.actors))
     behind = [key for key in names if key > after]
-    page = [_facts(now.topic(topic_name), name, {}) for topic_name, name in behind[:limit]]
-    await now.durable()
+    page = [_facts(log.topics.topic(topic_name), name, {}) for topic_name, name in behind[:limit]]
+    await log.durable()
     return page, len(behind) > limit
 
 
-async def _move(now: Incarnation, topic: Topic, name: str, offsets: Mapping[int, int], *, forward: bool, dry_run: bool) -> PositionFacts:
+async def _move(log: Log, topic: Topic, name: str, offsets: Mapping[int, int], *, forward: bool, dry_run: bool) -> PositionFacts:
     _check_name(name)
     if not offsets:
         raise errors.InvalidArgument("no partition was given.", hint=f"'{topic.row.name}' has {len(topic.actors)}, numbered from 0.")
     actors = {topic.actor(number): offset for number, offset in offsets.items()}
-    now.check_room(0)
-    try:
-        for actor, offset in actors.items():
-            actor.partition.positions.check(name, offset, actor.partition.committed_offset, forward=forward)
-    except errors.Error as error:
-        await now.durable()
-        named = f"{topic.row.name}/{actor.partition.number}: {error.message}"  # pyright: ignore[reportPossiblyUnboundVariable]
-        raise type(error)(named, hint=error.hint, details=error.details) from None
-    moved = now.clock.now()
+    log.room.check(0)
+    for actor, offset in actors.items():
+        error = actor.partition.positions.refusal(name, offset, actor.partition.committed_offset, forward=forward)
+        if error is not None:
+            await log.durable()
+            named = f"{topic.row.name}/{actor.partition.number}: {error.message}"
+            raise type(error)(named, hint=error.hint, details=error.details)
+    moved = log.clock.now()
     if not dry_run:
         for actor, offset in actors.items():
             held = actor.partition.positions.get(name)
             if held is None or held.offset != offset:
-                now.flusher.add(actor.partition.move(name, offset, moved))
+                log.flusher.add(actor.partition.move(name, offset, moved))
     facts = _facts(topic, name, dict.fromkeys(offsets, moved) if dry_run else {}, offsets if dry_run else {})
-    await now.durable()
+    await log.durable()
     return facts
 
 

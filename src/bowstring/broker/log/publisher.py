@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from bowstring import errors
+from bowstring.broker.disk_room import DiskRoom
 from bowstring.broker.log.actor import Request
+from bowstring.broker.log.admission import Admission
+from bowstring.broker.topic_table import TopicTable
 from bowstring.core.answers import Answer
 from bowstring.core.decisions import GivenBack, Ids, Publish
 from bowstring.messages import ids, layout
 from bowstring.messages.hashing import id_hashes
 from bowstring.messages.schema import DUE, EXPIRES, ID
+from bowstring.ports.clock import Clock
 from bowstring.ports.disk import Buffer
-
-if TYPE_CHECKING:
-    from bowstring.broker.incarnation import Incarnation
 
 GENERATED = "^[0-9a-f]{32}-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+$"
 GENERATED_LENGTH_MIN = 38
@@ -44,8 +46,26 @@ class PublishedBatch(NamedTuple):
 class Publisher:
     """One stream of one producer. A newer stream of the same producer fences it."""
 
-    def __init__(self, incarnation: Incarnation, topic: int, producer: bytes, stream: int, group: str) -> None:
-        self._incarnation = incarnation
+    def __init__(
+        self,
+        topic: int,
+        producer: bytes,
+        stream: int,
+        group: str,
+        *,
+        topics: TopicTable,
+        admission: Admission,
+        room: DiskRoom,
+        clock: Clock,
+        batch_bytes_max: int,
+        closed: Callable[[bytes, Publisher], None],
+    ) -> None:
+        self._topics = topics
+        self._admission = admission
+        self._room = room
+        self._clock = clock
+        self._batch_bytes_max = batch_bytes_max
+        self._closed = closed
         self._topic = topic
         self._producer = producer
         self.stream = stream
@@ -55,26 +75,25 @@ class Publisher:
 
     async def admit(self, size: int) -> None:
         """Waits until there is memory for the next batch. It is given back when that batch is answered."""
-        await self._incarnation.admit(size)
+        await self._admission.admit(size)
         self._admitted += size
 
     def publish(self, batch: PublishedBatch) -> asyncio.Future[Answer]:
         """Takes an admitted batch. The future is settled when everything the answer rests on is committed."""
-        answer = self._incarnation.outstanding(self._admitted)
+        answer = self._admission.outstanding(self._admitted)
         self._admitted = 0
         try:
             self._publish(batch, answer)
         except errors.Error as error:
-            self._incarnation.refuse(answer, error)
+            self._admission.refuse(answer, error)
         return answer
 
     def _publish(self, batch: PublishedBatch, answer: asyncio.Future[Answer]) -> None:
         if self.fenced.is_set():
             raise errors.Unavailable("a newer stream of this producer has taken over.")
         _check_numbers(batch)
-        actor = self._incarnation.topic_by_id(self._topic).actor(batch.partition)
-        bytes_max = self._incarnation.settings.batch_bytes_max
-        columns = layout.check(batch.schema, batch.columns, batch.rows, batch.data, bytes_max=bytes_max)
+        actor = self._topics.by_id(self._topic).actor(batch.partition)
+        columns = layout.check(batch.schema, batch.columns, batch.rows, batch.data, bytes_max=self._batch_bytes_max)
         publish = Publish(
             producer=self._producer,
             number=batch.number,
@@ -88,15 +107,15 @@ class Publisher:
             due=_latest(columns.column("due")) if batch.columns & DUE else 0,
         )
         try:
-            self._incarnation.check_room(len(batch.data))
+            self._room.check(len(batch.data))
         except errors.Full:
-            if actor.partition.is_new(publish, self._incarnation.clock.now()):  # others need no room, only their answer
+            if actor.partition.is_new(publish, self._clock.now()):  # others need no room, only their answer
                 raise
         actor.publish(Request(publish, self._group, columns, batch.data, answer))
 
     def close(self) -> None:
         """The stream has ended. What it published goes on."""
-        self._incarnation.forget_publisher(self._producer, self)
+        self._closed(self._producer, self)
 
 
 def _check_numbers(batch: PublishedBatch) -> None:
@@ -104,7 +123,7 @@ def _check_numbers(batch: PublishedBatch) -> None:
         raise errors.InvalidArgument(f"a batch cannot have number {batch.number} after {batch.previous}.", hint="Numbers rise from 1.")
     if not 0 < batch.timeout <= TIMEOUT_MAX or not 0 <= batch.sent < NUMBER_MAX:
         raise errors.InvalidArgument(
-            f"a timeout of {batch.timeout / 1e6:g} s from {batch.sent} is not taken.", hint="Timeouts are above 0 s and up to a day."
+            f"a timeout of {batch.timeout / 1e6:g} s from {batch.sent} is not valid.", hint="Timeouts are above 0 s and up to a day."
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 import numpy as np
 import pyarrow as pa
@@ -21,17 +21,15 @@ from bowstring.broker.reading.fetched import Fetched, joined
 from bowstring.broker.reading.notices import Notices, Runs, deleted_runs
 from bowstring.broker.reading.page_reader import arrivals
 from bowstring.broker.reading.places import offset_at
+from bowstring.broker.reading.reading import Reading
 from bowstring.broker.reading.selection import Selection
 from bowstring.broker.reading.visibility import Moments, is_whole, visible
-from bowstring.core.deletions import runs_of
+from bowstring.core.offset_set import runs_of
 from bowstring.core.pages import Origin, PageEntry, PageHeader, decode_header
 from bowstring.core.partition import Partition
 from bowstring.messages import encoding
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page
-
-if TYPE_CHECKING:
-    from bowstring.broker.incarnation import Incarnation
 
 ANSWER_BYTES = 4 * 1024 * 1024
 """What is read at once for one reader."""
@@ -82,8 +80,12 @@ class _Cursor:
 class Fetcher:
     """One reader over partitions of one topic."""
 
-    def __init__(self, incarnation: Incarnation, topic: str, cursors: list[_Cursor], selection: Selection) -> None:
-        self._incarnation = incarnation
+    def __init__(
+        self, reading: Reading, durable: Callable[[], Awaitable[None]], topic: str, cursors: list[_Cursor], selection: Selection
+    ) -> None:
+        self._reading = reading
+        self._durable = durable
+        """Waits until everything that was decided up to now is committed."""
         self._topic = topic
         self._cursors = cursors
         self._selection = selection
@@ -105,7 +107,7 @@ class Fetcher:
                 fetched = await self._of(cursor, min(bytes_max, ANSWER_BYTES))
                 if fetched:
                     rows, size = sum([piece.rows for piece in fetched]), sum([piece.size for piece in fetched])
-                    self._incarnation.counters.fetched(cursor.actor.partition.topic, len(fetched), rows, size)
+                    self._reading.counters.fetched(cursor.actor.partition.topic, len(fetched), rows, size)
                     return fetched
             await self._wait()
 
@@ -130,7 +132,7 @@ class Fetcher:
         until = max((cursor.until for cursor in self._cursors), default=0)
         if not until:
             return None
-        clock = self._incarnation.clock
+        clock = self._reading.clock
 
         async def ring() -> None:
             await clock.sleep(max(0, until - clock.now()) / 1e6)
@@ -142,8 +144,8 @@ class Fetcher:
         """What comes next of one partition; nothing if there is nothing yet."""
         partition = cursor.actor.partition
         while True:
-            if cursor.until and self._incarnation.clock.now() >= cursor.until:
-                cursor.end = await offset_at(self._incarnation, cursor.actor, cursor.until)
+            if cursor.until and self._reading.clock.now() >= cursor.until:
+                cursor.end = await offset_at(self._reading, cursor.actor, cursor.until)
                 cursor.until = 0
             cursor.check_overtaken(self._topic)
             if cursor.done or cursor.offset >= cursor.limit:
@@ -151,19 +153,19 @@ class Fetcher:
             moves, limit = partition.moves, cursor.limit
             cursor.upto = limit
             try:
-                entries = await self._incarnation.reader.entries(partition, cursor.offset, limit, bytes_max, PAGES_A_READ)
+                entries = await self._reading.reader.entries(partition, cursor.offset, limit, bytes_max, PAGES_A_READ)
                 if not entries:
                     return self._passed_over(cursor, limit)
                 return await self._fetch(cursor, entries)
             except Damaged as error:
                 if moves == partition.moves:
-                    self._incarnation.counters.damaged += 1
-                    self._incarnation.note_damage(partition, error)
+                    self._reading.counters.damaged += 1
+                    self._reading.note_damage(partition, error)
                     raise errors.Corrupt(f"{self._topic}/{partition.number}: {error}", hint="bowstring inspect tells more.") from error
 
     async def _fetch(self, cursor: _Cursor, entries: list[PageEntry]) -> list[Fetched]:
         try:
-            pages = await self._incarnation.reader.pages(cursor.actor.partition, entries)
+            pages = await self._reading.reader.pages(cursor.actor.partition, entries)
         except Damaged:
             if len(entries) > 1:
                 return await self._fetch(cursor, entries[:1])
@@ -171,7 +173,7 @@ class Fetcher:
         if cursor.actor.gone is not None:
             raise cursor.actor.gone.with_traceback(None)
         cursor.check_overtaken(self._topic)
-        moments = self._incarnation.moments(cursor.actor.partition.topic)
+        moments = self._reading.moments(cursor.actor.partition.topic)
         pieces: list[Fetched] = []
         for entry, page in zip(entries, pages, strict=True):
             try:
@@ -186,7 +188,7 @@ class Fetcher:
                 pieces.pop()
             pieces.append(piece)
         if self._selection.where is not None:  # it takes a while, and may give nothing to wait for
-            await self._incarnation.clock.sleep(0)
+            await self._reading.clock.sleep(0)
         return joined(pieces)
 
     def _passed_over(self, cursor: _Cursor, offset: int) -> list[Fetched]:
@@ -230,7 +232,7 @@ class Fetcher:
     @property
     def retention(self) -> int:
         """For how long the topic keeps messages, in microseconds."""
-        return round(self._incarnation.topic_by_id(self._cursors[0].actor.partition.topic).settings.retention * 1e6)
+        return round(self._reading.topics.by_id(self._cursors[0].actor.partition.topic).settings.retention * 1e6)
 
     def taken_upto(self, partition: int) -> int:
         """How far this reader has come in a partition."""
@@ -243,11 +245,11 @@ class Fetcher:
 
     async def durable(self) -> None:
         """Waits until everything that was decided up to now is committed."""
-        await self._incarnation.durable()
+        await self._durable()
 
     def keeping_time(self) -> int:
         """The time that retention and `expires` go by."""
-        return self._incarnation.trusted.now()
+        return self._reading.trusted.now()
 
     def close(self) -> None:
         """The stream has ended."""
@@ -305,10 +307,16 @@ def _origins(origins: tuple[Origin, ...], rows: NDArray[np.int64]) -> list[Origi
 
 
 def make_fetcher(
-    incarnation: Incarnation, topic: str, froms: list[tuple[int, int, int]], selection: Selection, until: int, topic_id: int = 0
+    reading: Reading,
+    durable: Callable[[], Awaitable[None]],
+    topic: str,
+    froms: list[tuple[int, int, int]],
+    selection: Selection,
+    until: int,
+    topic_id: int = 0,
 ) -> Fetcher:
     """Raises TopicNotFound, InvalidArgument for a wrong partition, OutOfRange for an offset beyond the end."""
-    found = incarnation.topic(topic)
+    found = reading.topics.topic(topic)
     if topic_id not in (0, found.row.id):
         raise errors.TopicNotFound(
             f"the topic '{topic}' was deleted and made again: it is another one now.",
@@ -317,9 +325,9 @@ def make_fetcher(
         )
     if not froms:
         raise errors.InvalidArgument("no partition was asked for.", hint=f"'{topic}' has {len(found.actors)}, numbered from 0.")
-    moments = incarnation.moments(found.row.id)
+    moments = reading.moments(found.row.id)
     cursors = [_cursor(topic, found.actor(number), offset, end, until, moments) for number, offset, end in froms]
-    return Fetcher(incarnation, topic, cursors, selection)
+    return Fetcher(reading, durable, topic, cursors, selection)
 
 
 def _cursor(topic: str, actor: PartitionActor, offset: int, end: int, until: int, moments: Moments) -> _Cursor:

@@ -30,10 +30,10 @@ class StoredMessages(NamedTuple):
 class PageReader:
     """Reads committed pages."""
 
-    def __init__(self, *, store: Store, journal: Journal, broker: int, caches: Caches, extents: Extents) -> None:
+    def __init__(self, *, store: Store, journal: Journal, caches: Caches, extents: Extents) -> None:
         self._store = store
         self._journal = journal
-        self._broker = broker
+        self._broker = journal.fence.broker
         self._caches = caches
         self._extents = extents
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,10 @@ from numpy.typing import NDArray
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.reading.page_reader import arrivals
+from bowstring.broker.reading.reading import Reading
 from bowstring.core.pages import PageEntry, decode_header
 from bowstring.core.partition import Partition
 from bowstring.ports.failures import Damaged
-
-if TYPE_CHECKING:
-    from bowstring.broker.incarnation import Incarnation
 
 OFFSETS_AT_ONCE = 1 << 20
 PAGES_A_READ = 1024
@@ -39,24 +37,24 @@ class Place(NamedTuple):
     newest: int | None = None
 
 
-async def offsets(now: Incarnation, topic: str, partitions: Iterable[int], place: Place) -> tuple[int, dict[int, int]]:
+async def offsets(reading: Reading, topic: str, partitions: Iterable[int], place: Place) -> tuple[int, dict[int, int]]:
     """The topic's id, and the offset that the place means in each of these partitions, or in all."""
-    found = now.topic(topic)
+    found = reading.topics.topic(topic)
     actors = [found.actor(number) for number in sorted(set(partitions))] or found.actors
     numbers = [actor.partition.number for actor in actors]
-    return found.row.id, dict(zip(numbers, await _offsets(now, actors, place), strict=True))
+    return found.row.id, dict(zip(numbers, await _offsets(reading, actors, place), strict=True))
 
 
-async def _offsets(now: Incarnation, actors: list[PartitionActor], place: Place) -> list[int]:
+async def _offsets(reading: Reading, actors: list[PartitionActor], place: Place) -> list[int]:
     if place.moment is not None:
-        return [await offset_at(now, actor, place.moment) for actor in actors]
+        return [await offset_at(reading, actor, place.moment) for actor in actors]
     if place.newest is not None:
-        return await _newest(now, actors, place.newest)
+        return await _newest(reading, actors, place.newest)
     partitions = [actor.partition for actor in actors]
     return [partition.retained.first if place.beginning else partition.readable_offset for partition in partitions]
 
 
-async def offset_at(now: Incarnation, actor: PartitionActor, moment: int) -> int:
+async def offset_at(reading: Reading, actor: PartitionActor, moment: int) -> int:
     """The first offset that arrived at that moment or later, if it is there; else the end."""
     partition = actor.partition
     awaited = partition.next_offset if partition.arrived < moment else 0
@@ -64,10 +62,10 @@ async def offset_at(now: Incarnation, actor: PartitionActor, moment: int) -> int
     while True:
         moves = partition.moves
         try:
-            return max(await _found(now, partition, moment), partition.retained.first)
+            return max(await _found(reading, partition, moment), partition.retained.first)
         except Damaged as error:
             if moves == partition.moves:
-                raise _corrupt(now, partition, error) from error
+                raise _corrupt(reading, partition, error) from error
 
 
 async def _committed(actor: PartitionActor, offset: int) -> None:
@@ -76,34 +74,35 @@ async def _committed(actor: PartitionActor, offset: int) -> None:
         await actor.next_commit()
 
 
-async def _found(now: Incarnation, partition: Partition, moment: int) -> int:
-    entry = await now.reader.entry_since(partition, moment)
+async def _found(reading: Reading, partition: Partition, moment: int) -> int:
+    entry = await reading.reader.entry_since(partition, moment)
     if entry is None:
         return partition.readable_offset
     if entry.arrived >= moment:
         return entry.first_offset
-    arrived = await _arrivals(now, partition, entry)
+    arrived = await _arrivals(reading, partition, entry)
     return entry.first_offset + int(np.searchsorted(arrived, moment))
 
 
-async def _arrivals(now: Incarnation, partition: Partition, entry: PageEntry) -> NDArray[np.int64]:
+async def _arrivals(reading: Reading, partition: Partition, entry: PageEntry) -> NDArray[np.int64]:
     """When each row of a page arrived; the page is read only where its entry does not tell."""
     if entry.arrived == entry.arrived_last:
         return np.full(entry.rows, entry.arrived, np.int64)
-    return arrivals(decode_header((await now.reader.pages(partition, [entry]))[0].header), entry)
+    return arrivals(decode_header((await reading.reader.pages(partition, [entry]))[0].header), entry)
 
 
 # Counting back
 
 
-async def _newest(now: Incarnation, actors: list[PartitionActor], count: int) -> list[int]:
+async def _newest(reading: Reading, actors: list[PartitionActor], count: int) -> list[int]:
     """Where the newest so many messages of all these partitions together begin, by their arrival."""
     ends = [actor.partition.readable_offset for actor in actors]
     starts = [_back(actor.partition, end, count) for actor, end in zip(actors, ends, strict=True)]
     if len(actors) == 1 or not count:
         return starts
     runs = [
-        await _runs(now, actor.partition, at, start, end) for at, (actor, start, end) in enumerate(zip(actors, starts, ends, strict=True))
+        await _runs(reading, actor.partition, at, start, end)
+        for at, (actor, start, end) in enumerate(zip(actors, starts, ends, strict=True))
     ]
     found, left = list(ends), count
     for run in sorted(itertools.chain.from_iterable(runs), reverse=True):
@@ -138,17 +137,17 @@ class _Run(NamedTuple):
     """The place of the partition among those that were asked for."""
 
 
-async def _runs(now: Incarnation, partition: Partition, at: int, start: int, end: int) -> list[_Run]:
+async def _runs(reading: Reading, partition: Partition, at: int, start: int, end: int) -> list[_Run]:
     found: list[_Run] = []
     offset = start
     while offset < end:
         moves = partition.moves
         try:
-            entries = await now.reader.entries(partition, offset, end, 1 << 62, PAGES_A_READ)
+            entries = await reading.reader.entries(partition, offset, end, 1 << 62, PAGES_A_READ)
             if not entries:
                 break
             for entry in entries:
-                arrived = await _arrivals(now, partition, entry)
+                arrived = await _arrivals(reading, partition, entry)
                 breaks = np.concatenate(([0], np.flatnonzero(np.diff(arrived)) + 1, [entry.rows]))
                 for a, b in itertools.pairwise(breaks.tolist()):
                     first, last = max(entry.first_offset + a, start), min(entry.first_offset + b, end)
@@ -157,11 +156,11 @@ async def _runs(now: Incarnation, partition: Partition, at: int, start: int, end
                 offset = entry.end
         except Damaged as error:
             if moves == partition.moves:
-                raise _corrupt(now, partition, error) from error
+                raise _corrupt(reading, partition, error) from error
     return found
 
 
-def _corrupt(now: Incarnation, partition: Partition, error: Damaged) -> errors.Corrupt:
-    now.note_damage(partition, error)
-    name = now.topic_by_id(partition.topic).row.name
+def _corrupt(reading: Reading, partition: Partition, error: Damaged) -> errors.Corrupt:
+    reading.note_damage(partition, error)
+    name = reading.topics.by_id(partition.topic).row.name
     return errors.Corrupt(f"{name}/{partition.number}: {error}", hint="bowstring inspect tells more.")

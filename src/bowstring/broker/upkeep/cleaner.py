@@ -14,9 +14,17 @@ A page that cannot be read stays where it is, and so does its segment: nothing t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
+from bowstring.broker.disk_room import ALIVE_MIN
+from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.log.log import Log
+from bowstring.broker.reading.extents import Extents
+from bowstring.broker.surroundings import Surroundings
 from bowstring.broker.upkeep.placement import Draft, Placed, Placing, write_sections
+from bowstring.broker.upkeep.switch import Switch
+from bowstring.broker.upkeep.usage import Usage
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import MINUTE, Partition
 from bowstring.frames import reference_of
@@ -24,11 +32,6 @@ from bowstring.ports.extents import Extent, ExtentKey
 from bowstring.ports.failures import Damaged
 from bowstring.ports.journal import Edit
 
-if TYPE_CHECKING:
-    from bowstring.broker.incarnation import Incarnation
-    from bowstring.broker.log.actor import PartitionActor
-
-ALIVE_MIN = 0.4
 BYTES_A_TURN = 16 * 1024 * 1024
 """How much is copied before other upkeep has its turn."""
 READ_BYTES = 1024 * 1024
@@ -50,8 +53,20 @@ class _Job(NamedTuple):
 class Cleaner:
     """Copies what lives out of segments that are mostly dead."""
 
-    def __init__(self, incarnation: Incarnation) -> None:
-        self._incarnation = incarnation
+    def __init__(
+        self, surroundings: Surroundings, log: Log, extents: Extents, usage: Usage, switch: Switch, has_trimmed: Callable[[Extent], bool]
+    ) -> None:
+        self._journal = log.journal
+        self._store = surroundings.store
+        self._counters = surroundings.counters
+        self._observer = surroundings.observer
+        self._flusher = log.flusher
+        self._topics = log.topics
+        self._extents = extents
+        self._usage = usage
+        self._switch = switch
+        self._has_trimmed = has_trimmed
+        """Is nothing of an extent in our journal any more?"""
         self._given_up: set[int] = set()
         """Segments with a page that cannot be read."""
         self._joined: dict[tuple[int, int], int] = {}
@@ -75,11 +90,11 @@ class Cleaner:
                 await self._clean(segment)
             except Damaged as error:
                 self._given_up.add(segment)
-                self._incarnation.observer.note("upkeep-postponed", work="cleaning", problem=str(error))
+                self._observer.note("upkeep-postponed", work="cleaning", problem=str(error))
 
     def _candidates(self) -> list[int]:
         """Segments to be cleaned, the emptiest first."""
-        usage, sizes = self._incarnation.usage, self._incarnation.store.segments()
+        usage, sizes = self._usage, self._store.segments()
         shares = {segment: usage.of(segment) / size for segment, size in sizes.items() if segment not in self._given_up}
         wanted = [segment for segment, share in shares.items() if 0 < share < ALIVE_MIN and not usage.recent(segment)]
         return sorted(wanted, key=lambda segment: (shares[segment], segment))
@@ -88,10 +103,10 @@ class Cleaner:
         """Rewrites the extents that use the segment, as far as the budget goes. What is left over comes with the next turn."""
         after: ExtentKey | None = None
         while self._budget > 0:
-            extents = await self._incarnation.journal.extents_in(segment, after, EXTENTS_A_READ)
+            extents = await self._journal.extents_in(segment, after, EXTENTS_A_READ)
             if not extents:
                 return
-            actors = [self._incarnation.actor(extent.topic, extent.partition) for extent in extents]
+            actors = [self._topics.actor(extent.topic, extent.partition) for extent in extents]
             await self._rewrite([_Job(actor, [extent]) for actor, extent in zip(actors, extents, strict=True) if actor], segment)
             after = extents[-1].key
 
@@ -104,20 +119,19 @@ class Cleaner:
             key = partition.topic, partition.number
             if actor.closed is None and partition.seals >= self._joined.get(key, 0) + CROWD:
                 self._joined[key] = partition.seals
-                jobs += [_Job(actor, crowd) for crowd in _crowds(await self._incarnation.extents.of(partition))]
+                jobs += [_Job(actor, crowd) for crowd in _crowds(await self._extents.of(partition))]
         for start in range(0, len(jobs), EXTENTS_A_READ):
             try:
                 await self._rewrite(jobs[start : start + EXTENTS_A_READ], 0)
             except Damaged as error:
-                self._incarnation.observer.note("upkeep-postponed", work="joining extents", problem=str(error))
+                self._observer.note("upkeep-postponed", work="joining extents", problem=str(error))
 
     async def _rewrite(self, jobs: list[_Job], segment: int) -> None:
         """Makes one extent of those of each job, with no page in the segment. They are written together, because every write begins on a
         block of the disk: extents of a few hundred bytes, each for itself, would leave segments behind that are as empty as before. Raises
         Damaged when all is done that can be."""
-        incarnation = self._incarnation
         damage: Damaged | None = None
-        with Placing(incarnation.store, incarnation.usage, incarnation.fence.broker, incarnation.flusher.committed) as placing:
+        with Placing(self._store, self._usage, self._journal.fence.broker, self._flusher.committed) as placing:
             drafted: list[tuple[_Job, Draft]] = []
             empty: list[_Job] = []
             for job in jobs:
@@ -128,7 +142,7 @@ class Cleaner:
                     continue
                 if draft is not None:
                     drafted.append((job, draft))
-                elif all(incarnation.upkeep.sealer.has_trimmed(extent) for extent in job.extents):
+                elif all(self._has_trimmed(extent) for extent in job.extents):
                     empty.append(job)  # else the journal still has the pages, and would bring them back at load
             await placing.flush()
             written = [one.extent for one in await write_sections(placing, [draft for _, draft in drafted])]
@@ -136,9 +150,9 @@ class Cleaner:
             done = [(job, new) for job, new in done if job.actor.closed is None]
             if done:
                 keys = [extent.key for job, _ in done for extent in job.extents]
-                await incarnation.journal.edit(Edit(drop=keys, add=[new for _, new in done if new is not None]))
+                await self._journal.edit(Edit(drop=keys, add=[new for _, new in done if new is not None]))
             for job, new in done:
-                incarnation.replaced(job.actor, job.extents, new)
+                self._switch.replaced(job.actor, job.extents, new)
         if damage is not None:
             raise damage
 
@@ -146,12 +160,12 @@ class Cleaner:
         """The extent to be, None if nothing in it lives. Its pages are written when the placing is flushed."""
         pages: list[Placed] = []
         for extent in job.extents:
-            index = await self._incarnation.extents.index(extent)
+            index = await self._extents.index(extent)
             pages += await self._copied(placing, job.actor, index.state(), segment)
         if not pages:
             return None
         first, end = job.extents[0].first_offset, job.extents[-1].end_offset
-        return Draft(job.actor.partition, pages, first, end, await self._incarnation.extents.joined_ids(job.extents, first))
+        return Draft(job.actor.partition, pages, first, end, await self._extents.joined_ids(job.extents, first))
 
     async def _copied(self, placing: Placing, actor: PartitionActor, entries: list[PageEntry], segment: int) -> list[Placed]:
         """The pages that live on: those in the segment are copied."""
@@ -161,11 +175,11 @@ class Cleaner:
         chunk: list[PageEntry] = []
         for entry in (*live, None):
             if chunk and (entry is None or entry.segment != segment or sum(page.length for page in chunk) >= READ_BYTES):
-                pages = await self._incarnation.store.read([reference_of(page) for page in chunk])
+                pages = await self._store.read([reference_of(page) for page in chunk])
                 found += [Placed(e, await placing.add(page)) for e, page in zip(chunk, pages, strict=True)]
                 size = sum(page.length for page in chunk)
                 self._budget -= size
-                self._incarnation.counters.cleaned_bytes += size
+                self._counters.cleaned_bytes += size
                 chunk = []
             if entry is not None and entry.segment == segment:
                 chunk.append(entry)

@@ -12,26 +12,28 @@ glance, because what was found once holds until something moves; an idle broker 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.log.log import Log
+from bowstring.broker.reading.reading import Reading
 from bowstring.broker.reading.visibility import moments_of
-from bowstring.core.deletions import runs_of
+from bowstring.broker.surroundings import Surroundings
+from bowstring.broker.topics import Topic
+from bowstring.broker.upkeep.sealer import Sealer
+from bowstring.broker.upkeep.switch import Switch
+from bowstring.core.changes import Runs
+from bowstring.core.offset_set import OffsetSet, runs_of
 from bowstring.core.pages import LOST, PageEntry, decode_header
 from bowstring.core.partition import Partition
-from bowstring.core.retained import Runs
 from bowstring.messages import encoding
 from bowstring.messages.schema import DUE
 from bowstring.ports.extents import Extent
 from bowstring.ports.failures import Damaged
 from bowstring.ports.journal import Edit
-
-if TYPE_CHECKING:
-    from bowstring.broker.incarnation import Incarnation
-    from bowstring.broker.log.actor import PartitionActor
-    from bowstring.broker.topics import Topic
 
 PARTITIONS_A_TURN = 1000
 ASKED_A_TURN = 100
@@ -71,19 +73,29 @@ class _Reach(NamedTuple):
 class Retention:
     """Retention of one incarnation's topics."""
 
-    def __init__(self, incarnation: Incarnation) -> None:
-        self._incarnation = incarnation
+    def __init__(self, surroundings: Surroundings, log: Log, reading: Reading, sealer: Sealer, switch: Switch) -> None:
+        self._clock = surroundings.clock
+        self._journal = log.journal
+        self._counters = surroundings.counters
+        self._flusher = log.flusher
+        self._topics = log.topics
+        self._trusted = reading.trusted
+        self._extents = reading.extents
+        self._reader = reading.reader
+        self._note_damage = reading.note_damage
+        self._sealer = sealer
+        self._switch = switch
         self._seen: dict[tuple[int, int], _Seen] = {}
         self._next = 0
         """Where the next turn begins."""
-        self._begun = incarnation.clock.monotonic()
+        self._begun = self._clock.monotonic()
         self._kept_at: dict[tuple[int, int], float] = {}
         """When the rows that are kept below a partition's floor were looked at last."""
 
     async def turn(self) -> None:
         """Looks at the next partitions, going round."""
-        now = self._incarnation.trusted.now()
-        everything = [(topic, actor) for topic in self._incarnation.topics() for actor in topic.actors]
+        now = self._trusted.now()
+        everything = [(topic, actor) for topic in self._topics.all() for actor in topic.actors]
         asked, first = 0, self._next if self._next < len(everything) else 0
         some = everything[first : first + PARTITIONS_A_TURN]
         self._next = first + len(some)
@@ -102,7 +114,7 @@ class Retention:
                 try:
                     await self._glance(topic, actor, seen, now)
                 except Damaged as error:  # the others are not to wait for this one
-                    self._incarnation.note_damage(partition, error)
+                    self._note_damage(partition, error)
 
     async def _glance(self, topic: Topic, actor: PartitionActor, seen: _Seen | None, now: int) -> None:
         """What nobody has seen yet, or has changed since, is asked for; then it is known when there will be something to do."""
@@ -110,7 +122,7 @@ class Retention:
         if seen is None:
             seen = self._seen[partition.topic, partition.number] = await self._look(partition)
         horizon = now - int(topic.settings.retention * 1e6)
-        if seen.arrived < horizon or _is_too_much(topic, partition) or (partition.retained.kept and self._kept_is_due(partition)):
+        if seen.arrived < horizon or _is_too_much(topic, partition) or (len(partition.retained.kept) and self._kept_is_due(partition)):
             await self._retain(topic, actor, horizon)
         if is_new or seen.expires < now or seen.floor != partition.retained.floor:
             await self._drop_extents(actor, now)
@@ -120,7 +132,7 @@ class Retention:
     async def _look(self, partition: Partition) -> _Seen:
         moves, end, floor = partition.moves, partition.committed_offset, partition.retained.floor
         has_extents = partition.sealed_end > 1 and partition.sealed_bytes
-        extents = await self._incarnation.extents.of(partition) if has_extents else []
+        extents = await self._extents.of(partition) if has_extents else []
         expires = min((extent.expires for extent in extents if extent.expires), default=NEVER)
         if extents and extents[0].first_offset >= floor:
             return _Seen(moves, floor, 0, extents[0].arrived_first, expires)
@@ -129,24 +141,23 @@ class Retention:
 
     async def _entries(self, partition: Partition, offset: int, end: int, pages_max: int) -> list[PageEntry]:
         """The next pages. An extent whose index cannot be read counts as one page that cannot be read, so that it holds nothing up."""
-        incarnation = self._incarnation
         try:
-            return await incarnation.reader.entries(partition, offset, end, 1 << 40, pages_max)
+            return await self._reader.entries(partition, offset, end, 1 << 40, pages_max)
         except Damaged:
-            for extent in await incarnation.extents.of(partition):
+            for extent in await self._extents.of(partition):
                 if extent.end_offset > offset and not await self._has_index(extent):
                     return [_as_a_page(extent)]
             raise
 
     async def _has_index(self, extent: Extent) -> bool:
         try:
-            await self._incarnation.extents.index(extent)
+            await self._extents.index(extent)
         except Damaged:
             return False
         return True
 
     def _kept_is_due(self, partition: Partition) -> bool:
-        key, monotonic = (partition.topic, partition.number), self._incarnation.clock.monotonic()
+        key, monotonic = (partition.topic, partition.number), self._clock.monotonic()
         is_due = monotonic - self._kept_at.get(key, self._begun) >= KEPT_SECONDS
         if is_due:
             self._kept_at[key] = monotonic
@@ -157,14 +168,18 @@ class Retention:
         partition = actor.partition
         reach = await self._reach(partition, horizon)
         reach = await self._reach_by_bytes(topic, partition, reach)
-        kept = tuple(_joined(reach.kept))
-        if (reach.floor, kept) == partition.retained.rest() or actor.closed is not None:
+        kept, before = reach.kept, partition.retained.kept
+        new = OffsetSet()
+        new.add(kept)
+        after, known = new.within(0, NEVER), before.within(0, NEVER)
+        added, released = after[~before.of(after)], known[~new.of(known)]
+        if (reach.floor == partition.retained.floor and not len(added) and not len(released)) or actor.closed is not None:
             return
-        flusher, messages = self._incarnation.flusher, partition.messages
-        flusher.add(partition.raise_floor(reach.floor, kept))
+        flusher, messages = self._flusher, partition.messages
+        flusher.add(partition.raise_floor(reach.floor, tuple(runs_of(added)), tuple(runs_of(released))))
         expired = messages - partition.messages
         await flusher.commitment()
-        self._incarnation.counters.expired += max(0, expired)
+        self._counters.expired += max(0, expired)
 
     async def _reach(self, partition: Partition, horizon: int) -> _Reach:
         """The first page that is not too old; and the rows before it that are kept."""
@@ -174,7 +189,7 @@ class Retention:
             entries = await self._entries(partition, offset, partition.readable_offset, PAGES_A_READ)
             for entry in entries:
                 if entry.arrived_last >= horizon:  # a longer retention may stop below the floor: what was kept from there on stays
-                    return _Reach(max(floor, entry.first_offset), kept + _from(partition.retained.kept, entry.first_offset))
+                    return _Reach(max(floor, entry.first_offset), kept + _from(partition.retained.snapshot()[1], entry.first_offset))
                 if entry.due >= horizon:
                     kept += await self._kept(partition, entry, horizon)
                 offset = entry.end
@@ -186,7 +201,7 @@ class Retention:
         """The rows of an old page whose due time keeps them: all of them, where they cannot be read, until none could be kept."""
         live: NDArray[np.int64] = partition.live(entry.first_offset, entry.end)
         try:
-            page = (await self._incarnation.reader.pages(partition, [entry]))[0]
+            page = (await self._reader.pages(partition, [entry]))[0]
         except Damaged:
             return tuple(runs_of(live))
         header = decode_header(page.header)
@@ -217,30 +232,30 @@ class Retention:
     async def _bytes_behind(self, partition: Partition) -> int:
         """Bytes of pages below the floor that extents still have."""
         floor, size = partition.retained.floor, 0
-        for extent in await self._incarnation.extents.of(partition):
+        for extent in await self._extents.of(partition):
             if extent.end_offset <= floor:
                 size += extent.bytes
             elif extent.first_offset < floor and await self._has_index(extent):
-                index = await self._incarnation.extents.index(extent)
+                index = await self._extents.index(extent)
                 size += sum(entry.length for entry in index.state() if entry.end <= floor)
         return size
 
     async def _drop_extents(self, actor: PartitionActor, now: int) -> None:
         """Extents in which nothing lives leave the catalog."""
-        partition, incarnation = actor.partition, self._incarnation
+        partition = actor.partition
         if partition.sealed_end <= 1 or not partition.sealed_bytes:
             return
-        extents = await incarnation.extents.of(partition)
+        extents = await self._extents.of(partition)
         gone = [extent for extent in extents if extent.end_offset <= partition.retained.first]
         # While the journal still has the pages, only a floor keeps them from coming back at load.
-        rest = [extent for extent in extents[len(gone) :] if incarnation.upkeep.sealer.has_trimmed(extent)]
+        rest = [extent for extent in extents[len(gone) :] if self._sealer.has_trimmed(extent)]
         gone += [extent for extent in rest if 0 < extent.expires < now or _is_below(partition, extent)]
         if any(extent.end_offset > partition.snapshot_end for extent in gone):  # else nothing tells how far the log was sealed
-            await incarnation.upkeep.sealer.snapshot([actor])
+            await self._sealer.snapshot([actor])
         for start in range(0, len(gone), EXTENTS_AN_EDIT):
             step = gone[start : start + EXTENTS_AN_EDIT]
-            await incarnation.journal.edit(Edit(drop=[extent.key for extent in step]))
-            incarnation.replaced(actor, step, None)
+            await self._journal.edit(Edit(drop=[extent.key for extent in step]))
+            self._switch.replaced(actor, step, None)
 
 
 def _is_too_much(topic: Topic, partition: Partition) -> bool:
@@ -267,22 +282,9 @@ def _as_a_page(extent: Extent) -> PageEntry:
 
 def _is_below(partition: Partition, extent: Extent) -> bool:
     """Is nothing in the extent retained?"""
-    if extent.end_offset > partition.retained.floor:
-        return False
-    return not any(offset < extent.end_offset and extent.first_offset < offset + rows for offset, rows in partition.retained.kept)
+    return not partition.retained.any(extent.first_offset, extent.end_offset)
 
 
 def _from(runs: Iterable[tuple[int, int]], offset: int) -> list[tuple[int, int]]:
     """What of the runs is not before the offset."""
     return [(max(first, offset), first + rows - max(first, offset)) for first, rows in runs if first + rows > offset]
-
-
-def _joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Runs that touch are one."""
-    found: list[tuple[int, int]] = []
-    for offset, rows in sorted(runs):
-        if found and sum(found[-1]) >= offset:
-            found[-1] = found[-1][0], max(sum(found[-1]), offset + rows) - found[-1][0]
-        else:
-            found.append((offset, rows))
-    return found

@@ -20,13 +20,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.log.flusher import Flush
+from bowstring.broker.log.log import Log
+from bowstring.broker.reading.reading import Reading
+from bowstring.broker.surroundings import Surroundings
 from bowstring.broker.upkeep.coalesced_page import BYTES_MAX, Sealable, coalesce, runs
 from bowstring.broker.upkeep.placement import PAUSE_SECONDS, Draft, Placed, Placing, Written, write_sections
+from bowstring.broker.upkeep.switch import Switch
+from bowstring.broker.upkeep.usage import Usage
 from bowstring.core.id_sections import Builder, batch_hashes, parts_in, parts_of
 from bowstring.core.pages import LOST, PAGES_AT_ONCE, PageEntry
 from bowstring.core.partition import Partition
@@ -35,10 +41,6 @@ from bowstring.messages.schema import ID
 from bowstring.ports.extents import Extent, StateRow
 from bowstring.ports.failures import Damaged, DiskFull
 from bowstring.ports.journal import Edit
-
-if TYPE_CHECKING:
-    from bowstring.broker.incarnation import Incarnation
-    from bowstring.broker.log.flusher import Flush
 
 PARTITIONS_A_STEP = 32
 PAGES_AN_EXTENT = 4096
@@ -67,22 +69,31 @@ class Counts(NamedTuple):
 class Sealer:
     """Seals what one incarnation writes."""
 
-    def __init__(self, incarnation: Incarnation, trimmed: int) -> None:
-        self._incarnation = incarnation
-        self._journal = incarnation.journal
-        self._broker = incarnation.fence.broker
-        self._store = incarnation.store
-        self._settings = incarnation.settings
+    def __init__(self, surroundings: Surroundings, log: Log, reading: Reading, usage: Usage, switch: Switch, *, trimmed: int) -> None:
+        self._settings = surroundings.settings
+        self._clock = surroundings.clock
+        self._journal = log.journal
+        self._store = surroundings.store
+        self._counters = surroundings.counters
+        self._observer = surroundings.observer
+        self._broker = log.fence.broker
+        self._flusher = log.flusher
+        self._topics = log.topics
+        self._extents = reading.extents
+        self._reader = reading.reader
+        self._note_damage = reading.note_damage
+        self._usage = usage
+        self._switch = switch
         self.trimmed = trimmed
         """The journal has no rows up to this sequence."""
-        self._counts = Counts(rows=incarnation.flusher.committed - trimmed)
+        self._counts = Counts(rows=log.flusher.committed - trimmed)
         self._copied = 0
         """Bytes since the last pause."""
         self._hurry = False
         """So much has come that it is better sealed soon than well."""
         self._tries: dict[tuple[int, int, int], int] = {}
         """How often a page of the journal could not be read, by topic, partition and offset."""
-        self._sealed_at = incarnation.clock.monotonic()
+        self._sealed_at = self._clock.monotonic()
 
     def note(self, flush: Flush) -> None:
         """A flush was committed."""
@@ -95,7 +106,7 @@ class Sealer:
     def is_due(self) -> bool:
         """Is there enough to seal?"""
         settings, counts = self._settings, self._counts
-        old = counts.rows > 1 and self._incarnation.clock.monotonic() - self._sealed_at >= settings.seal_seconds
+        old = counts.rows > 1 and self._clock.monotonic() - self._sealed_at >= settings.seal_seconds
         full = counts.rows >= settings.seal_rows or counts.changes >= 15 * settings.seal_rows or counts.ids >= IDS_MAX
         return old or full or counts.inlined >= settings.seal_inline_bytes or counts.bytes >= settings.seal_bytes
 
@@ -104,21 +115,21 @@ class Sealer:
         before, self._counts = self._counts, Counts()
         self._hurry = before.bytes >= HURRY * self._settings.seal_bytes or before.rows >= HURRY * self._settings.seal_rows
         try:
-            await self._seal(self._incarnation.flusher.committed)
+            await self._seal(self._flusher.committed)
         except (DiskFull, Damaged):
             self._counts = Counts(*map(sum, zip(before, self._counts, strict=True)))
             raise
-        self._sealed_at = self._incarnation.clock.monotonic()
-        self._incarnation.counters.seals += 1
-        self._incarnation.observer.note("journal-sealed", rows=before.rows, bytes=before.bytes)
+        self._sealed_at = self._clock.monotonic()
+        self._counters.seals += 1
+        self._observer.note("journal-sealed", rows=before.rows, bytes=before.bytes)
 
     async def _seal(self, sequence: int) -> None:
-        actors = self._incarnation.partitions()
+        actors = self._topics.actors()
         for step in _steps(actor for actor in actors if actor.partition.pages.count_upto(sequence)):
             while step:
                 await self._seal_pages(step, sequence)
                 step = [actor for actor in step if actor.closed is None and actor.partition.pages.count_upto(sequence)]
-        actors = self._incarnation.partitions()
+        actors = self._topics.actors()
         for step in _steps(actor for actor in actors if actor.partition.is_ahead_of_snapshot):
             await self.snapshot(step)
         await self._trim(sequence)
@@ -127,7 +138,7 @@ class Sealer:
 
     async def _seal_pages(self, actors: Sequence[PartitionActor], sequence: int) -> None:
         """The pages of some partitions become extents."""
-        with Placing(self._store, self._incarnation.usage, self._broker, sequence) as placing:
+        with Placing(self._store, self._usage, self._broker, sequence) as placing:
             pages = [await self._pages(placing, actor.partition, sequence) for actor in actors]
             await placing.flush()
             drafts = [await self._draft(actor.partition, placed) for actor, placed in zip(actors, pages, strict=True)]
@@ -135,13 +146,13 @@ class Sealer:
             await self._adopt_ids(drafts, written)
             await self._journal.edit(Edit(add=[extent for extent, _ in written]))
             for actor, (extent, _) in zip(actors, written, strict=True):
-                self._incarnation.switch(actor, extent)
+                self._switch.sealed(actor, extent)
 
     async def _adopt_ids(self, drafts: Sequence[Draft], written: Sequence[Written]) -> None:
         """Ids that callers gave will be asked for again at once, so what was just made of them stays in memory."""
         for draft, (extent, blocks) in zip(drafts, written, strict=True):
             if draft.partition.ids.count_below(extent.end_offset):
-                await self._incarnation.extents.adopt(draft.partition, extent, draft.hashes, blocks)
+                await self._extents.adopt(draft.partition, extent, draft.hashes, blocks)
 
     async def _pages(self, placing: Placing, partition: Partition, sequence: int) -> list[Placed]:
         """The next pages of a partition, where they are or are going to be. Inlined and small ones are coalesced and written."""
@@ -154,7 +165,7 @@ class Sealer:
             if len(group) == 1 and group[0].segment:
                 found.append(Placed(group[0]))
                 if len(found) % PAGES_AT_ONCE == 0:
-                    await self._incarnation.clock.sleep(PAUSE_SECONDS)
+                    await self._clock.sleep(PAUSE_SECONDS)
                 continue
             for sealable in await self._coalesced(partition, group):
                 found.append(Placed(sealable.entry, None if sealable.page is None else await placing.add(sealable.page)))
@@ -164,9 +175,9 @@ class Sealer:
         self._copied += sum([entry.length + PAGE_COST for entry in entries])
         if self._copied >= BYTES_MAX:
             self._copied = 0
-            await self._incarnation.clock.sleep(PAUSE_SECONDS)
+            await self._clock.sleep(PAUSE_SECONDS)
         try:
-            pages = await self._incarnation.reader.pages(partition, entries, keep=False)
+            pages = await self._reader.pages(partition, entries, keep=False)
         except Damaged:
             return await self._one_by_one(partition, entries)
         return coalesce(entries, pages)
@@ -180,13 +191,13 @@ class Sealer:
                 found.append(Sealable(entry, None))
                 continue
             try:
-                found.append(Sealable(entry, (await self._incarnation.reader.pages(partition, [entry]))[0]))
+                found.append(Sealable(entry, (await self._reader.pages(partition, [entry]))[0]))
             except Damaged as error:
                 key = partition.topic, partition.number, entry.first_offset
                 self._tries[key] = self._tries.get(key, 0) + 1
                 if self._tries[key] < TRIES_MAX:
                     raise
-                self._incarnation.note_damage(partition, error)
+                self._note_damage(partition, error)
                 found.append(Sealable(entry._replace(segment=LOST, position=0, length=0), None))
         return found
 
@@ -202,7 +213,7 @@ class Sealer:
         starts = parts_in(batches, bits)
         for part in range(1 << bits):
             if bits:
-                await self._incarnation.clock.sleep(PAUSE_SECONDS)
+                await self._clock.sleep(PAUSE_SECONDS)
             inside = slice(int(starts[part]), int(starts[part + 1]))
             builder.take(*partition.ids.part_below(end, part, bits))
             builder.take(batches[inside], firsts[inside])
@@ -223,15 +234,15 @@ class Sealer:
                 of = partition.topic, partition.number
                 heads.append(StateRow(*of, PARTITION, 0, self._broker, sequence, snapshot(partition)))
                 chunks.extend(_changed_chunks(partition, self._broker, sequence))
-            captured.set_result(self._incarnation.flusher.commitment())
+            captured.set_result(self._flusher.commitment())
 
-        self._incarnation.flusher.at_boundary(lambda sequence: None if captured.done() else capture(sequence))
+        self._flusher.at_boundary(lambda sequence: None if captured.done() else capture(sequence))
         await (await captured)
         try:
             await self._journal.edit(Edit(states=[*chunks, *heads]))
         except BaseException:
             for partition in partitions:
-                partition.deletions.changed.update(chunk.part - 1 for chunk in chunks if _is_of(chunk, partition))
+                partition.deletions.mark_changed(chunk.part - 1 for chunk in chunks if _is_of(chunk, partition))
             raise
         for partition, head in zip(partitions, heads, strict=True):
             partition.snapshot_sequence, partition.snapshot_end = head.sequence, partition.sealed_end
@@ -256,9 +267,8 @@ def _steps(actors: Iterable[PartitionActor]) -> Iterable[list[PartitionActor]]:
 
 
 def _changed_chunks(partition: Partition, broker: int, sequence: int) -> list[StateRow]:
-    numbers, partition.deletions.changed = sorted(partition.deletions.changed), set()
-    of = partition.topic, partition.number
-    return [StateRow(*of, DELETIONS, number + 1, broker, sequence, partition.deletions.chunk(number)) for number in numbers]
+    of, captured = (partition.topic, partition.number), partition.deletions.capture()
+    return [StateRow(*of, DELETIONS, number + 1, broker, sequence, encode()) for number, encode in captured.items()]
 
 
 def _is_of(chunk: StateRow, partition: Partition) -> bool:

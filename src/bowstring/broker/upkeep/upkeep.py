@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING
 
+from bowstring.broker.log.log import Log
+from bowstring.broker.reading.reading import Reading
+from bowstring.broker.surroundings import Surroundings
 from bowstring.broker.upkeep.cleaner import Cleaner
 from bowstring.broker.upkeep.retention import Retention
 from bowstring.broker.upkeep.sealer import Sealer
+from bowstring.broker.upkeep.switch import Switch
+from bowstring.broker.upkeep.usage import Usage
 from bowstring.ports.failures import Damaged, DiskFull
-
-if TYPE_CHECKING:
-    from bowstring.broker.incarnation import Incarnation
 
 ROWS_A_STEP = 100
 
@@ -24,13 +25,24 @@ ROWS_A_STEP = 100
 class Upkeep:
     """The household of one incarnation."""
 
-    def __init__(self, incarnation: Incarnation, *, trimmed: int, deleted: list[int]) -> None:
-        self._incarnation = incarnation
+    def __init__(self, surroundings: Surroundings, log: Log, reading: Reading, usage: Usage, *, trimmed: int, deleted: list[int]) -> None:
+        self._seconds = surroundings.settings.upkeep_seconds
+        self._clock = surroundings.clock
+        self._journal = log.journal
+        self._store = surroundings.store
+        self._reserve = surroundings.reserve
+        self._counters = surroundings.counters
+        self._observer = surroundings.observer
+        self._log = log
+        self._usage = usage
         self._deleted = dict.fromkeys(deleted)
         """Topics whose rows in the catalog are to be cleared away."""
-        self.sealer = Sealer(incarnation, trimmed)
-        self.retention = Retention(incarnation)
-        self.cleaner = Cleaner(incarnation)
+        self.switch = switch = Switch(usage=usage, extents=reading.extents, counters=surroundings.counters)
+        self.sealer = Sealer(surroundings, log, reading, usage, switch, trimmed=trimmed)
+        self.retention = Retention(surroundings, log, reading, self.sealer, switch)
+        self.cleaner = Cleaner(surroundings, log, reading.extents, usage, switch, self.sealer.has_trimmed)
+        log.commits.told.append(self.sealer.note)
+        switch.told.append(self.cleaner.sealed)
         self._task: asyncio.Task[None] | None = None
         self._troubles: dict[str, str] = {}
         """What kept each kind of work from being done, so that it is told once."""
@@ -49,23 +61,23 @@ class Upkeep:
     async def _run(self) -> None:
         try:
             while True:
-                await self._incarnation.clock.sleep(self._incarnation.settings.upkeep_seconds)
+                await self._clock.sleep(self._seconds)
                 await self._turn()
         except asyncio.CancelledError:
             raise
         except Exception as failure:
-            self._incarnation.flusher.fail(failure)
+            self._log.flusher.fail(failure)
 
     async def _turn(self) -> None:
-        clock = self._incarnation.clock
+        clock = self._clock
         for kind, work in self._works():
-            name, counted, begun = work.__qualname__, self._incarnation.counters.work(kind), clock.monotonic()
+            name, counted, begun = work.__qualname__, self._counters.work(kind), clock.monotonic()
             try:
                 await work()
                 self._troubles.pop(name, None)
             except (DiskFull, Damaged) as failure:
                 if self._troubles.get(name) != str(failure):
-                    self._incarnation.observer.note("upkeep-postponed", work=name, problem=str(failure))
+                    self._observer.note("upkeep-postponed", work=name, problem=str(failure))
                 self._troubles[name] = str(failure)
                 counted.troubles += 1
             counted.turns += 1
@@ -87,22 +99,20 @@ class Upkeep:
 
     async def _clear_away(self) -> None:
         """Rows of deleted topics go, some at a time, and with them what they use."""
-        incarnation = self._incarnation
         for topic in list(self._deleted):
-            while await incarnation.journal.forget_topic(topic, ROWS_A_STEP):
+            while await self._journal.forget_topic(topic, ROWS_A_STEP):
                 pass
-            incarnation.usage.reset_sealed(await incarnation.journal.usage())
+            self._usage.reset_sealed(await self._journal.usage())
             del self._deleted[topic]
 
     async def _give_back(self) -> None:
         """Segments that nothing uses any more are used again, and if the disk was full, there may be room now."""
-        incarnation = self._incarnation
-        unused = incarnation.usage.unused(incarnation.store.segments())
+        unused = self._usage.unused(self._store.segments())
         if unused:
-            await incarnation.check_fence()  # a successor may use what we take to be free
-            await incarnation.store.release(unused)
-            incarnation.counters.released += len(unused)
-        await incarnation.store.make_room()
-        if incarnation.reserve is not None:
-            await incarnation.reserve.hold()
-        incarnation.look_for_room()
+            await self._log.check_fence()  # a successor may use what we take to be free
+            await self._store.release(unused)
+            self._counters.released += len(unused)
+        await self._store.make_room()
+        if self._reserve is not None:
+            await self._reserve.hold()
+        self._log.room.look()

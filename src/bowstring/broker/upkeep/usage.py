@@ -29,6 +29,10 @@ class Usage:
         """Pages of the journal are sealed, or gone."""
         _add(self._recent, segments, -1)
 
+    def left_the_index(self, before: Mapping[int, int], after: Mapping[int, int]) -> None:
+        """The index of a partition's recent pages had `before` in these segments, and has `after` now."""
+        self.remove_recent({segment: size - after.get(segment, 0) for segment, size in before.items()})
+
     def add_sealed(self, uses: Iterable[tuple[int, int]]) -> None:
         """Extents were added."""
         _add(self._sealed, dict(uses), 1)

@@ -32,7 +32,7 @@ class SqliteJournal:
 
     def __init__(self, database: Database, fence: Fence) -> None:
         self._database = database
-        self._fence = fence
+        self.fence = fence
         self._span = journal_rows.span(fence.broker)
         self._constant = {"broker": fence.broker, "epoch": fence.epoch, **self._span}
 
@@ -40,7 +40,7 @@ class SqliteJournal:
 
     async def commit(self, sequence: int, changes: bytes, inlined: bytes | None) -> None:
         position = self._span["first"] + sequence
-        crc = journal_rows.checksum(position, self._fence.epoch, changes, len(inlined or b""))
+        crc = journal_rows.checksum(position, self.fence.epoch, changes, len(inlined or b""))
         row: _NewRow = {**self._constant, "position": position, "crc": crc, "changes": changes, "pages": inlined}
         await self._database.worker.run(lambda: self._commit(row))
         self._database.checkpoint_if_due()
@@ -53,26 +53,26 @@ class SqliteJournal:
 
     async def edit(self, edit: Edit) -> None:
         prepared = extents.prepare(edit, self._span["first"])
-        await self._database.change(self._fence, lambda connection: extents.apply(connection, prepared, self._fence.broker, self._span))
+        await self._database.change(self.fence, lambda connection: extents.apply(connection, prepared, self.fence.broker, self._span))
 
     async def states(self) -> list[StateRow]:
-        return await self._database.look(extents.states, self._fence.broker)
+        return await self._database.look(extents.states, self.fence.broker)
 
     async def sealed(self) -> list[Sealed]:
-        return await self._database.look(extents.sealed, self._fence.broker)
+        return await self._database.look(extents.sealed, self.fence.broker)
 
     async def usage(self) -> dict[int, int]:
-        return await self._database.look(extents.usage, self._fence.broker)
+        return await self._database.look(extents.usage, self.fence.broker)
 
     async def extents(self, topic: int, partition: int, offset: int, rows_max: int) -> list[Extent]:
         return await self._database.look(extents.extents, topic, partition, offset, rows_max)
 
     async def extents_in(self, segment: int, after: ExtentKey | None, rows_max: int) -> list[Extent]:
         behind = after or ExtentKey(0, 0, 0)  # ids of topics begin at 1
-        return await self._database.look(extents.extents_in, self._fence.broker, segment, behind, rows_max)
+        return await self._database.look(extents.extents_in, self.fence.broker, segment, behind, rows_max)
 
     async def forget_topic(self, topic_id: int, rows_max: int) -> bool:
-        return await self._database.change(self._fence, lambda connection: self._forget_topic(connection, topic_id, rows_max))
+        return await self._database.change(self.fence, lambda connection: self._forget_topic(connection, topic_id, rows_max))
 
     # ---- on the worker -----------------------------------------------------------------------------------------------
 
@@ -86,20 +86,20 @@ class SqliteJournal:
 
     def _explain(self, connection: apsw.Connection, row: _NewRow) -> None:
         """Why a commit stored nothing. Returns if the very same row is there already."""
-        self._database.check_epoch(connection, self._fence)
+        self._database.check_epoch(connection, self.fence)
         if self._database.ask(connection, "landed", **row) is None:
             last = self._database.ask(connection, "last_position", **self._span) - self._span["first"]
-            raise Fenced(f"the journal of broker {self._fence.broker} ends at {last}, so the row is not the next one")
+            raise Fenced(f"the journal of broker {self.fence.broker} ends at {last}, so the row is not the next one")
 
     def _rows(self, connection: apsw.Connection, after: int, rows_max: int) -> list[Row]:
         first, last = self._span["first"], self._span["last"]
         values = {"after": first + after, "last": last, "rows_max": rows_max}
-        return journal_rows.verified(self._fence.broker, after, connection.execute(self._database.sql["rows"], values))
+        return journal_rows.verified(self.fence.broker, after, connection.execute(self._database.sql["rows"], values))
 
     def _forget_topic(self, connection: apsw.Connection, topic_id: int, rows_max: int) -> bool:
         if self._database.ask(connection, "is_live", id=topic_id) is not None:
             raise Conflict(f"The topic with the id {topic_id} is not deleted.")
-        return extents.forget(connection, self._fence.broker, topic_id, rows_max)
+        return extents.forget(connection, self.fence.broker, topic_id, rows_max)
 
 
 def _read(connection: apsw.Connection, references: Sequence[Reference]) -> list[Page]:

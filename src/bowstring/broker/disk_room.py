@@ -1,0 +1,53 @@
+"""Room on the disk, as publishers see it: they are refused before anything is taken, and leave some for the work that makes room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from bowstring.broker.shortage import disk_full
+from bowstring.broker.surroundings import Surroundings
+
+ALIVE_MIN: Final = 0.4
+"""The cleaner copies what lives out of a segment when it is less than this share of the segment."""
+ROOM_KEPT: Final = 1 << 20
+"""Bytes in segments that publishers leave to the sealer. To the cleaner they leave what may live in a segment that it copies."""
+
+
+class DiskRoom:
+    """The room that is left for publishes."""
+
+    def __init__(self, surroundings: Surroundings, waiting_bytes: Callable[[], int]) -> None:
+        self._store = surroundings.store
+        self._reserve = surroundings.reserve
+        self._shortage = surroundings.shortage
+        self._segment_bytes_max = surroundings.settings.segment_bytes_max
+        self._waiting_bytes = waiting_bytes
+        """Bytes of pages that are decided and not written yet."""
+
+    def check(self, size: int) -> None:
+        """Raises Full if the disk has no room for so many bytes."""
+        if not self._has(size):
+            self._shortage.begin()
+            raise disk_full()
+
+    @property
+    def is_full(self) -> bool:
+        """Are publishes refused for lack of room?"""
+        return self._shortage.is_on or not self._has(1)
+
+    def look(self) -> None:
+        """Tells the shortage whether the disk is full."""
+        if not self._has(1):
+            self._shortage.begin()
+        elif not self._store.is_short:
+            self._shortage.found_room()
+
+    def _has(self, size: int) -> bool:
+        """There is none if the store could not make the next segment, or the catalog has nothing in reserve."""
+        if self._reserve is not None and not self._reserve.held:
+            return False
+        if not self._store.is_short:
+            return True
+        kept = int(ALIVE_MIN * max(self._store.segments().values(), default=0)) + ROOM_KEPT
+        return self._store.room >= self._waiting_bytes() + size + min(kept, self._segment_bytes_max // 2)

@@ -1,0 +1,39 @@
+"""The reading room of one incarnation: caches, extents and the page reader, and the time that delivering goes by."""
+
+from __future__ import annotations
+
+from bowstring.broker.reading.caches import Caches, PageCache
+from bowstring.broker.reading.extents import Extents
+from bowstring.broker.reading.page_reader import PageReader
+from bowstring.broker.reading.visibility import Moments
+from bowstring.broker.surroundings import Surroundings
+from bowstring.broker.topic_table import TopicTable
+from bowstring.broker.trusted_clock import TrustedClock
+from bowstring.core.partition import Partition
+from bowstring.ports.failures import Damaged
+from bowstring.ports.journal import Journal
+
+
+class Reading:
+    """What readers, and all who look something up, share."""
+
+    def __init__(self, surroundings: Surroundings, journal: Journal, topics: TopicTable) -> None:
+        settings, store = surroundings.settings, surroundings.store
+        self.topics = topics
+        self.clock = surroundings.clock
+        self.trusted = TrustedClock(surroundings.clock)
+        self.counters = surroundings.counters
+        self._observer = surroundings.observer
+        self.caches = Caches(PageCache(settings.memory_tail_bytes, touch=False), PageCache(settings.memory_pages_bytes, touch=True))
+        self.extents = Extents(journal=journal, store=store, settings=settings, clock=surroundings.clock)
+        self.reader = PageReader(store=store, journal=journal, caches=self.caches, extents=self.extents)
+
+    def moments(self, topic: int) -> Moments:
+        """The time that delivering messages of the topic goes by. Raises TopicNotFound."""
+        now = self.trusted.now()
+        return Moments(now, now - int(self.topics.by_id(topic).settings.retention * 1e6))
+
+    def note_damage(self, partition: Partition, error: Damaged) -> None:
+        """Tells the observer of bytes that do not verify."""
+        name = self.topics.name_of(partition.topic)
+        self._observer.note("page-damaged", topic=name, partition=partition.number, problem=str(error))

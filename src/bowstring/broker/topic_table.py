@@ -1,0 +1,94 @@
+"""The live topics of one incarnation, by name and by id, with the actors of their partitions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from bowstring import errors
+from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.topics import Topic, not_found
+
+
+class TopicTable:
+    """Names at the edge, ids everywhere else. The table has editions: a new number whenever a topic is made or deleted, and after a
+    restart."""
+
+    def __init__(self, epoch: int, *, creates: bool) -> None:
+        self._names: dict[str, Topic] = {}
+        self._ids: dict[int, Topic] = {}
+        self._actors: dict[tuple[int, int], PartitionActor] = {}
+        self._creates = creates
+        """Does a publish create its topic? Then the error for a missing one does not tell how to."""
+        self.edition = (epoch << 32) + 1
+        self._waiting: list[asyncio.Event] = []
+
+    # Questions
+
+    def topic(self, name: str) -> Topic:
+        """Raises TopicNotFound, and suggests a similar name."""
+        topic = self._names.get(name)
+        if topic is None:
+            raise not_found(name, self._names, creates=self._creates)
+        return topic
+
+    def by_id(self, topic_id: int) -> Topic:
+        """Raises TopicNotFound."""
+        topic = self._ids.get(topic_id)
+        if topic is None:
+            raise errors.TopicNotFound("the topic was deleted.")
+        return topic
+
+    def has(self, name: str) -> bool:
+        return name in self._names
+
+    def all(self) -> Iterable[Topic]:
+        """By name."""
+        return (self._names[name] for name in sorted(self._names))
+
+    def name_of(self, topic_id: int) -> str:
+        """For people who read it, so a topic that is gone has a name too."""
+        topic = self._ids.get(topic_id)
+        return topic.row.name if topic is not None else f"#{topic_id}"
+
+    def actors(self) -> list[PartitionActor]:
+        """All of them, in no order."""
+        return list(self._actors.values())
+
+    def actor(self, topic: int, partition: int) -> PartitionActor | None:
+        return self._actors.get((topic, partition))
+
+    # Changes
+
+    def add(self, topic: Topic) -> None:
+        self._names[topic.row.name] = self._ids[topic.row.id] = topic
+        for actor in topic.actors:
+            self._actors[topic.row.id, actor.partition.number] = actor
+        self.changed()
+
+    def withdraw(self, topic: Topic) -> None:
+        """The topic is being deleted: its name is free, but readers that know its id still read it."""
+        del self._names[topic.row.name]
+        self.changed()
+
+    def remove(self, topic: Topic) -> None:
+        """The deletion is durable."""
+        del self._ids[topic.row.id]
+        for actor in topic.actors:
+            del self._actors[topic.row.id, actor.partition.number]
+
+    def changed(self) -> None:
+        """Wakes those who wait: a topic was made or deleted, or the incarnation has ended."""
+        self.edition += 1
+        waiting, self._waiting = self._waiting, []
+        for event in waiting:
+            event.set()
+
+    def wake_when_changed(self, event: asyncio.Event) -> None:
+        """Sets the event once."""
+        self._waiting.append(event)
+
+    def forget(self, event: asyncio.Event) -> None:
+        """The caller does not wait any more."""
+        if event in self._waiting:
+            self._waiting.remove(event)

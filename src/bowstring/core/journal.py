@@ -1,0 +1,102 @@
+"""The journal: how the changes of a flush are written, read back, and handed to their machines.
+
+On disk a row is MessagePack: a format version and a list of tagged arrays. An unknown version or
+tag refuses to load, because a change that is skipped is a message that is lost. The catalog keeps a
+CRC-32C beside the row. What older formats wrote is converted when it is read (`old_changes`).
+
+`Replay` is the one reader. The loader refuses to go on at the first problem; `inspect` writes it
+down and goes on. Both tell by overriding what is called for each problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+
+import msgspec
+
+from bowstring.core import old_changes
+from bowstring.core.changes import Change, Paged
+from bowstring.core.partition import Partition
+
+FORMAT = 4
+FORMATS_READ = (1, 2, 3, 4)
+"""The fourth gives deletions a reason, floors differences, and puts a change's page last."""
+
+
+class Unreadable(Exception):
+    """A journal row that this version does not understand, or that does not fit what is there."""
+
+
+class _Row(msgspec.Struct, array_like=True, gc=False):
+    format: int
+    changes: msgspec.Raw
+
+
+_encoder = msgspec.msgpack.Encoder()
+_row = msgspec.msgpack.Decoder(_Row)
+_changes = msgspec.msgpack.Decoder(list[Change])
+
+
+def encode(changes: Sequence[Change]) -> bytes:
+    """The bytes of one journal row."""
+    return _encoder.encode((FORMAT, changes))
+
+
+def decode(data: bytes) -> list[Change]:
+    """The changes of one journal row. Raises Unreadable for anything that this version does not understand."""
+    try:
+        row = _row.decode(data)
+        if row.format == FORMAT:
+            return _changes.decode(row.changes)
+        if row.format in FORMATS_READ:
+            return old_changes.decode(row.changes)
+    except msgspec.DecodeError as error:
+        raise Unreadable(f"the changes of a journal row cannot be read: {error}") from error
+    raise Unreadable(f"the changes of a journal row have format {row.format}, this version reads {FORMAT} and before")
+
+
+class Replay:
+    """Hands the changes of a journal, row by row, to the machines that own them."""
+
+    def __init__(self, machines: Mapping[tuple[int, int], Partition], deleted: Container[int]) -> None:
+        self._machines = machines
+        self._deleted = deleted
+        """Topics that are gone: the journal may still speak of them, and nobody needs it."""
+        self.mentioned: set[int] = set()
+        """Segments that the journal speaks of, whether or not anything in them lives."""
+
+    def row(self, sequence: int, data: bytes) -> None:
+        """The next row."""
+        try:
+            changes = decode(data)
+        except Unreadable as error:
+            self.unreadable(sequence, data, error)
+            return
+        for change in changes:
+            if isinstance(change, Paged) and change.segment:
+                self.mentioned.add(change.segment)
+            if change.topic in self._deleted:
+                continue
+            machine = self._machines.get(change.address)
+            if machine is None:
+                self.unaddressed(sequence, change)
+            else:
+                self.change(machine, change, sequence)
+
+    def change(self, machine: Partition, change: Change, sequence: int) -> None:
+        """A change of that machine."""
+        machine.replay(change, sequence)
+
+    def unreadable(self, sequence: int, data: bytes, error: Unreadable) -> None:
+        """The row cannot be read. Nothing of it was applied."""
+        del data
+        raise Unreadable(f"journal row {sequence}: {error}") from error
+
+    def unaddressed(self, sequence: int, change: Change) -> None:
+        """The change belongs to nobody who is there."""
+        raise Unreadable(nobody(sequence, change))
+
+
+def nobody(sequence: int, change: Change) -> str:
+    """What is wrong with a change that belongs to nobody."""
+    return f"journal row {sequence} changes partition {change.partition} of topic {change.topic}, which is not there"

@@ -1,0 +1,25 @@
+"""The table of calls is the schema's, and says of each call what a lost answer means."""
+
+from __future__ import annotations
+
+from bowstring.gateway.gateway import METHODS
+from bowstring.ports.calls import CALLS
+from bowstring.wire.generated import bowstring_pb2 as pb
+
+
+def test_the_table_has_the_calls_of_the_schema_in_their_order():
+    schema = {
+        method.name: method.client_streaming and method.server_streaming for method in pb.DESCRIPTOR.services_by_name["Broker"].methods
+    }
+    assert [(name, call.stream) for name, call in CALLS.items()] == list(schema.items())
+
+
+def test_the_gateway_serves_every_call_of_the_table():
+    assert METHODS.keys() | {"Hello"} == {name for name, call in CALLS.items() if not call.stream}
+
+
+def test_a_call_that_can_be_told_to_ignore_its_own_work_is_not_repeatable_without():
+    """`exists_ok` and `missing_ok` are there for this reason, so they tell which calls have such an error."""
+    messages = pb.DESCRIPTOR.message_types_by_name
+    forgiving = {name for name in CALLS if {"exists_ok", "missing_ok"} & set(messages[f"{name}Request"].fields_by_name)}
+    assert forgiving == {name for name, call in CALLS.items() if not call.repeatable}
