@@ -139,7 +139,8 @@ class Producer:
         self._raise_failures()
 
     async def find(self, id: str) -> Stored | None:
-        """Where the message of this id is stored, if it is."""
+        """Where the message of this id is stored, if it is: the newest, if several have it. An id is known until retention takes its
+        message, or its owner deletes it."""
         request = pb.FindRequest(topic=self.topic, id=arguments.message_id(id)).SerializeToString()
         answer = pb.FindAnswer.FromString(await self._connection.call("Find", request, self._call_seconds))
         return Stored(self.topic, answer.partition, answer.offset, id, False) if answer.found else None
@@ -148,7 +149,8 @@ class Producer:
         """Deletes messages of this producer's group by their ids, whoever of it has sent them: they are delivered to nobody any more.
         Durable when it returns, with one answer per id: `offsets` says where the message was; refused is what is not there
         (`MessageNotFound`) and what belongs to another group (`NotAuthorised`). What this producer has sent before is stored first. The ids
-        stay taken for the deduplication window. Deleting again does no harm, and is answered alike."""
+        stay taken for the deduplication window. Deleting again does no harm, and is answered alike. An id that was published again after
+        the window names several messages: the newest that is not deleted goes."""
         wanted = arguments.message_ids(ids)
         await self._outbox.flush()
         return await self._delete(wanted)
