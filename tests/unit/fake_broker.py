@@ -73,8 +73,7 @@ class FakeBroker:
         answers, "drop" neither stores nor answers, "cut" cuts the stream before storing; an error refuses it."""
         self.elsewhere: Callable[[int], str | None] = lambda partition: None
         """The address of the broker that serves a partition, if it is another one; empty if none does right now."""
-        self.publishers: dict[bytes, tuple[int, FakeStream]] = {}
-        """The newest stream of each producer: it has fenced the others."""
+        self.publishers: dict[bytes, tuple[int, FakeStream]] = {}  # the newest stream of each producer has fenced the others
         self.delay = 0.001
         self.calls: list[str] = []
         self.call_errors: list[errors.Error] = []
