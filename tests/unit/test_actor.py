@@ -312,8 +312,8 @@ async def test_nobody_decides_for_a_caller_who_has_left():
     shop = Shop()
     column = pa.array(["x"])
     for request in (
-        FindNatural(NAMED, column),
-        DeleteMessages(NAMED, "shop", column),
+        FindNatural(NAMED, column, old=False),
+        DeleteMessages(NAMED, "shop", column, old=False),
     ):
         shop.publish(1)
         shop.desk.commit()

@@ -1,8 +1,13 @@
 """Messages by their ids: where one is, and deleting some.
 
-A generated id names its partition; a natural one is looked for in all of them, because it may have been published with any key. Ids are
-known for the deduplication window. A request of many ids is one lookup and one change in each partition that it concerns, and all are
-durable before it is answered: also with a no, because that rests on what may not be durable yet (invariant 1).
+A generated id names its partition; a natural one is looked for in all of them, because it may have been published with any key. A request
+of many ids is one lookup and one change in each partition that it concerns, and all are durable before it is answered: also with a no,
+because that rests on what may not be durable yet (invariant 1).
+
+An id is known until retention takes its message. Each question is asked twice: first within the
+deduplication window, which memory answers, and then, only for ids that were not found there, in
+everything that is stored (`Lookup.old`). So a partition that has never had an id is not searched on
+the disk when another one has just got it.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.log import Log
 from bowstring.broker.log.requests import DeleteMessages, FindGenerated, FindNatural
 from bowstring.broker.topics import Topic
+from bowstring.core import known_messages
 from bowstring.core.decisions import GivenBack, Ids
 from bowstring.messages import ids
 from bowstring.messages.hashing import id_hashes
@@ -32,30 +38,30 @@ class Place(NamedTuple):
 
 
 async def find(log: Log, topic: str, message_id: str) -> Place | None:
-    """Where the message of an id is."""
+    """Where the message of an id is: the newest that is live, if there are several."""
     found = log.topics.topic(topic)
+    place = await _find(found, message_id, old=False) or await _find(found, message_id, old=True)
+    if place is None and any(known_messages.is_partly_blind(actor.partition, log.clock.now()) for actor in found.actors):
+        raise _unreadable(found)
+    return place
+
+
+async def _find(topic: Topic, message_id: str, *, old: bool) -> Place | None:
     generated = ids.parse(message_id)
-    if generated is not None and generated.partition < len(found.actors):
-        offset = await _find_generated(found.actors[generated.partition], generated)
+    if generated is not None and generated.partition < len(topic.actors):
+        given = GivenBack(0, generated.producer, generated.number, generated.row)
+        offset = await topic.actors[generated.partition].ask(FindGenerated(given, old=old))
         if offset:
             return Place(generated.partition, offset)
-    return await _find_natural(log, found, message_id)
+    return await _find_natural(topic, message_id, old)
 
 
-async def _find_generated(actor: PartitionActor, generated: ids.GeneratedId) -> int:
-    return await actor.ask(FindGenerated(GivenBack(0, generated.producer, generated.number, generated.row)))
-
-
-async def _find_natural(log: Log, topic: Topic, message_id: str) -> Place | None:
+async def _find_natural(topic: Topic, message_id: str, old: bool) -> Place | None:
     column = pa.array([message_id], pa.utf8())
     wanted = Ids(id_hashes(column), None)
-    for actor in topic.actors:
-        offset = await actor.ask(FindNatural(wanted, column))
-        if offset:
-            return Place(actor.partition.number, offset)
-    if any(actor.partition.is_blind(log.clock.now()) for actor in topic.actors):
-        raise _unreadable(topic)
-    return None
+    found = await asyncio.gather(*[actor.ask(FindNatural(wanted, column, old=old)) for actor in topic.actors])
+    live = [(place.arrived, Place(number, place.offset)) for number, place in enumerate(found) if place is not None]
+    return max(live)[1] if live else None
 
 
 # Deleting
@@ -66,13 +72,24 @@ async def delete(log: Log, topic: str, group: str, message_ids: Sequence[str]) -
     was then."""
     found = log.topics.topic(topic)
     _check(group, message_ids)
+    outcomes = await _delete_all(log, found, group, message_ids, old=False)
+    left = [row for row, outcome in enumerate(outcomes) if outcome is None]
+    if left:
+        older = await _delete_all(log, found, group, [message_ids[row] for row in left], old=True)
+        for row, outcome in zip(left, older, strict=True):
+            outcomes[row] = outcome
+    return [outcome or _not_found(topic, text) for outcome, text in zip(outcomes, message_ids, strict=True)]
+
+
+async def _delete_all(log: Log, topic: Topic, group: str, message_ids: Sequence[str], *, old: bool) -> list[Place | errors.Error | None]:
+    """What the request comes to in all partitions: for each id where its message was, why it is not deleted, or None if there is none."""
     column = pa.array(message_ids, pa.utf8())
     hashes, given = id_hashes(column), _generated(message_ids)
     outcomes: list[Place | errors.Error | None] = [None] * len(message_ids)
     doubt: errors.Error | None = None
-    asked = [DeleteMessages(Ids(hashes, None, tuple(given.get(number, ()))), group, column) for number in range(len(found.actors))]
-    told = await asyncio.gather(*map(PartitionActor.ask, found.actors, asked), return_exceptions=True)
-    for actor, deleted in zip(found.actors, told, strict=True):
+    asked = [DeleteMessages(Ids(hashes, None, tuple(given.get(number, ()))), group, column, old=old) for number in range(len(topic.actors))]
+    told = await asyncio.gather(*map(PartitionActor.ask, topic.actors, asked), return_exceptions=True)
+    for actor, deleted in zip(topic.actors, told, strict=True):
         if isinstance(deleted, errors.Corrupt):
             doubt = deleted
             continue
@@ -83,9 +100,9 @@ async def delete(log: Log, topic: str, group: str, message_ids: Sequence[str]) -
             outcomes[row] = Place(number, int(deleted.offsets[row]))
         for row, owner in deleted.others.items():
             outcomes[row] = outcomes[row] or _not_yours(message_ids[row], owner)
-        if actor.partition.is_blind(log.clock.now()):
-            doubt = _unreadable(found)
-    return [outcome or doubt or _not_found(topic, text) for outcome, text in zip(outcomes, message_ids, strict=True)]
+        if known_messages.is_partly_blind(actor.partition, log.clock.now()):
+            doubt = _unreadable(topic)
+    return [outcome or (doubt if old else None) for outcome in outcomes]
 
 
 def _generated(message_ids: Sequence[str]) -> dict[int, list[GivenBack]]:
@@ -118,7 +135,7 @@ def _not_yours(message_id: str, owner: str) -> errors.NotAuthorised:
 def _not_found(topic: str, message_id: str) -> errors.MessageNotFound:
     return errors.MessageNotFound(
         f"there is no message {message_id!r} in '{topic}'.",
-        hint="Ids are known for as long as the topic's deduplication window.",
+        hint="An id is known until retention takes its message.",
         details={"topic": topic},
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -124,17 +124,18 @@ class PublishBatch(Request[Answer]):
 
 
 class DeleteMessages(Request[Deleted]):
-    """Deletes what of these ids belongs to the group."""
+    """Deletes what of these ids belongs to the group; with `old` also what the deduplication window has passed."""
 
-    def __init__(self, wanted: Ids, group: str, column: pa.Array) -> None:
+    def __init__(self, wanted: Ids, group: str, column: pa.Array, *, old: bool) -> None:
         super().__init__()
         self.ids = wanted
         self._wanted = wanted
         self._group = group
         self._column = column
+        self._old = old
 
     def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[Deleted]:
-        return deleting.delete(partition, self._wanted, self._group, now, found)
+        return deleting.delete(partition, self._wanted, self._group, now, found, old=self._old)
 
     def texts(self, rows: Rows) -> pa.Array:
         return self._column.take(pa.array(rows))
@@ -143,31 +144,43 @@ class DeleteMessages(Request[Deleted]):
 class FindGenerated(Request[int]):
     """The offset of the message that has an id that its kit generated; 0 if there is none."""
 
-    def __init__(self, given: GivenBack) -> None:
+    def __init__(self, given: GivenBack, *, old: bool) -> None:
         super().__init__()
         self._given = given
+        self._old = old
 
     def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[int]:
-        offset = known_messages.find_generated(partition, self._given, found)
+        offset = known_messages.find_generated(partition, self._given, found, old=self._old)
         if offset is None:
             return Wait()
         return offset if isinstance(offset, Lookup) else Decided((), offset)
 
 
-class FindNatural(Request[int]):
-    """The offset of the message that has an id that its producer gave; 0 if there is none."""
+class LiveMessage(NamedTuple):
+    """A message that can be read: when it arrived, and where."""
 
-    def __init__(self, wanted: Ids, column: pa.Array) -> None:
+    arrived: int
+    offset: int
+
+
+class FindNatural(Request[LiveMessage | None]):
+    """The newest message that has an id that its producer gave."""
+
+    def __init__(self, wanted: Ids, column: pa.Array, *, old: bool) -> None:
         super().__init__()
         self.ids = wanted
         self._wanted = wanted
         self._column = column
+        self._old = old
 
-    def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[int]:
+    def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[LiveMessage | None]:
         if found is None or found.moves != partition.moves:
-            return known_messages.look_for(partition, self._wanted) or Wait()
-        offsets = known_messages.recognised(partition, found, now).offsets.tolist()
-        return Decided((), next((offset for offset in offsets if not partition.is_gone(offset)), 0))
+            return known_messages.look_for(partition, self._wanted, old=self._old) or Wait()
+        offsets = known_messages.recognised(partition, found, now, old=self._old).offsets.tolist()
+        offset = known_messages.newest(partition, offsets)
+        if not offset or partition.is_gone(offset):
+            return Decided((), None)
+        return Decided((), LiveMessage(int(found.arrived[found.ids.offsets == offset][0]), offset))
 
     def texts(self, rows: Rows) -> pa.Array:
         return self._column.take(pa.array(rows))
