@@ -88,10 +88,8 @@ class Shop:
     def __init__(self, partitions: int = 1) -> None:
         self.clock, self.desk, self.library = Clock(), Desk(), Library()
         self.numbers = dict.fromkeys(range(partitions), 0)
-        self.actors = [
-            PartitionActor(Partition(1, number, 600 * SECOND), flusher=self.desk, clock=self.clock, lookups=self.library)  # type: ignore[arg-type]
-            for number in range(partitions)
-        ]
+        around: Any = {"flusher": self.desk, "clock": self.clock, "lookups": self.library}
+        self.actors = [PartitionActor(Partition(1, number, 600 * SECOND), **around) for number in range(partitions)]
         self.desk.actors = self.actors
         self.actor = self.actors[0]
 
