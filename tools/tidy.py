@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
+from tidy_machines import only_the_actor_changes_machines
 from tidy_sizes import RATCHET, check_sizes
 from tidy_source import Source, Violation
 
@@ -327,6 +328,7 @@ PYTHON_RULES: tuple[Rule, ...] = (
     outside_modules,
     outside_names,
     outside_files,
+    only_the_actor_changes_machines,
     names_say_something,
     no_print,
     no_leftovers,
