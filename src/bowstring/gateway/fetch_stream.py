@@ -1,14 +1,16 @@
 """A reader's stream: credit in, batches out.
 
-The reader grants bytes; answers are sent as long as there is credit, and a batch may overdraw it, so that a large one always gets
-through. Where there is nothing to send the broker wakes us at the next commit: nothing polls. What is taken from the broker at once is
-bounded whatever the credit, and a slow connection holds all but the next round back.
+The reader grants bytes; answers are sent as long as there is credit, and a batch may overdraw it,
+so that a large one always gets through. If there is nothing to send, the broker wakes the stream
+when rows arrive: nothing polls. One round takes a bounded number of bytes from the broker, whatever
+the credit, and a slow connection holds back all but the next round.
 
-The stream ends well when every partition has reached its end, and when the reader has said that no more credit comes and has used
-what it had.
+The stream ends well when every partition has reached its end, and when the reader has said that no
+more credit comes and has used what it had.
 
-A reader that asks for notices (`broker.reading.notices`) learns at once, whatever its credit, which of the messages that it was sent
-are deleted. Its stream stays open at the end of its ranges, because it may hold messages for long; it ends when the reader ends its side.
+A reader that asks for notices (`broker.reading.notices`) learns at once, whatever its credit, which
+of its messages are deleted. Its stream stays open at the end of its ranges, because it may hold
+messages for long; it ends when the reader ends its side.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from bowstring.wire.generated import bowstring_pb2 as pb
 T = TypeVar("T")
 
 ROUND_BYTES_MAX: Final = 2 * 1024 * 1024
-"""About what is taken from the broker at once for one reader."""
+"""About how many bytes one round takes from the broker for one reader."""
 REQUEST_BYTES_MAX: Final = 1024 * 1024
 """A reader may name all the partitions of a large topic."""
 CREDIT_MAX: Final = 2**60
@@ -50,9 +52,11 @@ class FetchStream:
         self._granted = asyncio.Event()
         self._writing = asyncio.Lock()
         self._held: dict[int, int] | None = None
-        """From where on a reader that wants notices holds messages, by partition."""
+        """The first offset that a reader with notices holds, by partition."""
         self._ending: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Holds the error that ends the stream from outside, or from reading, while something else is waited for."""
+        """Holds the error that ends the stream from outside, or from reading, while the stream
+        waits for something else.
+        """
 
     async def run(self) -> None:
         """Serves the stream to its end; raises what it ends with, if it does not end well."""
@@ -70,7 +74,7 @@ class FetchStream:
             self._ending.set_exception(error)
 
     async def _open(self) -> Fetcher | None:
-        """The first request opens the stream. None if the caller has left without a word."""
+        """Reads the first request, which opens the stream. None if the caller has left without one."""
         message = await self._inbound.read()
         if message is None:
             return None
@@ -149,8 +153,10 @@ class FetchStream:
             await self._inbound.write(answer)
 
     async def _send(self, fetcher: Fetcher) -> bool:
-        """Round after round. Behind a large one there is probably more, so the next one is read while it is written. Says whether
-        everything was sent; else the reader gives no more credit."""
+        """Sends round after round. After a large round there is probably more, so the next one is
+        read while this one is written. Returns whether everything was sent; otherwise the reader
+        gives no more credit.
+        """
         ahead: asyncio.Task[list[Fetched]] | None = None
         try:
             while ahead is not None or await self._has_credit():
@@ -189,7 +195,9 @@ def notice_answer(notice: Notice, now: int) -> bytes:
 
 
 def fetch_answer(fetched: Fetched, now: int) -> bytes:
-    """The message of a piece of a partition: its header, and behind it the batch as the broker holds it."""
+    """The message of a piece of a partition: its header, and behind it the batch as the broker
+    holds it.
+    """
     header = pb.FetchAnswer(
         partition=fetched.partition,
         next_offset=fetched.next_offset,
