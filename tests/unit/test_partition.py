@@ -30,7 +30,7 @@ class Log:
         self.partition = Partition(1, 0, window)
         self.journal: list[Change] = []
         self.pending: list[Change] = []
-        self.ids: dict[int, tuple[np.ndarray, int]] = {}
+        self.ids: dict[int, np.ndarray] = {}
 
     def publish(self, batch: Publish, now: int = NOW, confirmed: Hits | None = None) -> Decision:
         found = None if confirmed is None else Found(self.partition.moves, confirmed, self.arrived(confirmed), {})
@@ -39,7 +39,7 @@ class Log:
             self.pending.append(decision.change)
             if batch.ids is not None and decision.change.rows:
                 kept = decision.kept if decision.kept is not None else np.arange(batch.rows)
-                self.ids[decision.change.first_offset] = (batch.ids.hashes[kept], decision.change.arrived)
+                self.ids[decision.change.first_offset] = batch.ids.hashes[kept]
         return decision
 
     def arrived(self, hits: Hits) -> np.ndarray:
@@ -60,10 +60,9 @@ class Log:
         partition = Partition(1, 0, self.window)
         for number, change in enumerate(decode(encode(self.journal)), start=1):
             partition.replay(change, number)
-        horizon = partition.arrived - self.window
-        for first_offset, (hashes, arrived) in sorted(self.ids.items()):
-            if first_offset < partition.next_offset and arrived >= horizon:
-                partition.restore_ids(first_offset, hashes, arrived)
+        for first_offset, hashes in sorted(self.ids.items()):
+            if first_offset < partition.next_offset:
+                partition.restore_ids(first_offset, hashes)
         return partition
 
 

@@ -188,7 +188,7 @@ def test_whatever_is_sealed_and_when_what_runs_is_what_loads(steps: list[tuple])
             assert isinstance(decision, Accept)
             log.pending.append(decision.change)
             if ids is not None:
-                log.ids[decision.change.first_offset] = (ids.hashes, decision.change.arrived)
+                log.ids[decision.change.first_offset] = ids.hashes
             numbers[producer] += 1
         elif what == "commit":
             log.commit()
@@ -221,8 +221,8 @@ def _loaded(log: Log, sealed: int, taken: tuple[int, bytes] | None, chunks: dict
     for sequence, change in enumerate(copy.deepcopy(log.journal), start=1):
         loaded.replay(change, sequence)
     loaded.sealed(loaded.sealed_end, 0)
-    for first, (hashes, arrived) in sorted(log.ids.items()):
-        if first >= loaded.sealed_end:
-            loaded.restore_ids(first, hashes, arrived)
+    for first, hashes in sorted(log.ids.items()):
+        if loaded.pages.start is not None and first >= loaded.pages.start:
+            loaded.restore_ids(first, hashes)
     loaded.check()
     return loaded

@@ -116,6 +116,9 @@ class Lookup(NamedTuple):
     batches: tuple[BatchName, ...] = ()
     owned: Rows | None = None
     """Not None if it matters whose messages these are: those that are found, and beside them those at these offsets."""
+    old: bool = False
+    """Whether messages count that the window has passed. The sections are searched newest first, for each
+    id until a message of it is found that is not deleted."""
 
 
 class Wait(NamedTuple):

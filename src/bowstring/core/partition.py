@@ -36,6 +36,8 @@ from bowstring.core.positions import Positions
 from bowstring.core.producers import Absent, Batches, Producers
 from bowstring.core.retained import Retained
 from bowstring.core.sieve import Hashes
+from bowstring.core.unread_ids import UnreadIds
+from bowstring.core.unsealed_batches import UnsealedBatches
 
 MINUTE = 60_000_000
 """Batches are recognised by their number for at least this long, whatever the window for ids."""
@@ -47,8 +49,7 @@ class Partition:
     def __init__(self, topic: int, number: int, window: int) -> None:
         self.topic = topic
         self.number = number
-        self.window = self.shortest_window = window
-        """The deduplication window, and the shortest that it has been since the load: ids beyond that may be forgotten."""
+        self.window = window
         self.next_offset = 1
         """The offset of the next row, 1 more than the last one given."""
         self.committed_offset = 1
@@ -57,10 +58,10 @@ class Partition:
         """Deletions that are not committed yet."""
         self.arrived = 0
         """When the last batch arrived. Never falls."""
-        self.blind_until = 0
-        """A page whose ids could not be read at load may hold any id that arrived up to a window before this moment."""
+        self.unread = UnreadIds()
         self.producers = Producers()
-        self.ids = NaturalIds(window)
+        self.ids = NaturalIds()
+        self.batches = UnsealedBatches()
         self.deletions = Deletions()
         self.retained = Retained()
         self.positions = Positions()
@@ -163,7 +164,7 @@ class Partition:
         if ids.firsts is None and not offsets.any():
             offsets = self.next_offset + np.arange(batch.rows)
             accepted = self._accept(batch, now, None, ())
-            self.ids.add(ids.hashes, offsets, accepted.change.arrived, ids.order)
+            self.ids.add(ids.hashes, offsets, ids.order)
             return accepted
         firsts = ids.firsts if ids.firsts is not None else np.arange(batch.rows)
         new = (offsets == 0) & (firsts == np.arange(batch.rows))
@@ -173,7 +174,7 @@ class Partition:
         repeats = repeats_of(np.flatnonzero(~new), offsets)
         accepted = self._accept(batch, now, None if new.all() else kept, repeats)
         if len(kept):
-            self.ids.add(ids.hashes[kept], offsets[kept], accepted.change.arrived)
+            self.ids.add(ids.hashes[kept], offsets[kept])
         return accepted
 
     def _accept(self, batch: Publish, now: int, kept: Rows | None, repeats: tuple[Repeat, ...]) -> Accept:
@@ -234,7 +235,6 @@ class Partition:
         self.arrived = max(self.arrived, change.arrived)
         self.producers.add(change.producer, change.number, change.first_offset, change.rows, change.arrived, change.repeats)
         self.producers.forget_before(self.arrived - max(self.window, MINUTE), change.producer)
-        self.ids.forget_before(self.arrived - self.window)
 
     def _apply_delete(self, change: Delete) -> None:
         runs = [(max(offset, self.retained.first), offset + rows) for offset, rows in change.runs]
@@ -251,7 +251,7 @@ class Partition:
             case Append():
                 if change.rows:
                     assert change.first_offset == self.committed_offset, "flushes commit in order"
-                    self.pages.add(entry_of(change, sequence))
+                    self._add_page(change, sequence)
                     self.committed_offset = change.first_offset + change.rows
             case Delete():
                 if change in self._deleting:
@@ -263,9 +263,16 @@ class Partition:
             case _:
                 assert_never(change)
 
+    def _add_page(self, change: Append, sequence: int) -> None:
+        self.pages.add(entry_of(change, sequence))
+        self.batches.add(change.producer, change.number, change.first_offset)
+
     def _drop_pages_below_floor(self) -> None:
         if self.pages.start is not None and self.pages.start < self.retained.first:
             self.pages.drop_below(self.retained.first)
+            start = self.pages.start or self.committed_offset
+            self.ids.free(0, start)
+            self.batches.drop_below(start)
             self.moves += 1
 
     def sealed(self, end: int, size: int) -> None:
@@ -273,6 +280,7 @@ class Partition:
         self.sealed_end, self.sealed_bytes = max(self.sealed_end, end), size
         self.pages.drop_below(end)
         self.ids.free(0, end)
+        self.batches.drop_below(end)
         self.producers.sealed(end)
         self.seals += 1
         self.moves += 1
@@ -291,24 +299,19 @@ class Partition:
         self.committed_offset = self.next_offset
         self.changed_sequence = sequence
         if isinstance(change, Append) and change.rows and change.first_offset >= self.sealed_end:
-            self.pages.add(entry_of(change, sequence))
+            self._add_page(change, sequence)
         self._drop_pages_below_floor()
 
-    def restore_ids(self, first_offset: int, hashes: Hashes, arrived: int) -> None:
+    def restore_ids(self, first_offset: int, hashes: Hashes) -> None:
         """At load: the ids of a page, read from its bytes. Those that are free again are left out."""
         offsets = np.arange(first_offset, first_offset + len(hashes), dtype=np.int64)
         taken = ~np.isin(offsets, self.deletions.freed(first_offset, first_offset + len(hashes)))
         if taken.any():
-            self.ids.add(hashes[taken], offsets[taken], arrived)
-
-    def cannot_restore_ids(self, arrived: int) -> None:
-        """At load: the ids of a page that arrived then cannot be read. No id is taken until the window has passed."""
-        self.blind_until = max(self.blind_until, arrived + self.window)
+            self.ids.add(hashes[taken], offsets[taken])
 
     def alter(self, *, window: int) -> None:
         """The topic has another deduplication window from here on."""
-        self.window = self.ids.window = window
-        self.shortest_window = min(window, self.shortest_window)
+        self.window = window
 
     # Looking
 
@@ -371,7 +374,7 @@ class Partition:
 
     def is_blind(self, now: int) -> bool:
         """Are there ids within the window that could not be read at load?"""
-        return max(now, self.arrived) < self.blind_until
+        return max(now, self.arrived) < self.unread.until
 
     def check(self) -> None:
         """The machine's own invariants, for tests and for the end of a load."""
@@ -383,11 +386,8 @@ class Partition:
         assert start <= max(self.sealed_end, self.retained.first), f"pages are missing before {start}"
         assert all(1 <= offset < self.next_offset for offset, _ in self.ids.pairs())
 
-    def state(self, window: int | None = None) -> dict[str, object]:
-        """Everything durable, in a form that can be compared: what was loaded against what runs. Ids that the window has passed
-        are left out, because whole runs of them fall out at a time."""
-        horizon = self.arrived - (self.shortest_window if window is None else window)
-        recent = {offset for entry in self.pages.since(horizon) for offset in range(entry.first_offset, entry.end)}
+    def state(self) -> dict[str, object]:
+        """Everything durable, in a form that can be compared: what was loaded against what runs."""
         return {
             "next_offset": self.next_offset,
             "arrived": self.arrived,
@@ -395,5 +395,5 @@ class Partition:
             "deletions": self.deletions.state(),
             "retained": self.retained.state(),
             "positions": self.positions.state(),
-            "ids": [pair for pair in self.ids.pairs() if pair[0] in recent],
+            "ids": self.ids.pairs(),
         }

@@ -1,8 +1,13 @@
 """Messages by their ids: where one is, and deleting some.
 
-A generated id names its partition; a natural one is looked for in all of them, because it may have been published with any key. Ids are
-known for the deduplication window. A request of many ids is one lookup and one change in each partition that it concerns, and all are
-durable before it is answered: also with a no, because that rests on what may not be durable yet (invariant 1).
+A generated id names its partition; a natural one is looked for in all of them, because it may have been published with any key. A request
+of many ids is one lookup and one change in each partition that it concerns, and all are durable before it is answered: also with a no,
+because that rests on what may not be durable yet (invariant 1).
+
+An id is known until retention takes its message. Each question is asked twice: first within the
+deduplication window, which memory answers, and then, only for ids that were not found there, in
+everything that is stored (`Lookup.old`). So a partition that has never had an id is not searched on
+the disk when another one has just got it.
 """
 
 from __future__ import annotations
@@ -32,21 +37,28 @@ class Place(NamedTuple):
 
 
 async def find(log: Log, topic: str, message_id: str) -> Place | None:
-    """Where the message of an id is."""
+    """Where the message of an id is: the newest that is live, if there are several."""
     found = log.topics.topic(topic)
+    place = await _find(log, found, message_id, old=False) or await _find(log, found, message_id, old=True)
+    if place is None and any(known_messages.is_partly_blind(actor.partition, log.clock.now()) for actor in found.actors):
+        raise _unreadable(found)
+    return place
+
+
+async def _find(log: Log, topic: Topic, message_id: str, *, old: bool) -> Place | None:
     generated = ids.parse(message_id)
-    if generated is not None and generated.partition < len(found.actors):
-        offset = await _find_generated(log, found.actors[generated.partition], generated)
+    if generated is not None and generated.partition < len(topic.actors):
+        offset = await _find_generated(log, topic.actors[generated.partition], generated, old)
         if offset:
             return Place(generated.partition, offset)
-    return await _find_natural(log, found, message_id)
+    return await _find_natural(log, topic, message_id, old)
 
 
-async def _find_generated(log: Log, actor: PartitionActor, generated: ids.GeneratedId) -> int:
+async def _find_generated(log: Log, actor: PartitionActor, generated: ids.GeneratedId, old: bool) -> int:
     given = GivenBack(0, generated.producer, generated.number, generated.row)
     found: Found | None = None
     while True:
-        offset = known_messages.find_generated(actor.partition, given, found)
+        offset = known_messages.find_generated(actor.partition, given, found, old=old)
         if isinstance(offset, Lookup):
             found = await _look_up(log, actor, offset, None, pa.array([], pa.utf8()))
         elif offset is None:
@@ -55,19 +67,21 @@ async def _find_generated(log: Log, actor: PartitionActor, generated: ids.Genera
             return offset
 
 
-async def _find_natural(log: Log, topic: Topic, message_id: str) -> Place | None:
+async def _find_natural(log: Log, topic: Topic, message_id: str, old: bool) -> Place | None:
     column = pa.array([message_id], pa.utf8())
     wanted = Ids(id_hashes(column), None)
+    live: list[tuple[int, Place]] = []
     for actor in topic.actors:
-        while (lookup := known_messages.look_for(actor.partition, wanted)) is None:
+        partition = actor.partition
+        while (lookup := known_messages.look_for(partition, wanted, old=old)) is None:
             await actor.next_commit()
         found = await _look_up(log, actor, lookup, wanted, column)
-        for offset in known_messages.recognised(actor.partition, found, log.clock.now()).offsets.tolist():
-            if not actor.partition.is_gone(offset):
-                return Place(actor.partition.number, offset)
-    if any(actor.partition.is_blind(log.clock.now()) for actor in topic.actors):
-        raise _unreadable(topic)
-    return None
+        offsets = known_messages.recognised(partition, found, log.clock.now(), old=old).offsets.tolist()
+        offset = known_messages.newest(partition, offsets)
+        if offset and not partition.is_gone(offset):
+            arrived = int(found.arrived[found.ids.offsets == offset][0])
+            live.append((arrived, Place(partition.number, offset)))
+    return max(live)[1] if live else None
 
 
 # Deleting
@@ -78,14 +92,26 @@ async def delete(log: Log, topic: str, group: str, message_ids: Sequence[str]) -
     was then."""
     found = log.topics.topic(topic)
     _check(group, message_ids)
+    outcomes = await _delete_all(log, found, group, message_ids, old=False)
+    left = [row for row, outcome in enumerate(outcomes) if outcome is None]
+    if left:
+        older = await _delete_all(log, found, group, [message_ids[row] for row in left], old=True)
+        for row, outcome in zip(left, older, strict=True):
+            outcomes[row] = outcome
+    await log.durable()
+    return [outcome or _not_found(topic, text) for outcome, text in zip(outcomes, message_ids, strict=True)]
+
+
+async def _delete_all(log: Log, topic: Topic, group: str, message_ids: Sequence[str], *, old: bool) -> list[Place | errors.Error | None]:
+    """What the request comes to in all partitions: for each id where its message was, why it is not deleted, or None if there is none."""
     column = pa.array(message_ids, pa.utf8())
     hashes, given = id_hashes(column), _generated(message_ids)
     outcomes: list[Place | errors.Error | None] = [None] * len(message_ids)
     doubt: errors.Error | None = None
-    for actor in found.actors:
+    for actor in topic.actors:
         number = actor.partition.number
         try:
-            deleted = await _delete_in(log, actor, Ids(hashes, None, tuple(given.get(number, ()))), column, group)
+            deleted = await _delete_in(log, actor, Ids(hashes, None, tuple(given.get(number, ()))), column, group, old)
         except errors.Corrupt as error:
             doubt = error
             continue
@@ -93,19 +119,18 @@ async def delete(log: Log, topic: str, group: str, message_ids: Sequence[str]) -
             outcomes[row] = Place(number, int(deleted.offsets[row]))
         for row, owner in deleted.others.items():
             outcomes[row] = outcomes[row] or _not_yours(message_ids[row], owner)
-        if actor.partition.is_blind(log.clock.now()):
-            doubt = _unreadable(found)
-    await log.durable()
-    return [outcome or doubt or _not_found(topic, text) for outcome, text in zip(outcomes, message_ids, strict=True)]
+        if known_messages.is_partly_blind(actor.partition, log.clock.now()):
+            doubt = _unreadable(topic)
+    return [outcome or (doubt if old else None) for outcome in outcomes]
 
 
-async def _delete_in(log: Log, actor: PartitionActor, wanted: Ids, column: pa.Array, group: str) -> Deleted:
+async def _delete_in(log: Log, actor: PartitionActor, wanted: Ids, column: pa.Array, group: str, old: bool) -> Deleted:
     """What the request comes to in one partition; the change is on its way to the disk."""
     found: Found | None = None
     while True:
         if actor.closed is not None:
             raise actor.closed.with_traceback(None)
-        decision = deleting.delete(actor.partition, wanted, group, log.clock.now(), found)
+        decision = deleting.delete(actor.partition, wanted, group, log.clock.now(), found, old=old)
         if isinstance(decision, Wait):
             await actor.next_commit()
             found = None
@@ -148,7 +173,7 @@ def _not_yours(message_id: str, owner: str) -> errors.NotAuthorised:
 def _not_found(topic: str, message_id: str) -> errors.MessageNotFound:
     return errors.MessageNotFound(
         f"there is no message {message_id!r} in '{topic}'.",
-        hint="Ids are known for as long as the topic's deduplication window.",
+        hint="An id is known until retention takes its message.",
         details={"topic": topic},
     )
 
