@@ -79,15 +79,17 @@ def _aliases(source: Source) -> set[str]:
             found.add(node.arg)
         if isinstance(node, ast.Assign):
             for target in node.targets:
-                pairs = zip(target.elts, node.value.elts, strict=False) if _is_pair(target, node.value) else [(target, node.value)]
-                found |= {name.id for name, value in pairs if isinstance(name, ast.Name) and _is_machine(value, found)}
+                found |= {name.id for name, value in _pairs(target, node.value) if isinstance(name, ast.Name) and _is_machine(value, found)}
         if isinstance(node, ast.NamedExpr) and _is_machine(node.value, found):
             found.add(node.target.id)
     return found - (MACHINES - {"partition", "machine"})
 
 
-def _is_pair(target: ast.AST, value: ast.AST) -> bool:
-    return isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
+def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+    """What is assigned to what."""
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        return list(zip(target.elts, value.elts, strict=False))
+    return [(target, value)]
 
 
 def _targets(node: ast.AST) -> Iterator[ast.AST]:
