@@ -29,7 +29,7 @@ GENERATED = "src/bowstring/wire/generated/"
 NOT_OURS = {"__pycache__", "node_modules"}
 NOT_OURS_AT_THE_TOP = {"build", "dist", "data"}
 
-# Who may import whom inside src/bowstring: the arrows of DESIGN.md, "Packages". A package may always import itself. "bowstring" is the
+# Who may import whom inside src/bowstring. A package may always import itself. "bowstring" is the
 # public face, __init__.py, which loads the rest only when it is used.
 VALUES = {"messages", "errors"}
 MAY_IMPORT: dict[str, set[str]] = {
@@ -157,7 +157,7 @@ def imports_between_packages(source: Source) -> Found:
     if not source.inside:
         return
     if source.package not in MAY_IMPORT:
-        yield 1, f"'{source.package}' has no row in MAY_IMPORT; give it one in tools/tidy.py, as DESIGN.md draws its arrows"
+        yield 1, f"'{source.package}' has no row in MAY_IMPORT; give it one in tools/tidy.py"
         return
     allowed = MAY_IMPORT[source.package] | MAY_IMPORT_TOO.get(source.inside, set()) | {source.package}
     for entry in source.imports:
