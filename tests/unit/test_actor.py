@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +12,12 @@ import pytest
 
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.log.requests import AwaitCommit, DeleteMessages, FindNatural, MovePosition, PublishBatch, RaiseFloor, Request
 from bowstring.core.answers import Answer, ResendAfter, Stored
 from bowstring.core.changes import Change, Delete, Floor, Position, Reason
-from bowstring.core.decisions import Decided, Decision, Found, Ids, Lookup, Publish, Wait
+from bowstring.core.decisions import BatchName, Decided, Decision, Found, Ids, Lookup, Publish, SealedBatch, Wait
+from bowstring.core.machine import NEVER
 from bowstring.core.natural_ids import NO_HITS
 from bowstring.core.partition import Partition
 from bowstring.ports.failures import Damaged, StorageFailed
@@ -32,9 +34,27 @@ class Clock:
 
     def __init__(self) -> None:
         self.moment = 1_800_000_000 * SECOND
+        self.moved = asyncio.Event()
+        self.sleepers = 0
 
     def now(self) -> int:
         return self.moment
+
+    async def sleep(self, seconds: float) -> None:
+        until = self.moment + round(seconds * 1e6)
+        while self.moment < until:
+            self.sleepers += 1
+            try:
+                await self.moved.wait()
+            finally:
+                self.sleepers -= 1
+
+    async def move(self, seconds: float) -> None:
+        self.moment += round(seconds * 1e6)
+        self.moved.set()
+        self.moved.clear()
+        for _ in range(4):
+            await asyncio.sleep(0)
 
 
 class Desk:
@@ -88,8 +108,9 @@ class Shop:
     def __init__(self, partitions: int = 1) -> None:
         self.clock, self.desk, self.library = Clock(), Desk(), Library()
         self.numbers = dict.fromkeys(range(partitions), 0)
-        around: Any = {"flusher": self.desk, "clock": self.clock, "lookups": self.library}
-        self.actors = [PartitionActor(Partition(1, number, 600 * SECOND), **around) for number in range(partitions)]
+        self.alarm = Alarm(self.clock, pytest.fail)  # type: ignore[arg-type]
+        around: Any = self.desk, self.clock, self.library, self.alarm
+        self.actors = [PartitionActor(Partition(1, number, 600 * SECOND), *around) for number in range(partitions)]
         self.desk.actors = self.actors
         self.actor = self.actors[0]
 
@@ -323,3 +344,84 @@ async def test_nobody_decides_for_a_caller_who_has_left():
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert shop.desk.changes == []
+
+
+async def test_a_publish_whose_time_is_over_while_it_waits_is_told_so_at_its_deadline():
+    shop = Shop()
+    shop.publish(1)
+    shop.desk.commit()
+    shop.actor.sealed(2, 0)
+    first = shop.publish(1, ids=NAMED, timeout=5 * SECOND)
+    behind = [shop.publish(1, timeout=seconds * SECOND) for seconds in (2, 60)]
+    await asyncio.sleep(0)
+    await shop.clock.move(3)
+    with pytest.raises(errors.DeadlinePassed):
+        behind[0].result()
+    assert not first.done(), "it has two seconds left"
+    await shop.clock.move(3)
+    with pytest.raises(errors.DeadlinePassed):
+        first.result()
+    assert behind[1].result() == ResendAfter(1), "it was its turn, and those before it are not stored"
+    assert shop.library.asked[0].cancelled()
+    assert shop.desk.changes == []
+
+
+async def test_a_resend_that_waits_is_not_told_that_it_is_not_stored_because_it_may_be():
+    shop = Shop()
+    shop.publish(1)
+    shop.desk.commit()
+    shop.actor.sealed(2, 0)
+    shop.numbers[0] = 0
+    resend = shop.publish(1, timeout=SECOND)
+    await asyncio.sleep(0)
+    await shop.clock.move(5)
+    assert not resend.done()
+    shop.library.asked[0].set_result(shop.found()._replace(batches={BatchName(ADA, 1): SealedBatch(1, 1)}))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert resend.result() == Stored(1, 1, duplicate=True)
+
+
+class Sleeping:
+    """Counts when it is woken."""
+
+    def __init__(self) -> None:
+        self.moments: list[int] = []
+
+    def woken(self, now: int) -> None:
+        self.moments.append(now)
+
+
+async def test_one_sleep_wakes_everybody_at_the_earliest_deadline_that_was_set():
+    clock = Clock()
+    begun = clock.now()
+    alarm = Alarm(clock, pytest.fail)  # type: ignore[arg-type]
+    sleepers = [Sleeping() for _ in range(100)]
+    for number, sleeper in enumerate(sleepers):
+        alarm.set(sleeper, begun + (100 - number) * SECOND)
+        alarm.set(sleeper, begun + 200 * SECOND)
+        await asyncio.sleep(0)
+    alarm.set(sleepers[0], begun + 2 * SECOND)
+    alarm.set(sleepers[1], NEVER)
+    await asyncio.sleep(0)
+    assert clock.sleepers == 1, "there is one timer, however many sleep"
+    await clock.move(3)
+    assert [len(sleeper.moments) for sleeper in (sleepers[0], *sleepers[-3:])] == [1, 1, 1, 1]
+    assert sum(len(sleeper.moments) for sleeper in sleepers) == 4
+    for _ in range(40):
+        await clock.move(10)
+    assert [len(sleeper.moments) for sleeper in sleepers] == [1] * 100
+    assert clock.sleepers == 0
+
+
+async def test_an_alarm_that_was_stopped_wakes_nobody_and_what_goes_wrong_is_told():
+    clock, failures = Clock(), list[Exception]()
+    alarm, sleeper = Alarm(clock, failures.append), Sleeping()  # type: ignore[arg-type]
+    alarm.set(sleeper, clock.now() + SECOND)
+    alarm.stop()
+    await clock.move(5)
+    assert sleeper.moments == []
+    alarm.set(cast("Any", object()), clock.now() + 1)
+    await asyncio.sleep(0)
+    await clock.move(1)
+    assert isinstance(failures[0], AttributeError)

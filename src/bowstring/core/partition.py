@@ -262,6 +262,10 @@ class Partition:
         unkept = self.snapshot_sequence + 1 if self.changed_sequence > self.snapshot_sequence else NEVER
         return min(unkept, self.pages.oldest_inlined())
 
+    def next_deadline(self) -> int:
+        """Nothing here waits for a moment: retention goes by turns, because what is sealed has to be asked for first."""
+        return NEVER
+
     def is_blind(self, now: int) -> bool:
         """Are there ids within the window that could not be read at load?"""
         return max(now, self.arrived) < self.unread.until

@@ -8,6 +8,7 @@ from bowstring import errors
 from bowstring.broker.disk_room import DiskRoom
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.admission import Admission
+from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.log.commits import Commits
 from bowstring.broker.log.flusher import Flusher
 from bowstring.broker.log.loader import Loaded
@@ -42,6 +43,7 @@ class Log:
             sequence=loaded.sequence,
             watcher=self.commits,
         )
+        self.alarm = Alarm(self.clock, self.flusher.fail)
         self.room = DiskRoom(surroundings, lambda: self.flusher.waiting_bytes)
         self.admission = Admission(bytes_max=settings.memory_publish_bytes, flusher=self.flusher, counters=counters)
         self.publishers = Publishers(
@@ -54,7 +56,10 @@ class Log:
 
     def add_topic(self, row: TopicRow, partitions: Sequence[Partition]) -> Topic:
         """The topic with an actor for each partition, in the table of topics."""
-        actors = [PartitionActor(partition, flusher=self.flusher, clock=self.clock, lookups=self.lookups) for partition in partitions]
+        actors = [
+            PartitionActor(partition, flusher=self.flusher, clock=self.clock, lookups=self.lookups, alarm=self.alarm)
+            for partition in partitions
+        ]
         topic = Topic(row, actors)
         self.topics.add(topic)
         return topic
@@ -75,6 +80,7 @@ class Log:
     def end(self, error: errors.Error) -> None:
         """The incarnation is over: everybody who waits is told so."""
         self.admission.end(error)
+        self.alarm.stop()
         for actor in self.topics.actors():
             actor.end(error)
         self.topics.changed()
