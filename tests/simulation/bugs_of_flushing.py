@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from bowstring.broker.log import actor, flusher
+from bowstring.broker.log import actor
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.admission import Admission
 from bowstring.broker.log.commits import Commits
@@ -113,7 +113,7 @@ def failed_sync_is_tried_again() -> Generator[None]:
         yield
 
 
-@bug(FULL, Load(seconds=20.0, mortal_topics=0, tight=0.0))
+@bug(FULL, Load(seconds=20.0, mortal_topics=0, tight=0.0, overlap_bytes=1 << 30))
 def failed_flush_is_followed_by_another() -> Generator[None]:
     """After a full disk the same incarnation goes on with what came after."""
     original = Flusher._commit_flush
@@ -138,7 +138,6 @@ def failed_flush_is_followed_by_another() -> Generator[None]:
     applied, known = Partition._apply_append, Partition.committed
     with (
         patch.object(Flusher, "_dropped", 0, create=True),
-        patch.object(flusher, "OVERLAP_BYTES", 1 << 30),
         patch.object(Flusher, "_commit_flush", commit),
         patch.object(Partition, "_apply_append", apply),
         patch.object(Partition, "committed", committed),

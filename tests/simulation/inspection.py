@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from bowstring.broker.incarnation import BROKER_NUMBER
 from bowstring.broker.incarnation import Incarnation as Epoch
 from bowstring.broker.log.loader import Loaded, load, restore_ids
 from bowstring.broker.reading.caches import Caches, PageCache
@@ -115,7 +114,7 @@ class Inspection:
                 return []  # it is fenced, and has yet to find out
             reading = _quiet(catalog, epoch)
             try:
-                loaded = at_once(load(reading, BROKER_NUMBER))
+                loaded = at_once(load(reading, epoch.fence.broker))
             except (Damaged, AssertionError) as error:
                 return [Violation("loading_works", f"what is on the disk cannot be loaded: {error!r}")]
             settings, clock = epoch.surroundings.settings, epoch.log.clock

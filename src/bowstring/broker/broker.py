@@ -28,6 +28,8 @@ from bowstring.broker.statistics import Statistics, TopicsStatistics
 from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.surroundings import Surroundings
 from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name, check_numbers, encode_settings
+from bowstring.broker.tuning import Tuning
+from bowstring.broker.witness import UNWITNESSED, Witness
 from bowstring.messages.limits import NAME_BYTES_MAX
 from bowstring.ports.archive import Archive
 from bowstring.ports.catalog import Catalog, TopicRow
@@ -70,6 +72,9 @@ class Broker:
         reserve: Reserve | None = None,
         archives: Callable[[str], Archive] | None = None,
         observer: Observer = UNOBSERVED,
+        witness: Witness = UNWITNESSED,
+        tuning: Tuning | None = None,
+        number: int = 1,
         starts_again: bool = True,
     ) -> None:
         self.settings = settings
@@ -88,7 +93,19 @@ class Broker:
         self._starts_again = starts_again
         """Somebody starts it again after a failure, so waiting for it makes sense."""
         self._backing_up = False
-        self._surroundings = Surroundings(settings, self.clock, catalog, store, reserve, observer, self._shortage, Counters())
+        self._surroundings = Surroundings(
+            settings=settings,
+            clock=self.clock,
+            catalog=catalog,
+            store=store,
+            reserve=reserve,
+            observer=observer,
+            shortage=self._shortage,
+            counters=Counters(),
+            witness=witness,
+            tuning=tuning or Tuning(),
+            number=number,
+        )
         self._incarnation: Incarnation | None = None
         self._unavailable: errors.Error = errors.Unavailable("the broker is starting.")
         self._serving: asyncio.Task[None] | None = None
@@ -121,6 +138,7 @@ class Broker:
 
     async def _begin(self) -> None:
         self._incarnation = await Incarnation.begin(self._surroundings)
+        self._surroundings.witness.began(self._incarnation)
 
     async def _serve(self) -> None:
         """Runs incarnations one after the other until one fails for good."""

@@ -18,8 +18,6 @@ from bowstring.broker.upkeep.usage import Usage
 from bowstring.core.partition import Partition
 from bowstring.ports.catalog import TopicRow
 
-BROKER_NUMBER = 1
-
 
 class Incarnation:
     """Assembles the rooms, and changes topics in the catalog and in memory together."""
@@ -40,7 +38,7 @@ class Incarnation:
     @staticmethod
     async def begin(surroundings: Surroundings) -> Incarnation:
         """Registers a new epoch and loads everything."""
-        loaded = await load(surroundings.catalog, BROKER_NUMBER)
+        loaded = await load(surroundings.catalog, surroundings.number)
         surroundings.clock.not_before(max((partition.arrived for partition in loaded.partitions.values()), default=0))
         await surroundings.store.open(loaded.fence.epoch, loaded.segments(), loaded.sequence)
         incarnation = Incarnation(surroundings, loaded)

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from bowstring.broker.counters import Counters
 from bowstring.broker.shortage import Shortage
 from bowstring.broker.steady_clock import SteadyClock
+from bowstring.broker.tuning import Tuning
+from bowstring.broker.witness import Witness
 from bowstring.ports.catalog import Catalog
 from bowstring.ports.events import Observer
 from bowstring.ports.store import Store
@@ -26,3 +28,7 @@ class Surroundings(NamedTuple):
     observer: Observer
     shortage: Shortage
     counters: Counters
+    witness: Witness
+    tuning: Tuning
+    number: int
+    """The broker's number in its catalog. Whoever registers it last has it."""

@@ -30,9 +30,6 @@ from bowstring.store.frames import framed_length, padded
 
 Callback = Callable[[], None]
 
-OVERLAP_BYTES = 256 * 1024
-"""While a commit is under way, a flush of less than this waits for it and gathers: syncing early would only make two syncs of one."""
-
 
 class Watcher(Protocol):
     """Told how a flush gets on."""
@@ -84,7 +81,10 @@ class Flusher:
         fence: Fence,
         sequence: int,
         watcher: Watcher,
+        overlap_bytes: int,
     ) -> None:
+        self._overlap_bytes = overlap_bytes
+        """While a commit is under way, a flush of less than this waits for it and gathers: see `Tuning`."""
         self._settings = settings
         self._monotonic = clock.monotonic
         self._counters = counters
@@ -181,7 +181,7 @@ class Flusher:
                 raise self._failure
             if self._commit is not None and self._commit.done():
                 await self._settled()
-            if self._pending.changes and (self._commit is None or self._pending.page_bytes > OVERLAP_BYTES):
+            if self._pending.changes and (self._commit is None or self._pending.page_bytes > self._overlap_bytes):
                 return
             self._arrived.clear()
             await self._arrived.wait()
