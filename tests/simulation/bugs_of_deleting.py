@@ -45,7 +45,7 @@ def delete_is_lost_at_a_seal() -> Generator[None]:
     """Deletions are not written beside the snapshot that stands for them."""
 
     def nothing(partition: Partition) -> list[Chunk]:
-        partition.deletions.changed = set()
+        partition.deletions.capture()
         return []
 
     with patch.object(sealer, "_changed_chunks", nothing):

@@ -143,7 +143,7 @@ def deletions_are_not_written_at_seal() -> Generator[None]:
     """What was taken back is there again when the journal is trimmed and the broker starts anew."""
 
     def nothing(partition: Partition) -> list[Any]:
-        partition.deletions.changed = set()
+        partition.deletions.capture()
         return []
 
     with patch.object(sealer, "_changed_chunks", nothing):

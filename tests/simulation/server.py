@@ -15,11 +15,11 @@ from bowstring.assembly import assemble
 from bowstring.broker.broker import Broker
 from bowstring.catalog.sqlite import copy
 from bowstring.catalog.sqlite.catalog import SqliteCatalog
-from bowstring.core import deletions
+from bowstring.core import offset_set
 from bowstring.gateway.gateway import Gateway
 from bowstring.ports.disk import Buffer
 from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
-from bowstring.ports.transport import Handler, Inbound
+from bowstring.ports.transport import Caller, Handler, Inbound
 from bowstring.wire.codec import split
 from bowstring.wire.generated import bowstring_pb2 as pb
 from tests.simulation.backing_up import PAGES_A_STEP, RealFiles, SimulatedArchive
@@ -45,14 +45,14 @@ class WatchedHandler:
         self._handler = handler
         self._watch = watch
 
-    async def call(self, method: str, request: bytes) -> bytes:
-        return await self._handler.call(method, request)
+    async def call(self, method: str, request: bytes, caller: Caller) -> bytes:
+        return await self._handler.call(method, request, caller)
 
-    async def stream(self, method: str, inbound: Inbound) -> None:
+    async def stream(self, method: str, inbound: Inbound, caller: Caller) -> None:
         if method == "Publish" and self._watch.turns_away():
             raise errors.LoginRequired("the login has run out.", hint="Log in again.")
         watched = {"Fetch": Overheard, "Publish": Publishes}.get(method)
-        await self._handler.stream(method, inbound if watched is None else watched(inbound, self._watch))
+        await self._handler.stream(method, inbound if watched is None else watched(inbound, self._watch), caller)
 
 
 class Overheard:
@@ -126,7 +126,7 @@ class Server:
         self._stopping: asyncio.Event | None = None
         self._usurping: asyncio.Event | None = None
         self._isolating = world.source("isolating")
-        deletions.CHUNK_BITS, deletions._CHUNK = load.chunk_bits, 1 << load.chunk_bits
+        offset_set.CHUNK_BITS, offset_set._CHUNK = load.chunk_bits, 1 << load.chunk_bits
         copy.PAGES_A_STEP = PAGES_A_STEP
 
     def start(self) -> None:

@@ -16,6 +16,7 @@ from bowstring.core.changes import Append, Change, Delete, Floor, Position, Reas
 from bowstring.core.decisions import Accept, Answered, BatchName, Found, GivenBack, Ids, Lookup, Refused, SealedBatch
 from bowstring.core.journal import decode, encode
 from bowstring.core.natural_ids import Hits
+from bowstring.core.offset_set import runs_of
 from bowstring.core.partition import Partition
 from bowstring.core.snapshots import restore, snapshot
 from tests.unit.test_partition import ADA, BOB, NOW, SECOND, WINDOW, Log, batch, natural
@@ -140,7 +141,7 @@ def test_a_floor_takes_everything_below_it_but_what_is_kept():
     assert not partition.is_whole(25, 40)
     assert partition.is_whole(31, 51)
     assert partition.pages.start == 11
-    log.pending.append(log.partition.raise_floor(51, ()))
+    log.pending.append(log.partition.raise_floor(51, released=((12, 2), (25, 1))))
     log.commit()
     assert (partition.messages, len(partition.pages)) == (0, 0)
     partition.check()
@@ -165,7 +166,7 @@ STEPS = st.lists(
         st.tuples(st.just("seal")),
         st.tuples(st.just("snapshot")),
         st.tuples(st.just("delete"), st.integers(1, 30), st.booleans()),
-        st.tuples(st.just("floor"), st.integers(1, 30)),
+        st.tuples(st.just("floor"), st.integers(1, 30), st.lists(st.integers(1, 30), max_size=4), st.lists(st.integers(1, 30), max_size=4)),
     ),
     max_size=40,
 )
@@ -196,11 +197,14 @@ def test_whatever_is_sealed_and_when_what_runs_is_what_loads(steps: list[tuple])
             partition.sealed(sealed, 0)
         elif what == "snapshot" and not log.pending:
             taken = len(log.journal), snapshot(partition)
-            chunks.update({number: partition.deletions.chunk(number) for number in partition.deletions.changed})
+            chunks.update({number: encode() for number, encode in partition.deletions.capture().items()})
         elif what == "delete" and partition.next_offset > given_[0]:
-            log.delete(given_[0], 1, Reason.DEADLINE if given_[1] else Reason.OWNER)
+            taken_back = given_[1] and given_[0] >= sealed  # rows are taken back as they are committed, before a seal
+            log.delete(given_[0], 1, Reason.DEADLINE if taken_back else Reason.OWNER)
         elif what == "floor" and partition.retained.floor < given_[0] <= partition.committed_offset:
-            log.pending.append(partition.raise_floor(given_[0], ()))
+            offset, kept, released = given_
+            passed = np.array(sorted({row for row in kept if partition.retained.floor <= row < offset}), np.int64)
+            log.pending.append(partition.raise_floor(offset, tuple(runs_of(passed)), tuple((row, 1) for row in released)))
     log.commit()
     assert _loaded(log, sealed, taken, chunks).state() == partition.state()
     partition.check()

@@ -21,7 +21,7 @@ import numpy as np
 from bowstring.core import known_messages
 from bowstring.core.changes import Reason
 from bowstring.core.decisions import Deleted, Deletion, Found, Ids, Lookup, Wait
-from bowstring.core.deletions import runs_of
+from bowstring.core.offset_set import runs_of
 from bowstring.core.partition import Partition
 
 

@@ -34,7 +34,7 @@ from bowstring.core.natural_ids import NO_HITS, NaturalIds
 from bowstring.core.pages import PageIndex, entry_of
 from bowstring.core.positions import Positions
 from bowstring.core.producers import Absent, Batches, Producers
-from bowstring.core.retained import Retained, without
+from bowstring.core.retained import Retained
 from bowstring.core.sieve import Hashes
 
 MINUTE = 60_000_000
@@ -205,10 +205,9 @@ class Partition:
         self.apply(change := Position(self.topic, self.number, name, offset, now))
         return change
 
-    def raise_floor(self, offset: int, kept: Runs) -> Floor:
-        """Retention has come to the offset; `kept` are runs below it that stay, of all that are below."""
-        before = self.retained.kept
-        self.apply(change := Floor(self.topic, self.number, offset, without(kept, before), without(before, kept)))
+    def raise_floor(self, offset: int, kept: Runs = (), released: Runs = ()) -> Floor:
+        """Retention has come to the offset; `kept` are runs below it that stay from here on, `released` those that did until now."""
+        self.apply(change := Floor(self.topic, self.number, offset, kept, released))
         return change
 
     # Applying: live and at load

@@ -1,7 +1,8 @@
 """What retention has left of a partition: everything from the floor on, and below it the rows whose due time is still to come.
 
 Retention goes by arrival, which never falls, so what is gone is all that is below an offset, the floor. But age counts from the later
-of arrival and due time, and a message may be due in a year: such rows are kept below the floor, as runs.
+of arrival and due time, and a message may be due in a year: such rows are kept below the floor. They are a set of offsets in chunks, and
+a `Floor` says what comes into it and what goes: a hundred thousand rows may be kept, and only one of them be released.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bowstring.core.changes import Floor, Runs
+from bowstring.core.deletions import Encode
 from bowstring.core.machine import Machine
+from bowstring.core.offset_set import OffsetSet, runs_of
 
 
 class Retained(Machine[Floor, tuple[int, Runs]]):
@@ -20,72 +23,72 @@ class Retained(Machine[Floor, tuple[int, Runs]]):
 
     def __init__(self) -> None:
         self.floor = 1
-        self.kept: Runs = ()
-        """Runs of (offset, rows), ascending, all below the floor."""
+        self.kept = OffsetSet()
+        """Rows below the floor that are still there."""
+        self.first = 1
+        """The first offset that may still be there."""
 
     def apply(self, change: Floor) -> None:
+        self.kept.remove(change.released)
+        self.kept.add(change.kept)
         self.floor = change.offset
-        self.kept = joined((*without(self.kept, change.released), *change.kept))
+        self._find_first()
 
-    @property
-    def first(self) -> int:
-        """The first offset that may still be there."""
-        return self.kept[0][0] if self.kept else self.floor
+    def _find_first(self) -> None:
+        kept = self.kept.first
+        self.first = self.floor if kept is None else min(self.floor, kept)
 
     def lacks(self, offset: int) -> bool:
         """Whether a row from the offset on is gone."""
-        kept = sum(max(0, start + rows - max(start, offset)) for start, rows in self.kept)
-        return offset < self.floor and kept < self.floor - offset
+        return offset < self.floor and self.kept.count(offset, self.floor) < self.floor - offset
 
     @property
     def gone(self) -> int:
         """How many rows from `first` on are gone."""
-        return self.floor - self.first - sum(rows for _, rows in self.kept)
+        return self.floor - self.first - len(self.kept)
 
     def of(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of the offsets that are retained."""
+        """Those of the ascending offsets that are retained."""
         if not len(offsets) or int(offsets[0]) >= self.floor:
             return offsets
-        stays = offsets >= self.floor
-        for offset, rows in self.kept:
-            stays |= (offsets >= offset) & (offsets < offset + rows)
-        return offsets[stays]
+        at = int(np.searchsorted(offsets, self.floor))
+        below = offsets[:at]
+        below = below[self.kept.of(below)]
+        return np.concatenate((below, offsets[at:])) if at < len(offsets) else below
+
+    def any(self, first: int, end: int) -> bool:
+        """Is a row of [first, end) retained?"""
+        return end > self.floor or self.kept.any(first, end)
+
+    # At rest
+
+    def capture(self) -> dict[int, Encode]:
+        """The chunks of kept rows that have changed, as they are now. They count as written from here on."""
+        numbers, self.kept.changed = sorted(self.kept.changed), set()
+        return {number: self._captured(number) for number in numbers}
+
+    def _captured(self, number: int) -> Encode:
+        kept = self.kept.copy(number)
+        return lambda: kept.serialize() if kept else b""
+
+    def mark_changed(self, numbers: Iterable[int]) -> None:
+        """These chunks were captured, and could not be written."""
+        self.kept.changed.update(numbers)
 
     def snapshot(self) -> tuple[int, Runs]:
-        return self.floor, self.kept
+        return self.floor, tuple(runs_of(self.kept.within(0, self.floor)))
 
     def restore(self, parts: tuple[int, Runs]) -> None:
-        self.floor, self.kept = parts
+        """The floor as of a snapshot; an older one has the rows that are kept, too."""
+        self.floor, kept = parts
+        self.kept.add(kept)
+        self._find_first()
+
+    def load(self, number: int, data: bytes) -> None:
+        """A chunk of kept rows as it was at rest."""
+        self.kept.load(number, data)
+        self._find_first()
 
     def state(self) -> object:
-        return self.floor, self.kept
-
-
-def without(runs: Runs, others: Runs) -> Runs:
-    """What of the runs is in none of the others; all are ascending."""
-    found: list[tuple[int, int]] = []
-    at = 0
-    for first, rows in runs:
-        start, end = first, first + rows
-        while at < len(others) and sum(others[at]) <= start:
-            at += 1
-        for offset, count in others[at:]:
-            if offset >= end:
-                break
-            if start < offset:
-                found.append((start, offset - start))
-            start = max(start, offset + count)
-        if start < end:
-            found.append((start, end - start))
-    return tuple(found)
-
-
-def joined(runs: Iterable[tuple[int, int]]) -> Runs:
-    """The same rows, ascending; runs that touch are one."""
-    found: list[tuple[int, int]] = []
-    for offset, rows in sorted(runs):
-        if found and sum(found[-1]) >= offset:
-            found[-1] = found[-1][0], max(sum(found[-1]), offset + rows) - found[-1][0]
-        else:
-            found.append((offset, rows))
-    return tuple(found)
+        """Everything, in a form that can be compared."""
+        return self.floor, self.kept.state()

@@ -15,8 +15,8 @@ from bowstring.broker.topics import decode_settings
 from bowstring.catalog.sqlite.offline import Bad, CatalogReading
 from bowstring.core import snapshots
 from bowstring.core.changes import Append, Change
-from bowstring.core.deletions import CHUNK_BITS
 from bowstring.core.journal import Replay, Unreadable, nobody
+from bowstring.core.offset_set import CHUNK_BITS
 from bowstring.core.partition import Partition
 from bowstring.inspection.findings import Finding, Place
 from bowstring.ports.catalog import Extent, TopicRow

@@ -24,7 +24,7 @@ from bowstring.broker.reading.places import offset_at
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.reading.selection import Selection
 from bowstring.broker.reading.visibility import Moments, is_whole, visible
-from bowstring.core.deletions import runs_of
+from bowstring.core.offset_set import runs_of
 from bowstring.core.pages import Origin, PageEntry, PageHeader, decode_header
 from bowstring.core.partition import Partition
 from bowstring.messages import encoding

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bowstring import errors
-from bowstring.core.deletions import runs_of
+from bowstring.core.offset_set import runs_of
 
 if TYPE_CHECKING:
     from bowstring.broker.log.actor import PartitionActor

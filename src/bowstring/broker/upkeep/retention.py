@@ -26,10 +26,9 @@ from bowstring.broker.topics import Topic
 from bowstring.broker.upkeep.sealer import Sealer
 from bowstring.broker.upkeep.switch import Switch
 from bowstring.core.changes import Runs
-from bowstring.core.deletions import runs_of
+from bowstring.core.offset_set import OffsetSet, runs_of
 from bowstring.core.pages import LOST, PageEntry, decode_header
 from bowstring.core.partition import Partition
-from bowstring.core.retained import joined
 from bowstring.messages import encoding
 from bowstring.messages.schema import DUE
 from bowstring.ports.catalog import Edit, Extent
@@ -123,7 +122,7 @@ class Retention:
         if seen is None:
             seen = self._seen[partition.topic, partition.number] = await self._look(partition)
         horizon = now - int(topic.settings.retention * 1e6)
-        if seen.arrived < horizon or _is_too_much(topic, partition) or (partition.retained.kept and self._kept_is_due(partition)):
+        if seen.arrived < horizon or _is_too_much(topic, partition) or (len(partition.retained.kept) and self._kept_is_due(partition)):
             await self._retain(topic, actor, horizon)
         if is_new or seen.expires < now or seen.floor != partition.retained.floor:
             await self._drop_extents(actor, now)
@@ -169,11 +168,15 @@ class Retention:
         partition = actor.partition
         reach = await self._reach(partition, horizon)
         reach = await self._reach_by_bytes(topic, partition, reach)
-        kept = joined(reach.kept)
-        if (reach.floor, kept) == partition.retained.snapshot() or actor.closed is not None:
+        kept, before = reach.kept, partition.retained.kept
+        new = OffsetSet()
+        new.add(kept)
+        after, known = new.within(0, NEVER), before.within(0, NEVER)
+        added, released = after[~before.of(after)], known[~new.of(known)]
+        if (reach.floor == partition.retained.floor and not len(added) and not len(released)) or actor.closed is not None:
             return
         flusher, messages = self._flusher, partition.messages
-        flusher.add(partition.raise_floor(reach.floor, kept))
+        flusher.add(partition.raise_floor(reach.floor, tuple(runs_of(added)), tuple(runs_of(released))))
         expired = messages - partition.messages
         await flusher.commitment()
         self._counters.expired += max(0, expired)
@@ -186,7 +189,7 @@ class Retention:
             entries = await self._entries(partition, offset, partition.readable_offset, PAGES_A_READ)
             for entry in entries:
                 if entry.arrived_last >= horizon:  # a longer retention may stop below the floor: what was kept from there on stays
-                    return _Reach(max(floor, entry.first_offset), kept + _from(partition.retained.kept, entry.first_offset))
+                    return _Reach(max(floor, entry.first_offset), kept + _from(partition.retained.snapshot()[1], entry.first_offset))
                 if entry.due >= horizon:
                     kept += await self._kept(partition, entry, horizon)
                 offset = entry.end
@@ -280,9 +283,7 @@ def _as_a_page(extent: Extent) -> PageEntry:
 
 def _is_below(partition: Partition, extent: Extent) -> bool:
     """Is nothing in the extent retained?"""
-    if extent.end_offset > partition.retained.floor:
-        return False
-    return not any(offset < extent.end_offset and extent.first_offset < offset + rows for offset, rows in partition.retained.kept)
+    return not partition.retained.any(extent.first_offset, extent.end_offset)
 
 
 def _from(runs: Iterable[tuple[int, int]], offset: int) -> list[tuple[int, int]]:

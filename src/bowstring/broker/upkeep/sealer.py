@@ -245,7 +245,7 @@ class Sealer:
             await self._catalog.edit(self._fence, Edit(snapshots=rows, chunks=chunks))
         except BaseException:
             for partition in partitions:
-                partition.deletions.changed.update(chunk.number for chunk in chunks if _is_of(chunk, partition))
+                partition.deletions.mark_changed(chunk.number for chunk in chunks if _is_of(chunk, partition))
             raise
         for partition, row in zip(partitions, rows, strict=True):
             partition.snapshot_sequence, partition.snapshot_end = row.sequence, partition.sealed_end
@@ -267,8 +267,7 @@ def _steps(actors: Iterable[PartitionActor]) -> Iterable[list[PartitionActor]]:
 
 
 def _changed_chunks(partition: Partition) -> list[Chunk]:
-    numbers, partition.deletions.changed = sorted(partition.deletions.changed), set()
-    return [Chunk(partition.topic, partition.number, number, partition.deletions.chunk(number)) for number in numbers]
+    return [Chunk(partition.topic, partition.number, number, encode()) for number, encode in partition.deletions.capture().items()]
 
 
 def _is_of(chunk: Chunk, partition: Partition) -> bool:
