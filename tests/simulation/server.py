@@ -126,7 +126,7 @@ class Server:
         self._stopping: asyncio.Event | None = None
         self._usurping: asyncio.Event | None = None
         self._isolating = world.source("isolating")
-        offset_set.CHUNK_BITS, offset_set._CHUNK = load.chunk_bits, 1 << load.chunk_bits
+        offset_set.CHUNK_BITS = load.chunk_bits
         copy.PAGES_A_STEP = PAGES_A_STEP
 
     def start(self) -> None:
