@@ -10,7 +10,7 @@ from bowstring.broker.incarnation import Incarnation as Epoch
 from bowstring.core.decisions import Found
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
-from bowstring.ports.catalog import Extent
+from bowstring.ports.extents import Extent
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

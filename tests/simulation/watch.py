@@ -21,8 +21,8 @@ from bowstring.core.decisions import Found
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
 from bowstring.messages.filters import Filter, parse
-from bowstring.ports.catalog import Extent
 from bowstring.ports.disk import Buffer
+from bowstring.ports.extents import Extent
 from bowstring.wire.generated import bowstring_pb2 as pb
 from tests.history import checkers
 from tests.history.checkers import Violation

@@ -29,10 +29,11 @@ class Incarnation:
         self.topics = TopicTable(loaded.fence.epoch, creates=surroundings.settings.topic_create == "on-publish")
         self.usage = Usage()
         self.usage.reset_sealed(loaded.usage)
-        self.reading = Reading(surroundings, self.topics)
-        self.log = Log(surroundings, loaded, self.reading, self.usage)
+        journal = surroundings.catalog.journal(loaded.fence)
+        self.reading = Reading(surroundings, journal, self.topics)
+        self.log = Log(surroundings, journal, loaded, self.reading, self.usage)
         for row in loaded.topics:
-            self._add_topic(row, [loaded.partitions[row.id, number] for number in range(row.partitions)])
+            self._add_topic(row, [loaded.partitions[row.id, n] for n in range(row.partitions) if (row.id, n) in loaded.partitions])
         self.upkeep = Upkeep(surroundings, self.log, self.reading, self.usage, trimmed=loaded.trimmed, deleted=loaded.deleted)
 
     @staticmethod

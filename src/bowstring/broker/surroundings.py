@@ -19,6 +19,8 @@ from bowstring.store.reserve import Reserve
 class Surroundings(NamedTuple):
     """Everything outside an incarnation. Rooms take from it what they use."""
 
+    number: int
+    """The broker's number in its catalog. The node that registers it last serves it."""
     settings: Settings
     clock: SteadyClock
     catalog: Catalog
@@ -30,5 +32,3 @@ class Surroundings(NamedTuple):
     counters: Counters
     witness: Witness
     tuning: Tuning
-    number: int
-    """The broker's number in its catalog. Whoever registers it last has it."""

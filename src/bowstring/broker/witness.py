@@ -16,7 +16,7 @@ from bowstring.core.decisions import Found
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
 from bowstring.messages.filters import Filter
-from bowstring.ports.catalog import Extent
+from bowstring.ports.extents import Extent
 
 
 class Witness:

@@ -9,7 +9,7 @@ from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.reading.extents import Extents
 from bowstring.broker.upkeep.usage import Usage
 from bowstring.broker.witness import Witness
-from bowstring.ports.catalog import Extent
+from bowstring.ports.extents import Extent
 
 
 class Switch:
