@@ -1,4 +1,6 @@
-"""Nobody there, somebody half dead, somebody else altogether: connecting says which, in time, in one sentence; other seeds are tried."""
+"""Nothing listens, a half-dead broker, or another kind of server: connecting says which, in time,
+in one sentence, and tries the other seeds.
+"""
 
 from __future__ import annotations
 

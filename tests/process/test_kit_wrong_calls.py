@@ -1,4 +1,6 @@
-"""What people get wrong in Python, and the one sentence that each of them gets: what is wrong, and what would be right."""
+"""Wrong calls in Python, and the one sentence that each of them gets: what is wrong, and what to
+do.
+"""
 
 from __future__ import annotations
 

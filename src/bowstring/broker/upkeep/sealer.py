@@ -34,6 +34,7 @@ from bowstring.broker.upkeep.placement import PAUSE_SECONDS, Draft, Placed, Plac
 from bowstring.broker.upkeep.switch import Switch
 from bowstring.broker.upkeep.usage import Usage
 from bowstring.core.id_sections import Builder, batch_hashes, parts_in, parts_of
+from bowstring.core.machine import NEVER
 from bowstring.core.pages import LOST, PAGES_AT_ONCE, PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.snapshots import DELETIONS, PARTITION, snapshot
@@ -259,9 +260,14 @@ class Sealer:
         """Is nothing of it in our journal any more? Another broker's is never replayed here."""
         return extent.broker != self._broker or extent.index.sequence <= self.trimmed
 
+    def _oldest_needed(self) -> int:
+        """The oldest row that a partition still needs. What became visible late may have been written long before."""
+        return min((actor.partition.oldest_needed() for actor in self._topics.actors() if actor.closed is None), default=NEVER)
+
     async def _trim(self, sequence: int) -> None:
-        while self.trimmed < sequence - 1:
-            upto = min(self.trimmed + ROWS_A_TRIM, sequence - 1)
+        last = min(sequence, self._oldest_needed()) - 1
+        while self.trimmed < last:
+            upto = min(self.trimmed + ROWS_A_TRIM, last)
             await self._journal.edit(Edit(trim=upto))
             self.trimmed = upto
 
