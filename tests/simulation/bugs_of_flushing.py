@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.commits import Commits
 from bowstring.broker.log.flusher import Flush, Flusher
