@@ -13,13 +13,13 @@ that are not sealed. It is never made again.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import shutil
 import sys
 import tarfile
 import tempfile
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ class Fixture:
             self._delete(client, "orders", "order-3", "order-4", "order-17")
             client.set_position("mine", "orders", {0: 3, 1: 2, 2: 4})
             self._seal(running)
-            time.sleep(3)  # what has no due time is too old then
+            running._thread.run(asyncio.sleep(3))  # what has no due time is too old then
             running._thread.run(self._upkeep(running).retention.turn())
             client.delete_topic("gone")
 
