@@ -17,6 +17,7 @@ import pytest
 from tests.process import stored
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+VERSIONS = {name: int(number) for name, number in re.findall(r"^\| ([a-z' ]+) \| (\d) \|", PAGE, flags=re.MULTILINE)}
 FRAME = struct.Struct("<4sHHQQQQIQI4xI")
 
 
@@ -51,7 +52,7 @@ def changes(data: Path) -> Iterator[tuple[int, bytes, list[Any]]]:
         head = struct.pack("<qqq", position, epoch, len(pages or b""))
         assert google_crc32c.value(head + changed) == crc
         version, found = msgspec.msgpack.decode(changed)
-        assert version == 4
+        assert version == VERSIONS["journal row"]
         for change in found:
             yield sequence, pages, change
 
@@ -65,10 +66,9 @@ def test_every_file_of_a_directory_is_on_the_page(data: Path) -> None:
 
 
 def test_the_versions_are_those_of_the_page(data: Path) -> None:
-    versions = {name: int(number) for name, number in re.findall(r"^\| ([a-z' ]+) \| (\d) \|", PAGE, flags=re.MULTILINE)}
-    assert rows(data, "pragma user_version") == [(versions["catalog"],)]
+    assert rows(data, "pragma user_version") == [(VERSIONS["catalog"],)]
     heads = rows(data, "select state from state where machine = 'partition'")
-    assert {msgspec.msgpack.decode(state)[0] for (state,) in heads} == {versions["snapshot"]}
+    assert {msgspec.msgpack.decode(state)[0] for (state,) in heads} == {VERSIONS["snapshot"]}
 
 
 def test_the_journal_leads_to_its_pages(data: Path) -> None:

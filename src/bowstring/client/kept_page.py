@@ -1,8 +1,10 @@
-"""Rows that were read, as an Arrow stream and back: what pickling and copying a batch or a message makes of them.
+"""Turns rows that were read into an Arrow stream and back, for pickling and copying batches and
+messages.
 
-A page refers to the bytes of a whole answer from the broker, most of which a single message does not need. What is kept are the rows that
-are asked for and the columns that their reader has, and with them topic, partition and offset, which every message knows. Each chunk is
-a record batch of its own, so that a page has one topic and one partition again.
+A page refers to the bytes of a whole answer from the broker, most of which a single message does
+not need. The stream has only the wanted rows and the columns of their reader, plus topic, partition
+and offset, which every message knows. Each chunk is a record batch of its own, so that a page has
+one topic and one partition again.
 """
 
 from __future__ import annotations
@@ -15,19 +17,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bowstring.client.pages import COLUMNS, Chunk, Page, Selection
+from bowstring.client.pages import COLUMNS, Chunk, FetchedPage, ReaderSelection
 from bowstring.messages.columns import integers
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 _PLACE: Final = ("topic", "partition", "offset")
 
 
-class KeptPage(Page):
+class KeptPage(FetchedPage):
     """The rows of a chunk that was kept."""
 
     def __init__(self, rows: pa.RecordBatch, names: tuple[str, ...]) -> None:
         topic, partition = rows.column("topic")[0].as_py(), rows.column("partition")[0].as_py()
-        super().__init__(topic, pb.FetchAnswer(partition=partition, rows=rows.num_rows), None, Selection(frozenset(names)))
+        super().__init__(topic, pb.FetchAnswer(partition=partition, rows=rows.num_rows), None, ReaderSelection(frozenset(names)))
         self._columns = dict(zip(rows.schema.names, rows.columns, strict=True))
         self.size = rows.nbytes
 
@@ -37,7 +39,7 @@ class KeptPage(Page):
         return self._columns["offset"].to_numpy()
 
 
-def names_of(page: Page) -> tuple[str, ...]:
+def names_of(page: FetchedPage) -> tuple[str, ...]:
     """The columns that the page's reader has asked for."""
     return tuple(name for name in COLUMNS.names if page.has(name))
 
@@ -53,7 +55,9 @@ def keep(chunks: Iterable[Chunk], names: tuple[str, ...]) -> bytes:
 
 
 def _own(chunk: Chunk, name: str) -> pa.Array:
-    """A column of the chunk's rows alone. A slice would not do: its padding holds bytes of the next row."""
+    """A column of the chunk's rows alone. A slice would not do: its padding holds bytes of the next
+    row.
+    """
     column = chunk.page.any_column(name)
     if chunk.rows == chunk.page.rows:
         return column

@@ -1,7 +1,8 @@
-"""Rows as they arrived from the broker, and the columns that are made of them when somebody asks.
+"""Rows as they arrived from the broker, and the columns that are made from them on first use.
 
-A page is one answer of a fetch: the batch's own bytes and, beside them, what the broker knows about its rows (offsets as runs, producers
-as origins, the time of arrival). The columns that the batch has are views into the answer's bytes; the others are made with vectors.
+A page is one answer of a fetch: the batch's own bytes and what the broker knows about its rows
+(offsets as runs, producers as origins, the time of arrival). The columns that the batch has are
+views into the answer's bytes; the others are made with vectors.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ COLUMNS: Final = pa.schema(
         pa.field("producer_group", _NAME, nullable=False),
     ]
 )
-"""The columns of a reader's batch (API.md 3)."""
+"""The columns of a reader's batch."""
 
 
-class Selection(NamedTuple):
-    """What a reader wants of each message, and of which messages."""
+class ReaderSelection(NamedTuple):
+    """The columns and the filter of a reader."""
 
     names: frozenset[str] | None = None
     """The columns; None for all."""
@@ -53,28 +54,30 @@ class Selection(NamedTuple):
 
     @property
     def mask(self) -> int | None:
-        """Those of the columns that travel. How long a row may be handed out is needed whoever asks (`freshness`)."""
+        """The columns that travel. The kit always needs those that say how long a row may be handed
+        out (`freshness`).
+        """
         if self.names is None:
             return None
         return schema.mask_of(column.name for column in schema.COLUMNS if column.name in self.names) | schema.DUE | schema.EXPIRES
 
 
-EVERYTHING: Final = Selection()
+EVERYTHING: Final = ReaderSelection()
 
 
-class Page:
+class FetchedPage:
     """The rows of one answer."""
 
-    def __init__(self, topic: str, header: pb.FetchAnswer, data: memoryview | None, selection: Selection = EVERYTHING) -> None:
+    def __init__(self, topic: str, header: pb.FetchAnswer, data: memoryview | None, selection: ReaderSelection = EVERYTHING) -> None:
         self.topic = topic
         self.header = header
         self.partition = header.partition
         self.rows = header.rows
         self.size = 0 if data is None else len(data)
         self.next_offset = header.next_offset
-        """Where to go on behind it."""
+        """The offset after its last row."""
         self.sifted = 0
-        """Which deletions its rows were compared with."""
+        """The edition of the deletions that its rows were compared with."""
         self._data = data
         self._selected = selection.names
         self._columns: dict[str, pa.Array] = {}
@@ -82,7 +85,7 @@ class Page:
 
     @cached_property
     def batch(self) -> pa.RecordBatch:
-        """What the producer sent, over the bytes of the answer."""
+        """The producer's columns, over the bytes of the answer."""
         if self._data is None:
             return pa.RecordBatch.from_arrays([], names=[])
         return encoding.decode(self.header.columns, self._data)
@@ -97,7 +100,9 @@ class Page:
 
     @cached_property
     def ages(self) -> npt.NDArray[np.int64]:
-        """The moment from which the age of each row counts: its arrival, or its due time if that is later."""
+        """The moment from which the age of each row counts: its arrival, or its due time if that is
+        later.
+        """
         arrived = _moments(self.any_column("arrived"), 0)
         return np.maximum(arrived, _moments(self.any_column("due"), 0)) if self.header.columns & schema.DUE else arrived
 
@@ -129,7 +134,7 @@ class Page:
         return self.any_column(name)
 
     def any_column(self, name: str) -> pa.Array:
-        """A column that the page knows, whether or not the reader has asked for it."""
+        """A column of the page, whether or not the reader has asked for it."""
         found = self._columns.get(name)
         if found is None:
             make = _MADE.get(name)
@@ -155,10 +160,10 @@ class Page:
         return found
 
 
-class Remainder(Page):
-    """Some rows of a page: what is left of it."""
+class Remainder(FetchedPage):
+    """The remaining rows of a page."""
 
-    def __init__(self, whole: Page, rows: npt.NDArray[np.int64], next_offset: int) -> None:
+    def __init__(self, whole: FetchedPage, rows: npt.NDArray[np.int64], next_offset: int) -> None:
         super().__init__(whole.topic, whole.header, None)
         self._whole = whole
         self._kept = rows
@@ -198,7 +203,7 @@ class Remainder(Page):
 class Chunk(NamedTuple):
     """Consecutive rows of a page."""
 
-    page: Page
+    page: FetchedPage
     first: int
     rows: int
 
@@ -228,15 +233,15 @@ def _moments(column: pa.Array, otherwise: int) -> npt.NDArray[np.int64]:
     return pc.fill_null(column.cast(pa.int64()), otherwise).to_numpy(zero_copy_only=False)
 
 
-def _topic(page: Page) -> pa.Array:
+def _topic(page: FetchedPage) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(page.rows, np.int32)), pa.array([page.topic]))
 
 
-def _partition(page: Page) -> pa.Array:
+def _partition(page: FetchedPage) -> pa.Array:
     return pa.array(np.full(page.rows, page.partition, np.int32))
 
 
-def _id(page: Page) -> pa.Array:
+def _id(page: FetchedPage) -> pa.Array:
     has_ids = bool(page.header.columns & schema.ID)
     given = page.batch.column("id") if has_ids else None
     if given is not None and not given.null_count:
@@ -246,29 +251,29 @@ def _id(page: Page) -> pa.Array:
     return generated if given is None else pc.coalesce(given, generated)
 
 
-def _created(page: Page) -> pa.Array:
-    """A producer that is not of ours may leave it out; then the arrival is the best that is known."""
+def _created(page: FetchedPage) -> pa.Array:
+    """Another kit's producer may leave it out; then the arrival is the best estimate."""
     if not page.header.columns & schema.CREATED:
         return _arrived(page)
     given = page.batch.column("created")
     return pc.coalesce(given, _arrived(page)) if given.null_count else given
 
 
-def _arrived(page: Page) -> pa.Array:
+def _arrived(page: FetchedPage) -> pa.Array:
     """Rows of a page may have arrived at different times, if the broker has joined small pages."""
     runs = page.header.runs
     moments = [run.arrived or page.header.arrived for run in runs]
     return pa.array(np.repeat(np.array(moments, np.int64), [run.rows for run in runs])).view(_MOMENT)
 
 
-def _producer_group(page: Page) -> pa.Array:
+def _producer_group(page: FetchedPage) -> pa.Array:
     names = list(dict.fromkeys(origin.group for origin in page.header.origins))
     numbers = np.array([names.index(origin.group) for origin in page.header.origins], np.int32)
     counts = [origin.rows for origin in page.header.origins]
     return pa.DictionaryArray.from_arrays(pa.array(np.repeat(numbers, counts)), pa.array(names, pa.utf8()))
 
 
-_MADE: Final[dict[str, Callable[[Page], pa.Array]]] = {
+_MADE: Final[dict[str, Callable[[FetchedPage], pa.Array]]] = {
     "topic": _topic,
     "partition": _partition,
     "offset": lambda page: pa.array(page.offsets),

@@ -83,6 +83,7 @@ def _joined(entries: Sequence[PageEntry], headers: list[PageHeader], batches: li
         columns=encoded.mask,
         expires=0 if any(not entry.expires for entry in entries) else max(entry.expires for entry in entries),
         due=max(entry.due for entry in entries),
+        visible=last.visible,
     )
     return Sealable(entry, Page(encode_header(header), encoded.data))
 

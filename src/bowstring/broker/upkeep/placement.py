@@ -11,10 +11,10 @@ from typing import NamedTuple, Self
 
 from bowstring.broker.upkeep.usage import Usage
 from bowstring.core import sections
-from bowstring.core.id_sections import Built
+from bowstring.core.id_sections import BlockPlace, Built
 from bowstring.core.pages import PageEntry, segments
 from bowstring.core.partition import Partition
-from bowstring.core.sections import ID_BLOCK, IDS, INDEX, BlockPlace, SectionHeader
+from bowstring.core.sections import ID_BLOCK, IDS, INDEX, SectionHeader
 from bowstring.ports.extents import Extent, Section
 from bowstring.ports.store import Page, Reference, Store
 
@@ -92,7 +92,7 @@ class Placed(NamedTuple):
             return self.entry
         reference = self.place.known
         return self.entry._replace(
-            segment=reference.segment, position=reference.position, length=reference.length, sequence=reference.sequence
+            segment=reference.segment, position=reference.position, length=reference.length, written=reference.sequence
         )
 
 
@@ -139,7 +139,7 @@ class _Sections:
 
     def _page(self, kind: str, count: int, body: bytes, detail: int = 0) -> Page:
         topic, number = self._partition.topic, self._partition.number
-        header = SectionHeader(kind, sections.VERSION, topic, number, self._first, self._end, count, detail)
+        header = SectionHeader(kind, sections.version_of(kind), topic, number, self._first, self._end, count, detail)
         return Page(sections.encode_header(header), body)
 
     async def write_index_and_blocks(self, placing: Placing) -> None:

@@ -34,6 +34,7 @@ from bowstring.broker.upkeep.placement import PAUSE_SECONDS, Draft, Placed, Plac
 from bowstring.broker.upkeep.switch import Switch
 from bowstring.broker.upkeep.usage import Usage
 from bowstring.core.id_sections import Builder, batch_hashes, parts_in, parts_of
+from bowstring.core.machine import NEVER
 from bowstring.core.pages import LOST, PAGES_AT_ONCE, PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.snapshots import DELETIONS, PARTITION, snapshot
@@ -204,7 +205,7 @@ class Sealer:
     async def _draft(self, partition: Partition, pages: list[Placed]) -> Draft:
         """With the hashes of everything in these pages by which it may be recognised: natural ids, and batches."""
         first, end = pages[0].entry.first_offset, pages[-1].entry.end
-        producers, numbers, firsts = partition.producers.below(end)
+        producers, numbers, firsts = partition.batches.below(end, partition.deletions)
         batches = batch_hashes(producers, numbers)
         order = np.argsort(batches)
         batches, firsts = batches[order], firsts[order]
@@ -253,9 +254,14 @@ class Sealer:
         """Is nothing of it in our journal any more? Another broker's is never replayed here."""
         return extent.broker != self._broker or extent.index.sequence <= self.trimmed
 
+    def _oldest_needed(self) -> int:
+        """The oldest row that a partition still needs. What became visible late may have been written long before."""
+        return min((actor.partition.oldest_needed() for actor in self._topics.actors() if actor.closed is None), default=NEVER)
+
     async def _trim(self, sequence: int) -> None:
-        while self.trimmed < sequence - 1:
-            upto = min(self.trimmed + ROWS_A_TRIM, sequence - 1)
+        last = min(sequence, self._oldest_needed()) - 1
+        while self.trimmed < last:
+            upto = min(self.trimmed + ROWS_A_TRIM, last)
             await self._journal.edit(Edit(trim=upto))
             self.trimmed = upto
 
