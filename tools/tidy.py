@@ -55,8 +55,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": VALUES | {"wire", "ports", "times", "settings", "host", "contexts", "version"},
     "cli": VALUES | {"bowstring", "client", "contexts", "settings", "times", "version"},
     "http": VALUES | {"broker", "listening", "settings", "version", "wire"},
+    "assembly": {"broker", "gateway", "ports", "settings", "store"},
     "server": VALUES
-    | {"backup", "broker", "gateway", "http", "store", "catalog", "wire", "ports", "host", "listening", "logs"}
+    | {"assembly", "backup", "broker", "http", "catalog", "wire", "ports", "host", "listening", "logs"}
     | {"settings", "times", "version"},
     "preflight": {"errors", "catalog", "host", "http", "server", "settings", "store", "wire"},
     "manual_clock": {"errors", "times", "host", "embedded"},
