@@ -58,11 +58,13 @@ class LocalStore:
         clock: Clock | None = None,
         orphan_seconds: float = 7 * 86_400.0,
     ) -> None:
-        """`orphan_seconds` is how long an orphan is kept at least, by the clock; without one it is kept for ever.
+        """`orphan_seconds` is how long an orphan is kept at least, by the clock; without one it is
+        kept for ever.
 
-        `shared` says that another node may write in this directory, and does not know yet that it has lost its fence. Its last writes may
-        come at any time, to files that it has open. So no file is ever used again: a released segment is removed, and late writes go to a
-        file without a name.
+        `shared` says that another node may write in this directory, and does not know yet that it
+        has lost its fence. Its last writes may come at any time, to files that it has open. So no
+        file is ever used again: a released segment is removed, and late writes go to a file without
+        a name.
         """
         self._handles = Handles(disk, handles_max)
         self._quarantine = Quarantine(disk, clock, orphan_seconds)
