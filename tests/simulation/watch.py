@@ -66,6 +66,9 @@ class Watch:
 
     def begun(self, epoch: Epoch, sequence: int) -> None:
         """A new incarnation was loaded; the one before is dead, or is fenced and may commit nothing any more."""
+        if self.last is not None and self.last.fence.epoch > epoch.fence.epoch:
+            self.world.sometimes("node was fenced before it had loaded")
+            return
         before, self.last = self.last, epoch
         self.begins.append(self.world.loop.time())
         if before is not None:

@@ -76,6 +76,7 @@ class Broker:
         witness: Witness = UNWITNESSED,
         tuning: Tuning | None = None,
         number: int = 1,
+        reclaims: bool = True,
         starts_again: bool = True,
     ) -> None:
         self.settings = settings
@@ -91,6 +92,8 @@ class Broker:
         """Space for the catalog, on a disk that can be full."""
         self._archives = archives
         """Makes a backup in a directory of this host, where there is something to back up."""
+        self._reclaims = reclaims
+        """After another node has taken over its number it registers again. Otherwise it ends: whoever runs it decides what follows."""
         self._starts_again = starts_again
         """Whether it is restarted after a failure, so that waiting for it makes sense."""
         self._backing_up = False
@@ -153,6 +156,8 @@ class Broker:
                     self._end(lost_because(failure))
                     if isinstance(failure, Fenced):
                         self._observer.note("fenced")
+                        if not self._reclaims:
+                            raise
                     else:
                         self._shortage.begin()
                     if self._reserve is not None and isinstance(failure, DiskFull):
@@ -172,7 +177,9 @@ class Broker:
             try:
                 await self._begin()
                 return self._observer.note("loaded-again", incarnation=self.incarnation, seconds=self.clock.monotonic() - begun)
-            except (DiskFull, Fenced):
+            except (DiskFull, Fenced) as failure:
+                if isinstance(failure, Fenced) and not self._reclaims:
+                    raise
                 await self.clock.sleep(RETRY_SECONDS)
 
     def _end(self, error: errors.Error) -> None:
