@@ -20,6 +20,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from tidy_machines import only_the_actor_changes_machines
+from tidy_names import check_imports, check_names
 from tidy_sizes import RATCHET, check_sizes
 from tidy_source import Source, Violation
 
@@ -376,6 +377,7 @@ def check_tree(root: Path = ROOT) -> list[Violation]:
     violations = [violation for source in sources for violation in check(source)]
     broken = {violation.path for violation in violations if violation.rule == "syntax"}
     whole = [source for source in sources if is_ours(source) and source.path not in broken]
+    violations += check_names(whole) + check_imports(whole)
     return violations + check_sizes(whole, (root / RATCHET).read_text(encoding="utf-8"))
 
 

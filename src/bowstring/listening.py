@@ -13,14 +13,14 @@ UNIX: Final = "unix:"
 _HINT: Final = 'Use "127.0.0.1:27769", "[::1]:27769", "0.0.0.0:0" or "unix:/path".'
 
 
-class Place(NamedTuple):
+class ListeningPlace(NamedTuple):
     """A host of this machine, without brackets, and a port."""
 
     host: str
     port: int
 
 
-def parse(listen: str, shown: str = "listen", hint: str = _HINT) -> Place | None:
+def parse(listen: str, shown: str = "listen", hint: str = _HINT) -> ListeningPlace | None:
     """Host and port; None for a Unix socket. Raises InvalidArgument; `shown` is the user's name for
     the setting.
     """
@@ -34,7 +34,7 @@ def parse(listen: str, shown: str = "listen", hint: str = _HINT) -> Place | None
         raise errors.InvalidArgument(f'{shown} = "{listen}" does not say on which address.', hint=say)
     if not is_port or not bare or (":" in bare and not host.startswith("[")):
         raise errors.InvalidArgument(f'{shown} = "{listen}" is not an address.', hint=hint)
-    return Place(bare, int(port))
+    return ListeningPlace(bare, int(port))
 
 
 def is_local(listen: str) -> bool:

@@ -140,7 +140,7 @@ def _quoted(value: object) -> str:
 # ---- the table ------------------------------------------------------------------------------------------------------
 
 
-class Kind(NamedTuple):
+class SettingKind(NamedTuple):
     """The kind of value that a setting takes, and its meaning for people."""
 
     meaning: str
@@ -149,34 +149,36 @@ class Kind(NamedTuple):
 
 
 def _path(default: str, meaning: str) -> str:
-    return field(default=default, metadata={"kind": Kind(meaning, _parse_path)})
+    return field(default=default, metadata={"kind": SettingKind(meaning, _parse_path)})
 
 
 def _address(default: str, meaning: str) -> str:
-    return field(default=default, metadata={"kind": Kind(meaning, _parse_address)})
+    return field(default=default, metadata={"kind": SettingKind(meaning, _parse_address)})
 
 
 def _http(default: str, meaning: str) -> str:
-    return field(default=default, metadata={"kind": Kind(meaning, _parse_http)})
+    return field(default=default, metadata={"kind": SettingKind(meaning, _parse_http)})
 
 
 def _choice(*choices: str, meaning: str) -> str:
     """One of these words; the first is the default."""
-    return field(default=choices[0], metadata={"kind": Kind(meaning, lambda value, name: _parse_choice(value, name, choices))})
+    return field(default=choices[0], metadata={"kind": SettingKind(meaning, lambda value, name: _parse_choice(value, name, choices))})
 
 
 def _span(default: float, meaning: str, least: float, *, forever: bool = False) -> float:
-    kind = Kind(meaning, lambda value, name: _parse_span(value, name, least, forever), times.span_to_text)
+    kind = SettingKind(meaning, lambda value, name: _parse_span(value, name, least, forever), times.span_to_text)
     return field(default=default, metadata={"kind": kind})
 
 
 def _size(default: int, meaning: str, least: int, most: int) -> int:
-    kind = Kind(meaning, lambda value, name: _in_range(_parse_size(value, name), value, name, least, most, size_to_text), size_to_text)
+    kind = SettingKind(
+        meaning, lambda value, name: _in_range(_parse_size(value, name), value, name, least, most, size_to_text), size_to_text
+    )
     return field(default=default, metadata={"kind": kind})
 
 
 def _count(default: int, meaning: str, least: int, most: int) -> int:
-    kind = Kind(meaning, lambda value, name: _in_range(_parse_count(value, name), value, name, least, most, str))
+    kind = SettingKind(meaning, lambda value, name: _in_range(_parse_count(value, name), value, name, least, most, str))
     return field(default=default, metadata={"kind": kind})
 
 
@@ -249,7 +251,7 @@ ENVIRONMENT: Final = "BOWSTRING_"
 _NO_SETTINGS: Final = re.compile(r"SERVER|TOKEN|CONTEXT|CONFIG|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_\d+_\w+)?")
 
 
-def kind_of(name: str) -> Kind:
+def kind_of(name: str) -> SettingKind:
     """The kind and the meaning of the setting of this name."""
     return TABLE[name].metadata["kind"]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bowstring.broker.log.flusher import Flush
 from bowstring.core.answers import Repeat
 from bowstring.core.changes import Append, Change, Delete, Floor, PartitionAddress, Position, Reason, Runs
-from bowstring.core.journal import Replay, Unreadable, decode, encode
+from bowstring.core.journal import Replay, UnreadableJournal, decode, encode
 from bowstring.core.offset_set import runs_of
 from bowstring.core.partition import Partition
 from bowstring.core.retained import Retained
@@ -43,7 +43,7 @@ def test_a_change_that_nobody_knows_is_refused_and_is_no_floor():
         with pytest.raises(AssertionError):
             take(stranger)  # type: ignore[arg-type]
     assert partition.state() == before
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableJournal):
         decode(encode([stranger]))  # type: ignore[list-item]
 
 
@@ -72,9 +72,9 @@ def test_what_older_formats_wrote_is_read_as_todays_changes():
     third = old_row(3, [1, 7, 3, 1, 2, 5, 2, ADA, 1, [], 0, 0, 100, 11, 12], [3, 7, 3, 1], [4, 7, 3, "name", 2, 5])
     append = Append(7, 3, 1, 2, 5, 2, ADA, 1, length=100, expires=11, due=12)
     assert decode(third) == [append, Floor(7, 3, 1), Position(7, 3, "name", 2, 5)]
-    with pytest.raises(Unreadable, match="format 5"):
+    with pytest.raises(UnreadableJournal, match="format 5"):
         decode(old_row(5))
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableJournal):
         decode(old_row(4, [3, 7, 3, 1]))
 
 
@@ -109,7 +109,7 @@ def test_the_journals_reader_skips_deleted_topics_but_knows_their_segments():
     replay.row(1, encode([APPEND, Append(8, 0, 1, 2, 5, 2, ADA, 1, segment=11, length=100)]))
     assert replay.mentioned == {9, 11}
     assert partition.committed_offset == 3
-    with pytest.raises(Unreadable, match="row 2 changes partition 0 of topic 9"):
+    with pytest.raises(UnreadableJournal, match="row 2 changes partition 0 of topic 9"):
         replay.row(2, encode([Position(9, 0, "name", 1, 5)]))
-    with pytest.raises(Unreadable, match="row 3"):
+    with pytest.raises(UnreadableJournal, match="row 3"):
         replay.row(3, b"?")

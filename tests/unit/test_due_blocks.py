@@ -99,8 +99,8 @@ def test_few_blocks_are_read_for_a_short_span():
 
 def test_a_section_of_another_size_is_refused():
     header = SectionHeader("due", sections.VERSION, 1, 0, 1, 9, 5)
-    with pytest.raises(sections.Unreadable):
+    with pytest.raises(sections.UnreadableSection):
         decode_due_directory(header, memoryview(bytes(24)))
-    with pytest.raises(sections.Unreadable):
+    with pytest.raises(sections.UnreadableSection):
         decode_due_block(header, memoryview(bytes(24)))
     assert NO_DUES.earliest is None

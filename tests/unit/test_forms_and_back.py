@@ -105,7 +105,7 @@ def test_a_single_column_comes_back_with_all_its_rows(form: str, messages: list[
 @given(st.lists(st.lists(st.none() | st.text(max_size=8) | st.text('",\r\n', max_size=6), min_size=2, max_size=4), max_size=5))
 def test_rows_of_csv_are_read_as_pythons_own_module_reads_them(rows: list[list[str | None]]):
     text = "".join(map(csv_text.line, rows))
-    found = [row.cells for row in csv_text.Reader(io.BytesIO(text.encode()), "it", ",")]
+    found = [row.cells for row in csv_text.CsvReader(io.BytesIO(text.encode()), "it", ",")]
     assert found == rows
     assert list(csv.reader(io.StringIO(text, newline=""))) == [[cell or "" for cell in row] for row in rows]
 
@@ -117,7 +117,7 @@ def test_rows_of_csv_may_be_cut_anywhere_by_a_pipe(size: int):
             return super().read(size)
 
     text = '\ufeffvalue,key\r\n"a ""quoted""\r\nword",\r\n,""\n\n"",ä\r5" pipe,"x"'
-    rows = list(csv_text.Reader(Slow(text.encode()), "it", ","))
+    rows = list(csv_text.CsvReader(Slow(text.encode()), "it", ","))
     assert [row.cells for row in rows] == [
         ["value", "key"],
         ['a "quoted"\r\nword', None],

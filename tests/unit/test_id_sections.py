@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bowstring.core import sections
 from bowstring.core.id_sections import BITS_MAX, BLOCK_ENTRIES, Builder, Built, Filter, batch_hashes, known_hashes
 from bowstring.core.pages import PageEntry, PageIndex
-from bowstring.core.sections import BlockPlace, SectionHeader, Unreadable
+from bowstring.core.sections import BlockPlace, SectionHeader, UnreadableSection
 
 HASHES = st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 40).map(lambda small: small << 58), max_size=300)
 
@@ -129,14 +129,14 @@ def test_a_directory_comes_back_as_it_was():
     ],
 )
 def test_what_is_no_section_of_the_kind_is_refused(header: bytes, kind: str):
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableSection):
         sections.decode_header(header, kind)
 
 
 def test_sections_of_the_wrong_size_are_refused():
     header = SectionHeader(sections.INDEX, 1, 1, 0, 1, 107, 3, 2)
     for decode in (sections.decode_index, sections.decode_directory, sections.decode_block):
-        with pytest.raises(Unreadable):
+        with pytest.raises(UnreadableSection):
             decode(header, memoryview(b"12345"))
 
 

@@ -67,7 +67,7 @@ def test_an_index_section_has_both_and_one_of_before_says_that_nobody_wrote_it_d
     old = np.frombuffer(body, np.int64).reshape(12, 2)[:11].tobytes()
     assert sections.decode_index(header(2, 1), memoryview(old)).state() == [entry._replace(visible=0) for entry in entries]
     for wrong, version in ((body, 1), (old, 2)):
-        with pytest.raises(sections.Unreadable):
+        with pytest.raises(sections.UnreadableSection):
             sections.decode_index(header(2, version), memoryview(wrong))
-    with pytest.raises(sections.Unreadable, match="version 3"):
+    with pytest.raises(sections.UnreadableSection, match="version 3"):
         sections.decode_header(sections.encode_header(header(2, 3)))

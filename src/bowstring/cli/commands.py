@@ -94,7 +94,7 @@ class Command(TyperCommand):
         return re.sub(r"[{}]", "", usage) + newline + re.sub(r" <(?:list\[)?\w+\]?>|  \[(?:required|x[<>]=\S+|\d+<=x<=\d+)\]", "", rest)
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """A group of commands for one noun, such as `bowstring topic`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -105,7 +105,7 @@ class Group(TyperGroup):
 
 def group(name: str, text: str) -> typer.Typer:
     """An empty group of commands."""
-    return typer.Typer(name=name, help=text, cls=Group, no_args_is_help=True, context_settings=HELP_NAMES, **NO_RICH)
+    return typer.Typer(name=name, help=text, cls=CommandGroup, no_args_is_help=True, context_settings=HELP_NAMES, **NO_RICH)
 
 
 HELP_NAMES: Final = {"help_option_names": ["-h", "--help"]}

@@ -33,7 +33,7 @@ _LIKE_BASE64: Final = re.compile(r'\{\s*"base64"\s*:\s*"([^"\\]*)"\s*\}')
 _OPEN: Final = re.compile(r'"(?:[^"]++|"")*+"')
 
 
-class Row(NamedTuple):
+class CsvRow(NamedTuple):
     """A row: the number of its last line, and its cells."""
 
     line: int
@@ -102,7 +102,7 @@ class _One:
         return line
 
 
-class Reader:
+class CsvReader:
     """The rows of a stream, read as they are asked for."""
 
     def __init__(self, stream: BinaryIO, name: str, separator: str) -> None:
@@ -122,17 +122,17 @@ class Reader:
         self._line = 0
         self._ended = False
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[CsvRow]:
         while (row := self._next()) is not None:
             yield row
 
-    def _next(self) -> Row | None:
+    def _next(self) -> CsvRow | None:
         while True:
             if self._ended and self._at == len(self._text):
                 return None
             cells = self._simple() or self._cells()
             if cells is not None:
-                return Row(self._line, cells)
+                return CsvRow(self._line, cells)
             self._fill()
 
     def _simple(self) -> list[str | None] | None:

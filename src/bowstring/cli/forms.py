@@ -35,7 +35,7 @@ _PLACE: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _ESCAPES: Final = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\0": "\0", "\\\\": "\\"}
 
 
-class Form:
+class OutputForm:
     """Writes batches."""
 
     def __init__(self, out: BinaryIO, columns: Sequence[str]) -> None:
@@ -50,7 +50,7 @@ class Form:
         """Writes the end of the output."""
 
 
-class Json(Form):
+class Json(OutputForm):
     """An object per line."""
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -59,7 +59,7 @@ class Json(Form):
         self._out.write(b"".join([encode(dict(zip(names, row, strict=True))) + b"\n" for row in rows(batch, names)]))
 
 
-class Csv(Form):
+class Csv(OutputForm):
     """A header, then a row per message."""
 
     def __init__(self, out: BinaryIO, columns: Sequence[str]) -> None:
@@ -74,14 +74,14 @@ class Csv(Form):
         self._out.write("".join(map(csv_text.line, zip(*columns, strict=True))).encode())
 
 
-class Raw(Form):
+class Raw(OutputForm):
     """The values, a line each."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._out.write(b"".join([(value or b"") + b"\n" for value in batch.column("value").to_pylist()]))
 
 
-class Format(Form):
+class Format(OutputForm):
     """A line per message, by a text with {fields} in it."""
 
     def __init__(self, out: BinaryIO, template: str) -> None:
@@ -136,7 +136,7 @@ def _plain(value: Any) -> bytes:
     return str(_cell(value)).encode()
 
 
-class Table(Form):
+class Table(OutputForm):
     """Rows that fit the terminal. The first rows decide the widths; later rows are cut to them."""
 
     def __init__(self, out: BinaryIO, columns: Sequence[str], width: int | None = None) -> None:
@@ -172,7 +172,7 @@ class Table(Form):
         return "  ".join(padded).rstrip()
 
 
-class Arrow(Form):
+class Arrow(OutputForm):
     """An Arrow IPC stream."""
 
     def __init__(self, out: BinaryIO, columns: Sequence[str]) -> None:
@@ -195,7 +195,7 @@ class Arrow(Form):
         self._writer.close()
 
 
-class Parquet(Form):
+class Parquet(OutputForm):
     """A Parquet file, in row groups of many batches."""
 
     def __init__(self, out: BinaryIO, columns: Sequence[str]) -> None:
@@ -226,7 +226,7 @@ class Parquet(Form):
         writer.close()
 
 
-def form(name: str, out: BinaryIO, columns: Sequence[str] | None, *, several: bool = False) -> Form:
+def form(name: str, out: BinaryIO, columns: Sequence[str] | None, *, several: bool = False) -> OutputForm:
     """The form of this name. A table of several topics has a column for the topic."""
     if name == "table":
         return Table(out, columns or (("topic", *TABLE_COLUMNS) if several else TABLE_COLUMNS))

@@ -125,11 +125,11 @@ def csv_rows(stream: BinaryIO, name: str, separator: str) -> Tables:
     """A header, then a row per message. Columns are those of a batch; `attributes.country` is an
     attribute.
     """
-    reader = csv_text.Reader(stream, name, separator)
+    reader = csv_text.CsvReader(stream, name, separator)
 
     def rows() -> Iterator[Row]:
         lines = iter(reader)
-        header = [column or "" for column in next(lines, csv_text.Row(1, [])).cells]
+        header = [column or "" for column in next(lines, csv_text.CsvRow(1, [])).cells]
         _check_names(["attributes" if column.startswith("attributes.") else column for column in header], f"{name} line 1")
         _check_once(header, f"{name} line 1")
         used = [(at, *column.partition(".")) for at, column in enumerate(header) if column not in schema.ASSIGNED]

@@ -27,7 +27,7 @@ TIMEOUT: Final = "10s"
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-class Given:
+class GivenOption:
     """The flags that were given, anywhere on the command line."""
 
     quiet = False
@@ -43,7 +43,7 @@ class Given:
         """Functions to call when the command has ended, last one first."""
 
 
-given: Final = Given()
+given: Final = GivenOption()
 
 
 def forget() -> None:

@@ -97,8 +97,8 @@ def produce(
         raise no_such("input", f"{form}", INPUTS)
     if compression not in (None, "lz4", "zstd"):
         raise no_such("compression", compression, ("lz4", "zstd"))
-    filled = Filled(key, attribute, id, delay, at, expires)
-    sources = [] if value else [Source(name, known, separator) for name in files or ["-"]]
+    filled = FilledBatch(key, attribute, id, delay, at, expires)
+    sources = [] if value else [LineSource(name, known, separator) for name in files or ["-"]]
     with connect(server, context, timeout) as client:
         producer = client.producer(topic, group=group, compression=compression, timeout=seconds_of(timeout))
         publishing = Publishing(topic, producer, printer, each=bool(value) or receipts, filled=filled, partition=partition)
@@ -111,7 +111,7 @@ def produce(
             publishing.end()
 
 
-class Filled:
+class FilledBatch:
     """The fields that flags give to messages that lack them."""
 
     def __init__(
@@ -148,7 +148,7 @@ class Filled:
         return table
 
 
-class Source:
+class LineSource:
     """A file, or stdin."""
 
     def __init__(self, path: str, form: str | None, separator: str | None) -> None:

@@ -19,7 +19,7 @@ from bowstring.cli.output import Printer, note, progress
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from bowstring.cli.produce import Filled, Source
+    from bowstring.cli.produce import FilledBatch, LineSource
     from bowstring.client.sync_producer import BatchReceipt, Producer, Receipt
 
 RECEIPTS_UNDER_WAY: Final = 256
@@ -29,7 +29,7 @@ class Publishing:
     """Sends messages, waits for their receipts, and prints what was stored."""
 
     def __init__(
-        self, topic: str, producer: Producer, printer: Printer, *, each: bool, filled: Filled, partition: int | None = None
+        self, topic: str, producer: Producer, printer: Printer, *, each: bool, filled: FilledBatch, partition: int | None = None
     ) -> None:
         self._topic = topic
         self._producer = producer
@@ -68,7 +68,7 @@ class Publishing:
                 columns[name] = times.to_datetime(moment_given)
         return columns
 
-    def run(self, sources: list[Source]) -> None:
+    def run(self, sources: list[LineSource]) -> None:
         """Publishes all sources, until something fails."""
         total = sum(source.size for source in sources) if all(source.path != "-" for source in sources) else None
         done = 0

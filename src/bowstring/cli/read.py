@@ -29,7 +29,7 @@ from bowstring.cli.place import place, reachable, settled, told_as_given
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from bowstring.cli.forms import Form
+    from bowstring.cli.forms import OutputForm
     from bowstring.client.sync import Client
     from bowstring.client.sync_reader import Reader
 
@@ -123,7 +123,7 @@ def read(
         ends = {topic: reachable(client, topic, places["end"]) for topic in topics}
         places["end"] = ends if several else ends[topics[0]]
         with client.reader(topics if several else topics[0], **places, **options) as reader:
-            printing = Printing(reader, form, kept=name is not None, flush=follow)
+            printing = RowPrinting(reader, form, kept=name is not None, flush=follow)
             batches = _batches(reader, follow=follow)
             if last is not None and not follow:
                 batches = newest(batches, last)
@@ -146,7 +146,7 @@ def named(client: Client, topics: list[str]) -> list[str]:
     return list(found)
 
 
-def _form(output: str | None, format: str | None, columns: str | None, *, several: bool) -> Form:
+def _form(output: str | None, format: str | None, columns: str | None, *, several: bool) -> OutputForm:
     from bowstring.cli import forms
 
     out = sys.stdout.buffer
@@ -174,7 +174,7 @@ def _columns(text: str | None) -> list[str] | None:
     return list(dict.fromkeys(names))
 
 
-def _needed(form: Form, name: str | None, last: int | None) -> list[str]:
+def _needed(form: OutputForm, name: str | None, last: int | None) -> list[str]:
     """The columns that the form prints, and those that locate a row: the broker sends no others."""
     printed = ["value"] if type(form).__name__ == "Raw" else list(form.columns)
     more = ("topic", "partition", "offset") if name is not None or last is not None else ()
@@ -228,10 +228,10 @@ def nobody_reads() -> bool:
     return any(event & (select.POLLERR | select.POLLHUP | select.POLLNVAL) for _, event in poll.poll(0))
 
 
-class Printing:
+class RowPrinting:
     """Prints batches, and commits the position if the reader has a name."""
 
-    def __init__(self, reader: Reader, form: Form, *, kept: bool, flush: bool) -> None:
+    def __init__(self, reader: Reader, form: OutputForm, *, kept: bool, flush: bool) -> None:
         self._reader = reader
         self._form = form
         self._kept = kept

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bowstring.core.sections import BlockPlace, SectionHeader, Unreadable
+from bowstring.core.sections import BlockPlace, SectionHeader, UnreadableSection
 
 DUE_BLOCK_ENTRIES = 4096
 """48 KiB on the disk."""
@@ -116,7 +116,7 @@ def encode_due_block(block: Dues, first_offset: int) -> bytes:
 def decode_due_block(header: SectionHeader, body: memoryview) -> Dues:
     """The rows of a block. Raises Unreadable."""
     if len(body) != 12 * header.count:
-        raise Unreadable(f"a block of {header.count} due times has {len(body)} bytes")
+        raise UnreadableSection(f"a block of {header.count} due times has {len(body)} bytes")
     at = 8 * header.count
     distances = np.frombuffer(body[at:], np.dtype("<u4"))
     return Dues(np.frombuffer(body[:at], np.dtype("<i8")).astype(np.int64), distances.astype(np.int64) + header.first_offset)
@@ -132,7 +132,7 @@ def decode_due_directory(header: SectionHeader, body: memoryview) -> DueDirector
     """Raises Unreadable."""
     count = -(-header.count // DUE_BLOCK_ENTRIES)
     if not count or len(body) != 8 * (4 * count + 1):
-        raise Unreadable(f"a directory of {header.count} due times has {len(body)} bytes")
+        raise UnreadableSection(f"a directory of {header.count} due times has {len(body)} bytes")
     numbers = np.frombuffer(body, np.dtype("<i8"))
     places = [BlockPlace(*place) for place in numbers[count + 1 :].reshape(-1, 3).tolist()]
     return DueDirectory(numbers[:count].tolist(), int(numbers[count]), places)

@@ -23,7 +23,7 @@ FORMATS_READ = (1, 2, 3, 4)
 """The fourth gives deletions a reason, floors differences, and puts a change's page last."""
 
 
-class Unreadable(Exception):
+class UnreadableJournal(Exception):
     """A journal row that this version does not understand, or that does not fit what is there."""
 
 
@@ -53,8 +53,8 @@ def decode(data: bytes) -> list[Change]:
         if row.format in FORMATS_READ:
             return old_changes.decode(row.changes)
     except msgspec.DecodeError as error:
-        raise Unreadable(f"the changes of a journal row cannot be read: {error}") from error
-    raise Unreadable(f"the changes of a journal row have format {row.format}, this version reads {FORMAT} and before")
+        raise UnreadableJournal(f"the changes of a journal row cannot be read: {error}") from error
+    raise UnreadableJournal(f"the changes of a journal row have format {row.format}, this version reads {FORMAT} and before")
 
 
 class Replay:
@@ -71,7 +71,7 @@ class Replay:
         """The next row."""
         try:
             changes = decode(data)
-        except Unreadable as error:
+        except UnreadableJournal as error:
             self.unreadable(sequence, data, error)
             return
         for change in changes:
@@ -89,14 +89,14 @@ class Replay:
         """A change of that machine."""
         machine.replay(change, sequence)
 
-    def unreadable(self, sequence: int, data: bytes, error: Unreadable) -> None:
+    def unreadable(self, sequence: int, data: bytes, error: UnreadableJournal) -> None:
         """Called for an unreadable row. None of it was applied."""
         del data
-        raise Unreadable(f"journal row {sequence}: {error}") from error
+        raise UnreadableJournal(f"journal row {sequence}: {error}") from error
 
     def unaddressed(self, sequence: int, change: Change) -> None:
         """Called for a change whose machine does not exist."""
-        raise Unreadable(nobody(sequence, change))
+        raise UnreadableJournal(nobody(sequence, change))
 
 
 def nobody(sequence: int, change: Change) -> str:

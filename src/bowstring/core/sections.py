@@ -25,7 +25,7 @@ INDEX_VERSION = 2
 INDEX, IDS, ID_BLOCK = "index", "ids", "id-block"
 
 
-class Unreadable(Exception):
+class UnreadableSection(Exception):
     """A section of the wrong kind, or of a later version."""
 
 
@@ -57,12 +57,12 @@ def decode_header(data: bytes | memoryview, kind: str = "") -> SectionHeader:
     try:
         header = _decoder.decode(data)
     except msgspec.DecodeError as error:
-        raise Unreadable(f"it is no section: {error}") from error
+        raise UnreadableSection(f"it is no section: {error}") from error
     newest = version_of(header.kind)
     if not 1 <= header.version <= newest:
-        raise Unreadable(f"the section has version {header.version}, this release reads {newest}")
+        raise UnreadableSection(f"the section has version {header.version}, this release reads {newest}")
     if kind and header.kind != kind:
-        raise Unreadable(f"it is a section of kind {header.kind}, not {kind}")
+        raise UnreadableSection(f"it is a section of kind {header.kind}, not {kind}")
     return header
 
 
@@ -79,7 +79,7 @@ def encode_index(entries: list[PageEntry]) -> bytes:
 def decode_index(header: SectionHeader, body: memoryview) -> PageIndex:
     columns = len(PageEntry._fields) - (header.version < INDEX_VERSION)
     if len(body) != 8 * columns * header.count:
-        raise Unreadable(f"an index of {header.count} pages has {len(body)} bytes")
+        raise UnreadableSection(f"an index of {header.count} pages has {len(body)} bytes")
     found = np.frombuffer(body, np.dtype("<i8")).reshape(columns, header.count)
     if header.version < INDEX_VERSION:
         found = np.concatenate((found, np.zeros((1, header.count), np.int64)))
@@ -95,7 +95,7 @@ def decode_directory(header: SectionHeader, body: memoryview) -> tuple[NDArray[n
     """Where buckets begin, and where the blocks are."""
     starts_bytes = 4 * ((1 << header.detail) + 1)
     if len(body) < starts_bytes or (len(body) - starts_bytes) % 24:
-        raise Unreadable(f"a directory of {header.detail} bits has {len(body)} bytes")
+        raise UnreadableSection(f"a directory of {header.detail} bits has {len(body)} bytes")
     places = np.frombuffer(body[starts_bytes:], np.dtype("<i8")).reshape(-1, 3)
     return np.frombuffer(body[:starts_bytes], np.dtype("<u4")), [BlockPlace(*place) for place in places.tolist()]
 
@@ -107,6 +107,6 @@ def encode_block(keys: NDArray[np.uint32], distances: NDArray[np.uint32]) -> byt
 def decode_block(header: SectionHeader, body: memoryview) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
     """Keys and distances."""
     if len(body) != 8 * header.count:
-        raise Unreadable(f"a block of {header.count} entries has {len(body)} bytes")
+        raise UnreadableSection(f"a block of {header.count} entries has {len(body)} bytes")
     both = np.frombuffer(body, np.dtype("<u4"))
     return both[: header.count], both[header.count :]

@@ -19,7 +19,7 @@ VERSIONS_READ = (1, 2)
 """The first had no positions."""
 
 
-class Unreadable(Exception):
+class UnreadableState(Exception):
     """A snapshot that this version does not understand."""
 
 
@@ -52,9 +52,9 @@ def restore(partition: Partition, data: bytes, sequence: int) -> None:
     try:
         state = _decoder.decode(data)
     except msgspec.DecodeError as error:
-        raise Unreadable(f"a snapshot cannot be read: {error}") from error
+        raise UnreadableState(f"a snapshot cannot be read: {error}") from error
     if state.version not in VERSIONS_READ:
-        raise Unreadable(f"a snapshot has version {state.version}, this release reads {VERSION} and before")
+        raise UnreadableState(f"a snapshot has version {state.version}, this release reads {VERSION} and before")
     partition.next_offset = partition.committed_offset = state.next_offset
     partition.arrived, partition.unread.until, partition.sealed_end = state.arrived, state.blind_until, state.sealed_end
     partition.unread.end = state.blind_end

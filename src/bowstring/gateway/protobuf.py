@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from bowstring import errors
 from bowstring.broker.log.positions import PositionFacts
 from bowstring.broker.log.publisher import PublishedBatch
-from bowstring.broker.reading.places import Place
+from bowstring.broker.reading.places import TopicPlace
 from bowstring.broker.topic_list import KnownTopic, News
 from bowstring.broker.topics import TopicFacts
 from bowstring.core.answers import ResendAfter, Stored
@@ -229,7 +229,7 @@ def deleted_messages(answer: requests.DeletedMessages) -> pb.DeleteMessagesAnswe
 
 def offsets(request: pb.OffsetsRequest) -> requests.Offsets:
     given = request.WhichOneof("at")
-    place = None if given is None else Place(**{given: getattr(request, given)})
+    place = None if given is None else TopicPlace(**{given: getattr(request, given)})
     return requests.Offsets(request.topic, request.partitions, place)
 
 

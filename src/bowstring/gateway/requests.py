@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bowstring import errors
-from bowstring.broker.log.message_lookup import Place as MessagePlace
+from bowstring.broker.log.message_lookup import MessagePlace as MessagePlace
 from bowstring.broker.log.positions import PositionFacts
-from bowstring.broker.reading.places import Place
+from bowstring.broker.reading.places import TopicPlace
 from bowstring.broker.topic_list import KnownTopic
 from bowstring.broker.topics import TopicFacts
 
@@ -111,7 +111,7 @@ class Offsets(NamedTuple):
     topic: str
     partitions: Sequence[int]
     """Empty for all."""
-    place: Place | None
+    place: TopicPlace | None
 
 
 class PlacedOffsets(NamedTuple):

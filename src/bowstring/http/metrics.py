@@ -42,7 +42,7 @@ class Metric(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
-class Group(NamedTuple):
+class MetricGroup(NamedTuple):
     """Metrics that belong together."""
 
     title: str
@@ -83,7 +83,7 @@ def _space(name: str, meaning: str, value: Callable[[DiskSpace], float]) -> Metr
 
 
 GROUPS: Final = (
-    Group(
+    MetricGroup(
         "The broker",
         (
             Metric("bowstring_build_info", "gauge", "Always 1, with the version.", lambda view: [((view.version,), 1)], ("version",)),
@@ -107,7 +107,7 @@ GROUPS: Final = (
             ),
         ),
     ),
-    Group(
+    MetricGroup(
         "Publishing",
         (
             _broker("bowstring_published_batches_total", "counter", "Batches that were committed.", lambda now: now.published.batches),
@@ -134,7 +134,7 @@ GROUPS: Final = (
             ),
         ),
     ),
-    Group(
+    MetricGroup(
         "Reading",
         (
             _broker("bowstring_fetched_batches_total", "counter", "Batches handed to readers.", lambda now: now.fetched.batches),
@@ -148,7 +148,7 @@ GROUPS: Final = (
             ),
         ),
     ),
-    Group(
+    MetricGroup(
         "Flushes",
         (
             _broker("bowstring_flushes_total", "counter", "Flushes that were committed.", lambda now: now.flushes),
@@ -170,7 +170,7 @@ GROUPS: Final = (
             _seconds("bowstring_commit_seconds", "Commits in the catalog, with their sync.", lambda now: now.flush.commit_seconds),
         ),
     ),
-    Group(
+    MetricGroup(
         "Upkeep: seal, cleaner, retention",
         (
             _labelled(
@@ -218,7 +218,7 @@ GROUPS: Final = (
             ),
         ),
     ),
-    Group(
+    MetricGroup(
         "Memory",
         (
             _labelled(
@@ -237,7 +237,7 @@ GROUPS: Final = (
             ),
         ),
     ),
-    Group(
+    MetricGroup(
         "Disk",
         (
             _broker("bowstring_disk_full", "gauge", "1 if publishes are refused for lack of room.", lambda now: now.disk.full),
@@ -251,7 +251,7 @@ GROUPS: Final = (
             _broker("bowstring_orphan_bytes", "gauge", "Their size.", lambda now: now.disk.orphan_bytes),
         ),
     ),
-    Group(
+    MetricGroup(
         "Topics",
         (
             _topic("bowstring_topic_partitions", "gauge", "Partitions.", lambda topic: topic.partitions),
@@ -268,7 +268,7 @@ GROUPS: Final = (
             _topic("bowstring_topic_fetched_bytes_total", "counter", "Bytes that readers got.", lambda topic: topic.fetched_bytes),
         ),
     ),
-    Group(
+    MetricGroup(
         "Positions",
         (
             _position(

@@ -17,10 +17,10 @@ from bowstring.broker.topics import decode_settings
 from bowstring.catalog.sqlite.offline import Bad, CatalogReading
 from bowstring.core import snapshots
 from bowstring.core.changes import Append, Change
-from bowstring.core.journal import Replay, Unreadable, nobody
+from bowstring.core.journal import Replay, UnreadableJournal, nobody
 from bowstring.core.offset_set import CHUNK_BITS
 from bowstring.core.partition import Partition
-from bowstring.inspection.findings import Finding, Place
+from bowstring.inspection.findings import Finding, FindingPlace
 from bowstring.ports.catalog import TopicRow
 from bowstring.ports.extents import Extent, StateRow
 from bowstring.ports.failures import Damaged
@@ -94,10 +94,10 @@ class Contents:
         """The topic's name; for a deleted or unknown topic, its id."""
         return self.topics[topic].name if topic in self.topics else f"#{topic}"
 
-    def at(self, key: Key, first_offset: int | None = None, end_offset: int | None = None) -> Place:
+    def at(self, key: Key, first_offset: int | None = None, end_offset: int | None = None) -> FindingPlace:
         """The place of a finding."""
         last = None if end_offset is None else end_offset - 1
-        return Place(topic=self.name(key[0]), partition=key[1], first_offset=first_offset, last_offset=last)
+        return FindingPlace(topic=self.name(key[0]), partition=key[1], first_offset=first_offset, last_offset=last)
 
     def add(self, kind: str, text: str, **place: Any) -> None:
         self.findings.append(Finding(kind, text, **place))
@@ -150,7 +150,7 @@ class Contents:
         """Changes in a journal count from the state on, if it is as of that journal."""
         try:
             snapshots.restore(partition, row.state, row.sequence if row.broker == self.owners.get(row[:2]) else 0)
-        except snapshots.Unreadable as error:
+        except snapshots.UnreadableState as error:
             self._bad_state(Bad(row[:4], str(error), (*row[:6], 0, row.state)))
 
     def _bad_state(self, row: Bad) -> None:
@@ -181,7 +181,7 @@ class Contents:
             span.bytes += len(row.changes) + found.inlined
             try:
                 replay.row(sequence, row.changes)
-            except Unreadable as error:
+            except UnreadableJournal as error:
                 self.bad_row(Bad((broker, sequence), str(error), (sequence, row.epoch, 0, row.changes)))
         for partition in self.partitions.values():
             if partition.next_offset < partition.sealed_end:

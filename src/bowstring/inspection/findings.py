@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 
-class Place(TypedDict):
+class FindingPlace(TypedDict):
     """Where something is in the log."""
 
     topic: str

@@ -24,7 +24,7 @@ from bowstring.core import journal, sections
 from bowstring.core.changes import Append
 from bowstring.core.pages import LOST, PageEntry, PageHeader, decode_header, segments
 from bowstring.core.partition import Partition
-from bowstring.core.snapshots import PARTITION, Unreadable, restore, snapshot
+from bowstring.core.snapshots import PARTITION, UnreadableState, restore, snapshot
 from bowstring.frames import FRAME_HEADER_BYTES, MAGIC, header_of, padded, verify
 from bowstring.inspection.contents import Contents, Gap, Key
 from bowstring.inspection.directory import DataDirectory
@@ -57,7 +57,7 @@ def rebuild_extent(directory: DataDirectory, contents: Contents, bad: Bad) -> tu
     try:
         header, body = read_section(directory, blank, blank.index, sections.INDEX)
         entries = sections.decode_index(header, body).state()
-    except (Damaged, sections.Unreadable):
+    except (Damaged, sections.UnreadableSection):
         return _lost_extent(contents, bad, blank), False
     others = [section for kind, section in told.items() if kind != sections.INDEX]
     found = blank._replace(end_offset=header.end_offset, sections=(index, *others))
@@ -125,7 +125,7 @@ def _end_it_told(partition: Partition, bad: Bad) -> int:
     scratch = Partition(partition.topic, partition.number, partition.window)
     try:
         restore(scratch, bad.values[-1], 0)
-    except (Unreadable, TypeError, IndexError):
+    except (UnreadableState, TypeError, IndexError):
         return 0
     return scratch.next_offset if scratch.next_offset <= partition.next_offset + OFFSETS_BEYOND_MAX else 0
 

@@ -112,7 +112,7 @@ def _content(contents: Contents, page: Page) -> dict[str, Any]:
     """The contents of a frame, by its own header."""
     try:
         section = sections.decode_header(page.header)
-    except sections.Unreadable:
+    except sections.UnreadableSection:
         pass
     else:
         return {"kind": section.kind, "topic": contents.name(section.topic), "partition": section.partition, "rows": section.count}

@@ -31,7 +31,7 @@ Progress = Callable[[int, int], None]
 """Told how many bytes of how many are done."""
 
 
-class Sealed(NamedTuple):
+class SealedPages(NamedTuple):
     """An extent as its sections tell it: the index, if it can be read, and every reference beside
     pages.
     """
@@ -142,7 +142,7 @@ class Verifier:
         self._progress(min(self._bytes, self._total), self._total)
 
 
-def read_sections(directory: DataDirectory, extent: Extent, damaged: Callable[[str, Exception], None]) -> Sealed:
+def read_sections(directory: DataDirectory, extent: Extent, damaged: Callable[[str, Exception], None]) -> SealedPages:
     """The sections of an extent; those that are damaged are told, and left out."""
     places: list[Reference] = []
     index: PageIndex | None = None
@@ -150,10 +150,10 @@ def read_sections(directory: DataDirectory, extent: Extent, damaged: Callable[[s
         header, body = read_section(directory, extent, extent.index, sections.INDEX)
         index = sections.decode_index(header, body)
         places.append(extent.index)
-    except (Damaged, sections.Unreadable) as error:
+    except (Damaged, sections.UnreadableSection) as error:
         damaged("index", error)
     if extent.ids is None:
-        return Sealed(index, places, index is not None)
+        return SealedPages(index, places, index is not None)
     whole = index is not None
     try:
         header, body = read_section(directory, extent, extent.ids, sections.IDS)
@@ -163,10 +163,10 @@ def read_sections(directory: DataDirectory, extent: Extent, damaged: Callable[[s
             reference = Reference(*place, extent.ids.sequence)
             sections.decode_block(*read_section(directory, extent, reference, sections.ID_BLOCK))
             places.append(reference)
-    except (Damaged, sections.Unreadable) as error:
+    except (Damaged, sections.UnreadableSection) as error:
         damaged("ids", error)
         whole = False
-    return Sealed(index, places, whole)
+    return SealedPages(index, places, whole)
 
 
 def read_section(directory: DataDirectory, extent: Extent, reference: Reference, kind: str) -> tuple[sections.SectionHeader, memoryview]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bowstring.messages import filters
-from bowstring.messages.filters import Column, Compare, Filter, In, IsNull, Like, Not, Value
+from bowstring.messages.filters import ColumnName, Compare, Filter, In, IsNull, Like, Not, Value
 
 ColumnOf = Callable[[str], pa.Array | None]
 """The column of a name over all rows; None if all rows are null."""
@@ -35,12 +35,12 @@ class _Rows:
     def __init__(self, column_of: ColumnOf, rows: int) -> None:
         self._column_of = column_of
         self._count = rows
-        self._known: dict[Column, pa.Array] = {}
+        self._known: dict[ColumnName, pa.Array] = {}
 
     def result(self, tree: Filter) -> pa.Array:
         """True, false or null for each row."""
         if isinstance(tree, Compare):
-            other = self._column(tree.other) if isinstance(tree.other, Column) else _scalar(tree.column, tree.other)
+            other = self._column(tree.other) if isinstance(tree.other, ColumnName) else _scalar(tree.column, tree.other)
             return pc.call_function(tree.kernel, [self._column(tree.column), other])
         if isinstance(tree, In):
             column = self._column(tree.column)
@@ -63,7 +63,7 @@ class _Rows:
             found = join(found, self.result(part))
         return found
 
-    def _column(self, column: Column) -> pa.Array:
+    def _column(self, column: ColumnName) -> pa.Array:
         found = self._known.get(column)
         if found is None:
             whole = self._column_of(column.name)
@@ -77,9 +77,9 @@ class _Rows:
         return found
 
 
-def _type(column: Column) -> pa.DataType:
+def _type(column: ColumnName) -> pa.DataType:
     return _MOMENT if column.is_time else _TYPES[column.name]
 
 
-def _scalar(column: Column, value: Value) -> pa.Scalar:
+def _scalar(column: ColumnName, value: Value) -> pa.Scalar:
     return pa.scalar(value, pa.int64()).cast(_MOMENT) if column.is_time else pa.scalar(value, _type(column))

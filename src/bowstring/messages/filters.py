@@ -55,7 +55,7 @@ _TURNED: Final = {"less": "greater", "greater": "less", "less_equal": "greater_e
 _COLUMNS: Final = "key, attributes.NAME, attributes['NAME'], created, arrived, due, expires, partition, offset"
 
 
-class Column(NamedTuple):
+class ColumnName(NamedTuple):
     """A column of a message; `attribute` names which of the attributes it is."""
 
     name: str
@@ -85,28 +85,28 @@ class Compare(NamedTuple):
     """
 
     kernel: str
-    column: Column
-    other: Value | Column
+    column: ColumnName
+    other: Value | ColumnName
 
 
 class In(NamedTuple):
     """Is it one of these?"""
 
-    column: Column
+    column: ColumnName
     values: tuple[Value, ...]
 
 
 class Like(NamedTuple):
     """Does it look like this: `%` is any text, `_` any character."""
 
-    column: Column
+    column: ColumnName
     pattern: Value
 
 
 class IsNull(NamedTuple):
     """Is there nothing?"""
 
-    column: Column
+    column: ColumnName
 
 
 class Not(NamedTuple):
@@ -224,7 +224,7 @@ class _Parser:
         if token.text in _COMPARISONS:
             self._at += 1
             return self._compare(_COMPARISONS[token.text], left, self._operand(), token)
-        if not isinstance(left, Column):
+        if not isinstance(left, ColumnName):
             self._refuse(left.token.place, f"{left.token.text} is compared with nothing", f"Compare it with one of {_COLUMNS}.")
         if self._skip("is"):
             negated = self._skip("not")
@@ -243,19 +243,19 @@ class _Parser:
             self._refuse(self._now_at.place, f"{self._shown()} is no comparison", "Compare with = != < <= > >= in like between is null.")
         return Not(found) if negated else found
 
-    def _compare(self, kernel: str, left: Column | _Literal, right: Column | _Literal, token: _Token) -> Filter:
-        if isinstance(left, Column):
+    def _compare(self, kernel: str, left: ColumnName | _Literal, right: ColumnName | _Literal, token: _Token) -> Filter:
+        if isinstance(left, ColumnName):
             if isinstance(right, _Literal):
                 return Compare(kernel, left, self._fitting(left, right))
             if left.kind != right.kind:
                 hint = "Compare times with times, text with text, numbers with numbers."
                 self._refuse(token.place, f"{left.name} and {right.name} are of different kinds", hint)
             return Compare(kernel, left, right)
-        if isinstance(right, Column):
+        if isinstance(right, ColumnName):
             return Compare(_TURNED.get(kernel, kernel), right, self._fitting(right, left))
         self._refuse(left.token.place, "two values are compared with each other", f"Compare one of {_COLUMNS}.")
 
-    def _in(self, column: Column) -> Filter:
+    def _in(self, column: ColumnName) -> Filter:
         self._expect("(")
         values = [self._value(column)]
         while self._skip(","):
@@ -263,7 +263,7 @@ class _Parser:
         self._expect(")")
         return In(column, tuple(values))
 
-    def _like(self, column: Column) -> Filter:
+    def _like(self, column: ColumnName) -> Filter:
         if column.is_time or column.is_number:
             what = "a time" if column.is_time else "a number"
             self._refuse(self._now_at.place, f"{column.name} is {what}, which is like no text", "Compare it with < and >, or between.")
@@ -271,7 +271,7 @@ class _Parser:
             self._refuse(self._now_at.place, "a pattern is written in bytes", "Write it as text: like 'customer-%'.")
         return Like(column, self._value(column))
 
-    def _operand(self) -> Column | _Literal:
+    def _operand(self) -> ColumnName | _Literal:
         token = self._now_at
         if token.kind in ("text", "hex", "number"):
             return self._literal()
@@ -279,7 +279,7 @@ class _Parser:
         if token.kind != "word" or name not in ("key", "attributes", *TIMES, *NUMBERS):
             self._refuse(token.place, f"{self._shown()} is no column", f"There are {_COLUMNS}; text is written 'in quotes'.")
         self._at += 1
-        return Column(name, self._attribute(token)) if name == "attributes" else Column(name)
+        return ColumnName(name, self._attribute(token)) if name == "attributes" else ColumnName(name)
 
     def _attribute(self, attributes: _Token) -> str:
         if self._skip("["):
@@ -301,7 +301,7 @@ class _Parser:
 
     # ---- values
 
-    def _value(self, column: Column) -> Value:
+    def _value(self, column: ColumnName) -> Value:
         token = self._now_at
         if token.kind not in ("text", "hex", "number"):
             self._refuse(token.place, f"{self._shown()} stands where a value should", "Write text 'in quotes'.")
@@ -324,7 +324,7 @@ class _Parser:
             self._refuse(token.place, f"{token.text} is not a whole number", f"Text is written in quotes: '{token.text}'.")
         return int(token.text)
 
-    def _fitting(self, column: Column, literal: _Literal) -> Value:
+    def _fitting(self, column: ColumnName, literal: _Literal) -> Value:
         """The value in the type of the column."""
         value, place = literal.value, literal.token.place
         if column.is_number != isinstance(value, int):
@@ -370,7 +370,7 @@ class _Parser:
         raise errors.InvalidArgument(f"where is not understood at character {place + 1} ({near}): {what}.", hint=hint, details=details)
 
 
-def _of_another_kind(column: Column, value: str) -> tuple[str, str]:
+def _of_another_kind(column: ColumnName, value: str) -> tuple[str, str]:
     """What is wrong with a value that should or should not be a number, and what to write."""
     if column.is_number:
         return f"{column.name} is compared with {value}", f"It is a whole number: write {column.name} = 17."

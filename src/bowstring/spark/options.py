@@ -50,7 +50,7 @@ IDS: Final = "_ids"
 Kind = Literal["earliest", "latest", "offsets", "moment", "moments"]
 
 
-class Place(NamedTuple):
+class SparkStart(NamedTuple):
     """The place to read from or to, as the options give it."""
 
     kind: Kind
@@ -73,8 +73,8 @@ class Options:
     topics: tuple[str, ...]
     pattern: str | None
     assigned: dict[str, tuple[int, ...]]
-    start: Place | None
-    end: Place | None
+    start: SparkStart | None
+    end: SparkStart | None
     strategy: str
     offsets_max: int | None
     offsets_min: int | None
@@ -280,7 +280,7 @@ def _topics(said: _Said) -> tuple[tuple[str, ...], str | None, dict[str, tuple[i
     return names or tuple(numbers), pattern, numbers
 
 
-def _place(said: _Said, prefix: str, now: int) -> Place | None:
+def _place(said: _Said, prefix: str, now: int) -> SparkStart | None:
     """Where to start or to end: by offsets, by one moment, or by a moment for each partition; None
     if no option says.
     """
@@ -292,12 +292,12 @@ def _place(said: _Said, prefix: str, now: int) -> Place | None:
         return None
     option, text = given[0], str(said.text(given[0])).strip()
     if option == options[0] and text.lower() in ("earliest", "latest"):
-        return Place("earliest" if text.lower() == "earliest" else "latest", option)
+        return SparkStart("earliest" if text.lower() == "earliest" else "latest", option)
     if option == options[1]:
-        return Place("moment", option, moment=_moment(text, option, now), asked=now)
+        return SparkStart("moment", option, moment=_moment(text, option, now), asked=now)
     if option == options[2]:
-        return Place("moments", option, _by_partition(said, option, lambda value: _moment(str(value), option, now)), asked=now)
-    return Place("offsets", option, _by_partition(said, option, lambda value: _offset(value, option, prefix == "ending")))
+        return SparkStart("moments", option, _by_partition(said, option, lambda value: _moment(str(value), option, now)), asked=now)
+    return SparkStart("offsets", option, _by_partition(said, option, lambda value: _offset(value, option, prefix == "ending")))
 
 
 def _by_partition(said: _Said, option: str, read: Callable[[Any], int]) -> dict[str, dict[int, int]]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from bowstring import times
 from bowstring.errors import Conflict, InvalidArgument, NotFound, OutOfRange, TopicNotFound
-from bowstring.spark.options import EARLIEST, IDS, LATEST, Options, Place
+from bowstring.spark.options import EARLIEST, IDS, LATEST, Options, SparkStart
 
 if TYPE_CHECKING:
     from bowstring.client.sync import Client
@@ -100,7 +100,7 @@ def _standing(topic: Topic, assigned: tuple[int, ...] | None) -> Standing:
 # ---- what was asked for ----------------------------------------------------------------------------------------------
 
 
-def resolve(client: Client, place: Place, standings: Standings, strategy: str) -> Offsets:
+def resolve(client: Client, place: SparkStart, standings: Standings, strategy: str) -> Offsets:
     """The offsets that a place means now."""
     if place.kind == "earliest":
         return {name: standing.firsts for name, standing in standings.items()}
@@ -119,7 +119,7 @@ def _offsets(given: Mapping[int, int], standing: Standing) -> dict[int, int]:
     return {number: words[given[number]][number] if given[number] in words else given[number] for number in standing.ranges}
 
 
-def _check_covers(place: Place, standings: Standings) -> None:
+def _check_covers(place: SparkStart, standings: Standings) -> None:
     """Refuses offsets by partition unless they name exactly the partitions that are read."""
     wanted = {(name, partition) for name, standing in standings.items() for partition in standing.ranges}
     given = {(name, partition) for name, partitions in place.offsets.items() for partition in partitions}
@@ -138,7 +138,7 @@ def _named(partitions: list[tuple[str, int]]) -> str:
     return f"{shown} and {len(partitions) - 5} more" if len(partitions) > 5 else shown or "nothing"
 
 
-def _since(client: Client, name: str, standing: Standing, place: Place, strategy: str) -> dict[int, int]:
+def _since(client: Client, name: str, standing: Standing, place: SparkStart, strategy: str) -> dict[int, int]:
     """The first offsets that arrived at a moment or later. If there is none, a start fails, or is
     the end if the strategy says so.
     """

@@ -30,7 +30,7 @@ from bowstring import contexts
 from bowstring.errors import NotSupported
 from bowstring.spark import columns, filters, options, places, reading, tables, tasks
 from bowstring.spark.clients import client
-from bowstring.spark.options import Options, Place
+from bowstring.spark.options import Options, SparkStart
 from bowstring.spark.stream import StreamReader
 
 PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -109,7 +109,7 @@ class BatchReader(DataSourceReader):
         """What each task reads."""
         asked, connected = self._options, client(self._options)
         standings = places.look(connected, asked)
-        start, end = asked.start or Place("earliest", "startingOffsets"), asked.end or Place("latest", "endingOffsets")
+        start, end = asked.start or SparkStart("earliest", "startingOffsets"), asked.end or SparkStart("latest", "endingOffsets")
         starts = places.resolve(connected, start, standings, asked.strategy)
         ends = places.resolve(connected, end, standings, "latest")
         if asked.fail_on_data_loss:

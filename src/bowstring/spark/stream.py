@@ -33,7 +33,7 @@ from pyspark.sql.streaming.datasource import (
 
 from bowstring.errors import Conflict, TopicNotFound
 from bowstring.spark import clients, limits, places, reading, tasks
-from bowstring.spark.options import Options, Place
+from bowstring.spark.options import Options, SparkStart
 from bowstring.spark.places import LOST, Offsets, Standings
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         asked, connected = self._options, clients.client(self._options)
         places.check_named(connected, asked, standings)
-        starts = places.resolve(connected, asked.start or Place("latest", "startingOffsets"), standings, asked.strategy)
+        starts = places.resolve(connected, asked.start or SparkStart("latest", "startingOffsets"), standings, asked.strategy)
         if asked.fail_on_data_loss:
             places.check_start(starts, standings)
         starts = places.clamp(starts, standings)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from bowstring.broker.reading.page_reader import PageReader
 from bowstring.broker.topics import decode_settings
 from bowstring.core import snapshots
-from bowstring.core.journal import Replay, Unreadable
+from bowstring.core.journal import Replay, UnreadableJournal
 from bowstring.core.pages import PageEntry, decode_header
 from bowstring.core.partition import Partition
 from bowstring.messages import encoding
@@ -87,7 +87,7 @@ async def _restore_sealed(journal: Journal, partitions: dict[Key, Partition]) ->
             sequence = row.sequence if row.broker == journal.fence.broker else 0
             try:
                 snapshots.restore(partitions[row.topic, row.partition], row.state, sequence)
-            except snapshots.Unreadable as error:
+            except snapshots.UnreadableState as error:
                 raise Damaged(f"partition {row.partition} of topic {row.topic}: {error}") from error
     for row in states:
         if row.machine == snapshots.DELETIONS:
@@ -110,7 +110,7 @@ async def _replay(journal: Journal, registered: Registered, partitions: dict[Key
         for row in rows:
             try:
                 replay.row(row.sequence, row.changes)
-            except Unreadable as error:
+            except UnreadableJournal as error:
                 raise Damaged(str(error)) from error
             sequence = row.sequence
     for partition in partitions.values():

@@ -31,14 +31,14 @@ from bowstring.messages.hashing import id_hashes
 from bowstring.messages.limits import DELETED_IDS_MAX, ID_BYTES_MAX
 
 
-class Place(NamedTuple):
+class MessagePlace(NamedTuple):
     """Where a message is, or was until it was deleted."""
 
     partition: int
     offset: int
 
 
-async def find(log: Log, topic: str, message_id: str) -> Place | None:
+async def find(log: Log, topic: str, message_id: str) -> MessagePlace | None:
     """Where the message of an id is: the newest that is live, if there are several."""
     found = log.topics.topic(topic)
     place = await _find(found, message_id, old=False) or await _find(found, message_id, old=True)
@@ -47,28 +47,28 @@ async def find(log: Log, topic: str, message_id: str) -> Place | None:
     return place
 
 
-async def _find(topic: Topic, message_id: str, *, old: bool) -> Place | None:
+async def _find(topic: Topic, message_id: str, *, old: bool) -> MessagePlace | None:
     generated = ids.parse(message_id)
     if generated is not None and generated.partition < len(topic.actors):
         given = GivenBack(0, generated.producer, generated.number, generated.row)
         offset = await topic.actors[generated.partition].ask(FindGenerated(given, old=old))
         if offset:
-            return Place(generated.partition, offset)
+            return MessagePlace(generated.partition, offset)
     return await _find_natural(topic, message_id, old)
 
 
-async def _find_natural(topic: Topic, message_id: str, old: bool) -> Place | None:
+async def _find_natural(topic: Topic, message_id: str, old: bool) -> MessagePlace | None:
     column = pa.array([message_id], pa.utf8())
     wanted = Ids(id_hashes(column), None)
     found = await asyncio.gather(*[actor.ask(FindNatural(wanted, column, old=old)) for actor in topic.actors])
-    live = [(place.arrived, Place(number, place.offset)) for number, place in enumerate(found) if place is not None]
+    live = [(place.arrived, MessagePlace(number, place.offset)) for number, place in enumerate(found) if place is not None]
     return max(live)[1] if live else None
 
 
 # Deleting
 
 
-async def delete(log: Log, topic: str, group: str, message_ids: Sequence[str]) -> list[Place | errors.Error]:
+async def delete(log: Log, topic: str, group: str, message_ids: Sequence[str]) -> list[MessagePlace | errors.Error]:
     """Deletes messages of a group: for each id where its message was, or why it is not deleted.
     What was deleted before is answered as it was then.
     """
@@ -83,13 +83,15 @@ async def delete(log: Log, topic: str, group: str, message_ids: Sequence[str]) -
     return [outcome or _not_found(topic, text) for outcome, text in zip(outcomes, message_ids, strict=True)]
 
 
-async def _delete_all(log: Log, topic: Topic, group: str, message_ids: Sequence[str], *, old: bool) -> list[Place | errors.Error | None]:
+async def _delete_all(
+    log: Log, topic: Topic, group: str, message_ids: Sequence[str], *, old: bool
+) -> list[MessagePlace | errors.Error | None]:
     """What the request comes to in all partitions: for each id where its message was, why it is not
     deleted, or None if there is none.
     """
     column = pa.array(message_ids, pa.utf8())
     hashes, given = id_hashes(column), _generated(message_ids)
-    outcomes: list[Place | errors.Error | None] = [None] * len(message_ids)
+    outcomes: list[MessagePlace | errors.Error | None] = [None] * len(message_ids)
     doubt: errors.Error | None = None
     asked = [DeleteMessages(Ids(hashes, None, tuple(given.get(number, ()))), group, column, old=old) for number in range(len(topic.actors))]
     told = await asyncio.gather(*map(PartitionActor.ask, topic.actors, asked), return_exceptions=True)
@@ -101,7 +103,7 @@ async def _delete_all(log: Log, topic: Topic, group: str, message_ids: Sequence[
             raise deleted
         number = actor.partition.number
         for row in deleted.offsets.nonzero()[0].tolist():
-            outcomes[row] = Place(number, int(deleted.offsets[row]))
+            outcomes[row] = MessagePlace(number, int(deleted.offsets[row]))
         for row, owner in deleted.others.items():
             outcomes[row] = outcomes[row] or _not_yours(message_ids[row], owner)
         if known_messages.is_partly_blind(actor.partition, log.clock.now()):

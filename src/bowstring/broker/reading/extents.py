@@ -297,7 +297,7 @@ class Extents:
         try:
             page: Page = (await self._store.read([reference]))[0]
             header = sections.decode_header(page.header, kind)
-        except (Damaged, sections.Unreadable) as error:
+        except (Damaged, sections.UnreadableSection) as error:
             raise _damaged(extent, error) from error
         if (header.topic, header.partition, header.first_offset) != (extent.topic, extent.partition, extent.first_offset):
             raise _damaged(extent, Exception("the section is another extent's"))
@@ -317,7 +317,7 @@ def _block_reference(place: BlockPlace, directory: Reference) -> Reference:
 def _understood(extent: Extent, decode: Callable[[], T]) -> T:
     try:
         return decode()
-    except sections.Unreadable as error:
+    except sections.UnreadableSection as error:
         raise _damaged(extent, error) from error
 
 

@@ -29,7 +29,7 @@ OFFSETS_AT_ONCE = 1 << 20
 PAGES_A_READ = 1024
 
 
-class Place(NamedTuple):
+class TopicPlace(NamedTuple):
     """A place in a topic: one of these is given."""
 
     beginning: bool = False
@@ -38,7 +38,7 @@ class Place(NamedTuple):
     newest: int | None = None
 
 
-async def offsets(reading: Reading, topic: str, partitions: Iterable[int], place: Place) -> tuple[int, dict[int, int]]:
+async def offsets(reading: Reading, topic: str, partitions: Iterable[int], place: TopicPlace) -> tuple[int, dict[int, int]]:
     """The topic's id, and the offset that the place means in each of these partitions, or in all."""
     found = reading.topics.topic(topic)
     actors = [found.actor(number) for number in sorted(set(partitions))] or found.actors
@@ -46,7 +46,7 @@ async def offsets(reading: Reading, topic: str, partitions: Iterable[int], place
     return found.row.id, dict(zip(numbers, await _offsets(reading, actors, place), strict=True))
 
 
-async def _offsets(reading: Reading, actors: list[PartitionActor], place: Place) -> list[int]:
+async def _offsets(reading: Reading, actors: list[PartitionActor], place: TopicPlace) -> list[int]:
     if place.moment is not None:
         return [await offset_at(reading, actor, place.moment) for actor in actors]
     if place.newest is not None:
@@ -121,7 +121,7 @@ def _back(partition: Partition, end: int, count: int) -> int:
     return end
 
 
-class _Run(NamedTuple):
+class _ArrivalRun(NamedTuple):
     """Messages of one partition that arrived together."""
 
     arrived: int
@@ -132,8 +132,8 @@ class _Run(NamedTuple):
     """The place of the partition among those that were asked for."""
 
 
-async def _runs(reading: Reading, partition: Partition, at: int, start: int, end: int) -> list[_Run]:
-    found: list[_Run] = []
+async def _runs(reading: Reading, partition: Partition, at: int, start: int, end: int) -> list[_ArrivalRun]:
+    found: list[_ArrivalRun] = []
     offset = start
     while offset < end:
         moves = partition.moves
@@ -147,7 +147,7 @@ async def _runs(reading: Reading, partition: Partition, at: int, start: int, end
                 for a, b in itertools.pairwise(breaks.tolist()):
                     first, last = max(entry.first_offset + a, start), min(entry.first_offset + b, end)
                     if last > first:
-                        found.append(_Run(int(arrived[a]), first, last, len(partition.live(first, last)), at))
+                        found.append(_ArrivalRun(int(arrived[a]), first, last, len(partition.live(first, last)), at))
                 offset = entry.end
         except Damaged as error:
             if moves == partition.moves:

@@ -25,7 +25,7 @@ from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.log import Log
 from bowstring.broker.reading.extents import Extents
 from bowstring.broker.surroundings import Surroundings
-from bowstring.broker.upkeep.placement import Draft, Placed, Placing, write_sections
+from bowstring.broker.upkeep.placement import ExtentDraft, Placed, Placing, write_sections
 from bowstring.broker.upkeep.switch import Switch
 from bowstring.broker.upkeep.usage import Usage
 from bowstring.core.pages import PageEntry
@@ -139,7 +139,7 @@ class Cleaner:
         """
         damage: Damaged | None = None
         with Placing(self._store, self._usage, self._journal.fence.broker, self._flusher.committed) as placing:
-            drafted: list[tuple[_Job, Draft]] = []
+            drafted: list[tuple[_Job, ExtentDraft]] = []
             empty: list[_Job] = []
             for job in jobs:
                 try:
@@ -163,7 +163,7 @@ class Cleaner:
         if damage is not None:
             raise damage
 
-    async def _drafted(self, placing: Placing, job: _Job, segment: int) -> Draft | None:
+    async def _drafted(self, placing: Placing, job: _Job, segment: int) -> ExtentDraft | None:
         """The extent to be, None if nothing in it lives. Its pages are written when the placing is
         flushed.
         """
@@ -174,7 +174,7 @@ class Cleaner:
         if not pages:
             return None
         first, end = job.extents[0].first_offset, job.extents[-1].end_offset
-        return Draft(job.actor.partition, pages, first, end, await self._extents.joined_ids(job.extents, first))
+        return ExtentDraft(job.actor.partition, pages, first, end, await self._extents.joined_ids(job.extents, first))
 
     async def _copied(self, placing: Placing, actor: PartitionActor, entries: list[PageEntry], segment: int) -> list[Placed]:
         """The pages that live on: those in the segment are copied."""

@@ -27,7 +27,7 @@ under way meanwhile loses half its time at most.
 """
 
 
-class Place:
+class FuturePlace:
     """Where something will be, once it is written."""
 
     __slots__ = ("reference",)
@@ -50,7 +50,7 @@ class Placing:
         self.broker = broker
         self.sequence = sequence
         """The last committed sequence of the broker's journal when the work began."""
-        self._pending: list[tuple[Place, Page]] = []
+        self._pending: list[tuple[FuturePlace, Page]] = []
         self._bytes = 0
         self._pinned: list[int] = []
 
@@ -61,9 +61,9 @@ class Placing:
         for segment in self._pinned:
             self._usage.unpin(segment)
 
-    async def add(self, page: Page) -> Place:
+    async def add(self, page: Page) -> FuturePlace:
         """Writes it with the next slice."""
-        place = Place()
+        place = FuturePlace()
         self._pending.append((place, page))
         self._bytes += len(page.header) + len(page.body)
         if self._bytes >= SLICE_BYTES:
@@ -87,7 +87,7 @@ class Placed(NamedTuple):
     """A page of an extent: where it is, or is being written to."""
 
     entry: PageEntry
-    place: Place | None = None
+    place: FuturePlace | None = None
 
     def settled(self) -> PageEntry:
         if self.place is None:
@@ -98,7 +98,7 @@ class Placed(NamedTuple):
         )
 
 
-class Draft(NamedTuple):
+class ExtentDraft(NamedTuple):
     """An extent in the making: its written pages, its offsets, and the hashes of its messages."""
 
     partition: Partition
@@ -115,7 +115,7 @@ class Written(NamedTuple):
     blocks: list[BlockPlace]
 
 
-async def write_sections(placing: Placing, drafts: Sequence[Draft]) -> list[Written]:
+async def write_sections(placing: Placing, drafts: Sequence[ExtentDraft]) -> list[Written]:
     """Writes the sections of extents whose pages are written, those of all together."""
     made = [_Sections(draft) for draft in drafts]
     for one in made:
@@ -130,14 +130,14 @@ async def write_sections(placing: Placing, drafts: Sequence[Draft]) -> list[Writ
 class _Sections:
     """The sections of one extent."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: ExtentDraft) -> None:
         self._partition = draft.partition
         self._entries = [page.settled() for page in draft.pages]
         self._first, self._end = draft.first_offset, draft.end_offset
         self._built = draft.hashes
-        self._index = Place()
-        self._blocks: list[Place] = []
-        self._directory: Place | None = None
+        self._index = FuturePlace()
+        self._blocks: list[FuturePlace] = []
+        self._directory: FuturePlace | None = None
 
     def _page(self, kind: str, count: int, body: bytes, detail: int = 0) -> Page:
         topic, number = self._partition.topic, self._partition.number

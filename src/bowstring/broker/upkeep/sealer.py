@@ -33,7 +33,7 @@ from bowstring.broker.log.log import Log
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.surroundings import Surroundings
 from bowstring.broker.upkeep.coalesced_page import BYTES_MAX, Sealable, coalesce, runs
-from bowstring.broker.upkeep.placement import PAUSE_SECONDS, Draft, Placed, Placing, Written, write_sections
+from bowstring.broker.upkeep.placement import PAUSE_SECONDS, ExtentDraft, Placed, Placing, Written, write_sections
 from bowstring.broker.upkeep.switch import Switch
 from bowstring.broker.upkeep.usage import Usage
 from bowstring.core.id_sections import Builder, batch_hashes, parts_in, parts_of
@@ -161,7 +161,7 @@ class Sealer:
             for actor, (extent, _) in zip(actors, written, strict=True):
                 self._switch.sealed(actor, extent)
 
-    async def _adopt_ids(self, drafts: Sequence[Draft], written: Sequence[Written]) -> None:
+    async def _adopt_ids(self, drafts: Sequence[ExtentDraft], written: Sequence[Written]) -> None:
         """Natural ids are likely to be asked for at once, so their new sections stay in memory."""
         for draft, (extent, blocks) in zip(drafts, written, strict=True):
             if draft.partition.ids.count_below(extent.end_offset):
@@ -217,7 +217,7 @@ class Sealer:
                 found.append(Sealable(entry._replace(segment=LOST, position=0, length=0), None))
         return found
 
-    async def _draft(self, partition: Partition, pages: list[Placed]) -> Draft:
+    async def _draft(self, partition: Partition, pages: list[Placed]) -> ExtentDraft:
         """With the hashes of everything in these pages by which it may be recognised: natural ids,
         and batches.
         """
@@ -236,7 +236,7 @@ class Sealer:
             builder.take(*partition.ids.part_below(end, part, bits))
             builder.take(batches[inside], firsts[inside])
             builder.sort()
-        return Draft(partition, pages, first, end, builder.built())
+        return ExtentDraft(partition, pages, first, end, builder.built())
 
     # Snapshots
 
