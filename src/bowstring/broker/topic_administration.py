@@ -145,11 +145,8 @@ class TopicAdministration:
     def list_page(self, pattern: str = "", after: str = "", limit: int = 0) -> tuple[list[TopicFacts], bool]:
         """A page of topics by name, and whether there are more."""
         limit = limit or 1000
-        names = [
-            topic
-            for topic in self._serving().topics.all()
-            if topic.row.name > after and fnmatch.fnmatchcase(topic.row.name, pattern or "*")
-        ]
+        behind = (topic for topic in self._serving().topics.all() if topic.row.name > after)
+        names = [topic for topic in behind if fnmatch.fnmatchcase(topic.row.name, pattern or "*")]
         return [topic.facts() for topic in names[:limit]], len(names) > limit
 
 
