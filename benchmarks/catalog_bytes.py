@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bowstring.broker.broker import Broker
+from bowstring.assembly import assemble
 from bowstring.broker.log.publisher import PublishedBatch
 from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from bowstring.host.clock import SystemClock
@@ -27,7 +27,6 @@ from bowstring.host.worker import ThreadWorker
 from bowstring.messages.encoding import Encoded, encode_values
 from bowstring.messages.schema import BYTES_SCHEMA
 from bowstring.settings import Settings
-from bowstring.store.local import LocalStore
 
 NEVER = 1 << 40
 CATALOG = "catalog.sqlite"
@@ -50,8 +49,8 @@ async def _measure(folder: Path, partitions: int, batch: Encoded, flushes: int) 
     worker = ThreadWorker("bowstring-catalog")
     disk = HostDisk(data)
     disk.lock("benchmark")
-    catalog, store = SqliteCatalog(str(data / CATALOG), worker, wal_bytes_max=NEVER), LocalStore(disk)
-    broker = Broker(settings=Settings(), clock=SystemClock(), catalog=catalog, store=store)
+    catalog = SqliteCatalog(str(data / CATALOG), worker, wal_bytes_max=NEVER)
+    broker = assemble(Settings(), clock=SystemClock(), catalog=catalog, disk=disk).broker
     try:
         await broker.start()
         await broker.topics.create("bench", partitions=partitions)

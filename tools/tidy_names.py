@@ -24,7 +24,16 @@ SHARED_NAMES: dict[str, str] = {
 }
 IMPORTS_MAX = 12
 # Modules of the broker that import more of our own modules than IMPORTS_MAX today. A number may fall, and then it is lowered here.
-IMPORTS_TODAY: dict[str, int] = {}
+IMPORTS_TODAY: dict[str, int] = {
+    "broker/log/log.py": 17,
+    "broker/log/publisher.py": 14,
+    "broker/log/requests.py": 13,
+    "broker/reading/extents.py": 15,
+    "broker/reading/fetcher.py": 15,
+    "broker/upkeep/cleaner.py": 14,
+    "broker/upkeep/retention.py": 18,
+    "broker/upkeep/sealer.py": 18,
+}
 
 
 def check_names(sources: Iterable[Source]) -> list[Violation]:

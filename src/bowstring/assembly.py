@@ -6,6 +6,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from bowstring.broker.broker import Broker
+from bowstring.broker.counters import Counters
+from bowstring.broker.shortage import Shortage
+from bowstring.broker.steady_clock import SteadyClock
+from bowstring.broker.surroundings import Surroundings
 from bowstring.broker.tuning import Tuning
 from bowstring.broker.witness import UNWITNESSED, Witness
 from bowstring.gateway.gateway import Gateway
@@ -45,20 +49,22 @@ def assemble(
 ) -> Assembled:
     """Without a disk everything is kept in memory."""
     tuning = tuning or Tuning()
-    broker = Broker(
+    steady = SteadyClock(clock)
+    surroundings = Surroundings(
+        number=number,
         settings=settings,
-        clock=clock,
+        clock=steady,
         catalog=catalog,
         store=_store(settings, tuning, disk, clock),
         reserve=None if disk is None else Reserve(disk, tuning.reserve_bytes),
-        archives=archives,
         observer=observer,
+        shortage=Shortage(observer, steady),
+        counters=Counters(),
         witness=witness,
+        archives=archives,
         tuning=tuning,
-        number=number,
-        reclaims=reclaims,
-        starts_again=starts_again,
     )
+    broker = Broker(surroundings, reclaims=reclaims, starts_again=starts_again)
     return Assembled(broker, Gateway(broker, settings, broker.clock, software=software, observer=observer))
 
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from bowstring import errors, listening
 from bowstring.assembly import assemble
-from bowstring.broker.broker import Readiness
+from bowstring.broker.statistics import Readiness
 from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from bowstring.host.clock import SystemClock
 from bowstring.host.disk import HostDisk

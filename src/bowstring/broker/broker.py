@@ -13,106 +13,50 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from bowstring import errors
 from bowstring.broker import statistics
 from bowstring.broker.backup import Backup
-from bowstring.broker.counters import Counters
 from bowstring.broker.endings import START_AGAIN, ended_because, lost_because
 from bowstring.broker.incarnation import Incarnation
-from bowstring.broker.log.publisher import Publisher
+from bowstring.broker.log.publisher import Publisher, check_producer
 from bowstring.broker.reading.fetcher import Fetcher, make_fetcher
 from bowstring.broker.reading.selection import EVERYTHING, Selection
-from bowstring.broker.shortage import Shortage, disk_full
-from bowstring.broker.statistics import Statistics, TopicsStatistics
-from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.surroundings import Surroundings
 from bowstring.broker.topic_administration import TopicAdministration
-from bowstring.broker.tuning import Tuning
-from bowstring.broker.witness import UNWITNESSED, Witness
-from bowstring.messages.limits import NAME_BYTES_MAX
-from bowstring.ports.archive import Archive
-from bowstring.ports.catalog import Catalog
-from bowstring.ports.clock import Clock
-from bowstring.ports.events import UNOBSERVED, Observer
 from bowstring.ports.failures import DiskFull, Fenced
-from bowstring.ports.store import Store
 from bowstring.ports.transport import NOBODY, Caller
-from bowstring.settings import Settings
-from bowstring.store.reserve import Reserve
 
 T = TypeVar("T")
 
-STUCK_SECONDS = 10.0
-"""A flush that takes longer than this says that the disk hangs."""
 RETRY_SECONDS = 0.5
 """How long to wait before loading again when the disk is still full."""
-
-
-class Readiness(NamedTuple):
-    """Whether a broker can do its work, and if not, why."""
-
-    ready: bool
-    state: str
-    """serving, full (publishes are refused), loading, stuck, failed or stopping."""
-    reason: str = ""
 
 
 class Broker:
     """One broker over a catalog and a store, whose place its caller has opened."""
 
-    def __init__(
-        self,
-        *,
-        settings: Settings,
-        clock: Clock,
-        catalog: Catalog,
-        store: Store,
-        reserve: Reserve | None = None,
-        archives: Callable[[str], Archive] | None = None,
-        observer: Observer = UNOBSERVED,
-        witness: Witness = UNWITNESSED,
-        tuning: Tuning | None = None,
-        number: int = 1,
-        reclaims: bool = True,
-        starts_again: bool = True,
-    ) -> None:
-        self.settings = settings
-        self.clock = SteadyClock(clock)
+    def __init__(self, surroundings: Surroundings, *, reclaims: bool = True, starts_again: bool = True) -> None:
+        self._surroundings = surroundings
+        self.settings = surroundings.settings
+        self.clock = surroundings.clock
         """The broker's time, which kits get."""
-        self._observer = observer
-        self._shortage = Shortage(observer, self.clock)
+        self._observer = surroundings.observer
+        self._catalog = surroundings.catalog
+        self._reserve = surroundings.reserve
         self.cluster = b""
         """16 bytes that name the data."""
-        self._catalog = catalog
-        self._store = store
-        self._reserve = reserve
-        """Space for the catalog, on a disk that can be full."""
-        self._archives = archives
-        """Makes a backup in a directory of this host, where there is something to back up."""
         self._reclaims = reclaims
-        """After another node has taken over its number it registers again. Otherwise it ends: whoever runs it decides what follows."""
+        """After another node has taken over its number it registers again. Otherwise it ends: the
+        process that runs it decides what follows."""
         self._starts_again = starts_again
         """Whether it is restarted after a failure, so that waiting for it makes sense."""
         self._backing_up = False
-        self._surroundings = Surroundings(
-            settings=settings,
-            clock=self.clock,
-            catalog=catalog,
-            store=store,
-            reserve=reserve,
-            observer=observer,
-            shortage=self._shortage,
-            counters=Counters(),
-            witness=witness,
-            tuning=tuning or Tuning(),
-            number=number,
-        )
         self._incarnation: Incarnation | None = None
         self._unavailable: errors.Error = errors.Unavailable("the broker is starting.")
         self._serving: asyncio.Task[None] | None = None
-        self.topics = TopicAdministration(lambda: self.serving, settings, self.clock, observer, self._for_good)
+        self.topics = TopicAdministration(lambda: self.serving, surroundings, self._for_good)
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         """Settled with the cause when the broker has ended by itself."""
 
@@ -157,7 +101,7 @@ class Broker:
                         if not self._reclaims:
                             raise
                     else:
-                        self._shortage.begin()
+                        self._surroundings.shortage.begin()
                     if self._reserve is not None and isinstance(failure, DiskFull):
                         await self._reserve.give_up()
                 await self._begin_again()
@@ -192,7 +136,7 @@ class Broker:
             self._serving.cancel()
             await asyncio.wait([self._serving])
         self._end(errors.Unavailable("the broker is stopping."))
-        await self._store.close()
+        await self._surroundings.store.close()
         await self._catalog.close()
 
     @property
@@ -216,27 +160,24 @@ class Broker:
         """The time that retention and `expires` go by: the broker's, unless its clock has jumped."""
         return self.serving.reading.trusted.now()
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> statistics.Statistics:
         """The figures of this moment."""
         return statistics.of(self.serving)
 
-    async def all_statistics(self) -> tuple[Statistics, TopicsStatistics]:
+    async def all_statistics(self) -> tuple[statistics.Statistics, statistics.TopicsStatistics]:
         """The same, and figures of single topics and positions. Flushes go on meanwhile."""
         incarnation = self.serving
         topics = await statistics.of_topics(incarnation)
         return statistics.of(incarnation, sum(topic.messages for topic in topics.topics)), topics
 
-    def readiness(self) -> Readiness:
+    def readiness(self) -> statistics.Readiness:
         """Loaded, and able to commit. With a full disk too: readers and deletions make room."""
         if self.failed.done():
-            return Readiness(False, "failed", f"the broker has ended: {self.failed.result()}")
+            return statistics.Readiness(False, "failed", f"the broker has ended: {self.failed.result()}")
         incarnation = self._incarnation
-        if incarnation is None:
-            return Readiness(False, "loading", self._unavailable.message)
-        seconds = incarnation.log.flusher.oldest_seconds
-        if seconds > STUCK_SECONDS:
-            return Readiness(False, "stuck", f"a flush has been under way for {seconds:.0f} s: the disk hangs.")
-        return Readiness(True, "full", disk_full().message) if incarnation.log.room.is_full else Readiness(True, "serving")
+        return (
+            statistics.Readiness(False, "loading", self._unavailable.message) if incarnation is None else statistics.readiness(incarnation)
+        )
 
     @property
     def _for_good(self) -> dict[str, str]:
@@ -248,12 +189,12 @@ class Broker:
     async def backup(self, target: str, proof: str) -> Backup:
         """Begins a backup of everything, to a directory of this host; see `broker.backup`."""
         incarnation = self.serving
-        if self._archives is None:
+        if self._surroundings.archives is None:
             raise errors.NotSupported("this broker keeps everything in memory: there is nothing to back up.")
         if self._backing_up:
             raise errors.Conflict("a backup is being made already.", hint="Wait until it is done.")
         self._backing_up = True
-        return Backup(incarnation.log, self._catalog, incarnation.usage, self._archives(target), proof, self._backed_up)
+        return Backup(incarnation.log, self._catalog, incarnation.usage, self._surroundings.archives(target), proof, self._backed_up)
 
     def _backed_up(self) -> None:
         self._backing_up = False
@@ -262,10 +203,7 @@ class Broker:
 
     async def publisher(self, topic: str, producer: bytes, stream: int, group: str, caller: Caller = NOBODY) -> Publisher:
         """A producer's stream. Makes the topic where the settings say so."""
-        if len(producer) != 16:
-            raise errors.InvalidArgument(f"a producer id has 16 bytes, this one has {len(producer)}.")
-        if not 1 <= len(group) <= NAME_BYTES_MAX:
-            raise errors.InvalidArgument(f"a producer group has 1 to {NAME_BYTES_MAX} characters, this one has {len(group)}.")
+        check_producer(producer, group)
         if not self.serving.topics.has(topic) and self.settings.topic_create == "on-publish":
             await self.topics.create(topic, exists_ok=True, caller=caller)
         incarnation = self.serving

@@ -13,10 +13,22 @@ from typing import NamedTuple
 
 from bowstring.broker.counters import Counters, Distribution
 from bowstring.broker.incarnation import Incarnation
+from bowstring.broker.shortage import disk_full
 from bowstring.broker.topics import Topic
 from bowstring.core.partition import Partition
 
 PARTITIONS_AT_ONCE = 200
+STUCK_SECONDS = 10.0
+"""A flush that takes longer than this says that the disk hangs."""
+
+
+class Readiness(NamedTuple):
+    """Whether a broker can do its work, and if not, why."""
+
+    ready: bool
+    state: str
+    """serving, full (publishes are refused), loading, stuck, failed or stopping."""
+    reason: str = ""
 
 
 class Traffic(NamedTuple):
@@ -223,6 +235,14 @@ def _disk(incarnation: Incarnation) -> DiskStatistics:
         orphans=len(orphans),
         orphan_bytes=sum(orphans.values()),
     )
+
+
+def readiness(incarnation: Incarnation) -> Readiness:
+    """Whether the incarnation can commit. A full disk is no reason to turn readers away."""
+    seconds = incarnation.log.flusher.oldest_seconds
+    if seconds > STUCK_SECONDS:
+        return Readiness(False, "stuck", f"a flush has been under way for {seconds:.0f} s: the disk hangs.")
+    return Readiness(True, "full", disk_full().message) if incarnation.log.room.is_full else Readiness(True, "serving")
 
 
 async def of_topics(incarnation: Incarnation) -> TopicsStatistics:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from bowstring.broker.counters import Counters
@@ -9,6 +10,7 @@ from bowstring.broker.shortage import Shortage
 from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.tuning import Tuning
 from bowstring.broker.witness import Witness
+from bowstring.ports.archive import Archive
 from bowstring.ports.catalog import Catalog
 from bowstring.ports.events import Observer
 from bowstring.ports.store import Store
@@ -31,4 +33,6 @@ class Surroundings(NamedTuple):
     shortage: Shortage
     counters: Counters
     witness: Witness
+    archives: Callable[[str], Archive] | None
+    """Makes a backup in a directory of this host, where there is something to back up."""
     tuning: Tuning

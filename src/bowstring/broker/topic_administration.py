@@ -10,13 +10,11 @@ from typing import Any, TypeVar
 from bowstring import errors
 from bowstring.broker.endings import lost_because
 from bowstring.broker.incarnation import Incarnation
+from bowstring.broker.surroundings import Surroundings
 from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name, check_numbers, encode_settings
 from bowstring.ports.catalog import TopicRow
-from bowstring.ports.clock import Clock
-from bowstring.ports.events import Observer
 from bowstring.ports.failures import DiskFull, Fenced, StorageFailed
 from bowstring.ports.transport import NOBODY, Caller
-from bowstring.settings import Settings
 
 T = TypeVar("T")
 
@@ -24,14 +22,12 @@ T = TypeVar("T")
 class TopicAdministration:
     """The topics of one broker, whichever incarnation serves."""
 
-    def __init__(
-        self, serving: Callable[[], Incarnation], settings: Settings, clock: Clock, observer: Observer, for_good: Mapping[str, str]
-    ) -> None:
+    def __init__(self, serving: Callable[[], Incarnation], surroundings: Surroundings, for_good: Mapping[str, str]) -> None:
         self._serving = serving
         """Gives the incarnation that serves, or raises Unavailable."""
-        self._settings = settings
-        self._clock = clock
-        self._observer = observer
+        self._settings = surroundings.settings
+        self._clock = surroundings.clock
+        self._observer = surroundings.observer
         self._for_good = dict(for_good)
         """The details of an error after which waiting for this broker is useless."""
         self._rare = asyncio.Lock()

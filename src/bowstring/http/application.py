@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from bowstring import errors
-from bowstring.broker.broker import Readiness
+from bowstring.broker.statistics import Readiness
 from bowstring.http.exposition import exposed
 from bowstring.http.metrics import View
 

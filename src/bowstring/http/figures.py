@@ -8,8 +8,7 @@ import heapq
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from bowstring.broker.broker import Readiness
-from bowstring.broker.statistics import PositionStatistics, Statistics, TopicsStatistics, TopicStatistics
+from bowstring.broker.statistics import PositionStatistics, Readiness, Statistics, TopicsStatistics, TopicStatistics
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from bowstring import errors
-from bowstring.broker.broker import Readiness
+from bowstring.broker.statistics import Readiness
 from bowstring.http import address
 from bowstring.http.figures import DiskSpace, Figures, Subject, bounded_positions, bounded_topics
 from bowstring.http.metrics import View

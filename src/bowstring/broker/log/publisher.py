@@ -22,6 +22,7 @@ from bowstring.core.answers import Answer
 from bowstring.core.decisions import GivenBack, Ids, Publish
 from bowstring.messages import ids, layout
 from bowstring.messages.hashing import id_hashes
+from bowstring.messages.limits import NAME_BYTES_MAX
 from bowstring.messages.schema import DUE, EXPIRES, ID
 from bowstring.ports.clock import Clock
 from bowstring.ports.disk import Buffer
@@ -44,6 +45,14 @@ class PublishedBatch(NamedTuple):
     columns: int
     rows: int
     data: Buffer
+
+
+def check_producer(producer: bytes, group: str) -> None:
+    """Refuses a producer that cannot publish under this name."""
+    if len(producer) != 16:
+        raise errors.InvalidArgument(f"a producer id has 16 bytes, this one has {len(producer)}.")
+    if not 1 <= len(group) <= NAME_BYTES_MAX:
+        raise errors.InvalidArgument(f"a producer group has 1 to {NAME_BYTES_MAX} characters, this one has {len(group)}.")
 
 
 class Publisher:
