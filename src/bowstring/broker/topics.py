@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from bowstring import errors
+from bowstring.broker import topic_questions
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.ports.catalog import TopicRow
 
@@ -92,10 +93,11 @@ class Topic:
     @property
     def ranges(self) -> list[tuple[int, int]]:
         """The first offset of each partition that can be read, and the first that cannot."""
-        return [(actor.partition.retained.first, actor.partition.readable_offset) for actor in self.actors]
+        return topic_questions.ranges(self.actors)
 
     def facts(self) -> TopicFacts:
-        partitions = [actor.partition for actor in self.actors]
+        """The topic as users see it."""
+        counts = topic_questions.counts(self.actors)
         return TopicFacts(
             name=self.row.name,
             id=self.row.id,
@@ -104,9 +106,9 @@ class Topic:
             retention=self.settings.retention,
             retention_bytes=self.settings.retention_bytes,
             deduplication=self.settings.window,
-            messages=sum(partition.messages for partition in partitions),
-            bytes=sum(partition.bytes for partition in partitions),
-            ranges=self.ranges,
+            messages=counts.messages,
+            bytes=counts.bytes,
+            ranges=counts.ranges,
         )
 
 

@@ -13,19 +13,19 @@ the disk when another one has just got it.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from bowstring import errors
+from bowstring.broker import topic_questions
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.log import Log
 from bowstring.broker.log.requests import DeleteMessages, FindGenerated, FindNatural
 from bowstring.broker.topics import Topic
 from bowstring.core import known_messages
-from bowstring.core.decisions import GivenBack, Ids
+from bowstring.core.decisions import Deleted, GivenBack, Ids
 from bowstring.messages import ids
 from bowstring.messages.hashing import id_hashes
 from bowstring.messages.limits import DELETED_IDS_MAX, ID_BYTES_MAX
@@ -60,7 +60,7 @@ async def _find(topic: Topic, message_id: str, *, old: bool) -> MessagePlace | N
 async def _find_natural(topic: Topic, message_id: str, old: bool) -> MessagePlace | None:
     column = pa.array([message_id], pa.utf8())
     wanted = Ids(id_hashes(column), None)
-    found = await asyncio.gather(*[actor.ask(FindNatural(wanted, column, old=old)) for actor in topic.actors])
+    found = await topic_questions.of_each(topic.actors, lambda actor: actor.ask(FindNatural(wanted, column, old=old)))
     live = [(place.arrived, MessagePlace(number, place.offset)) for number, place in enumerate(found) if place is not None]
     return max(live)[1] if live else None
 
@@ -93,8 +93,12 @@ async def _delete_all(
     hashes, given = id_hashes(column), _generated(message_ids)
     outcomes: list[MessagePlace | errors.Error | None] = [None] * len(message_ids)
     doubt: errors.Error | None = None
-    asked = [DeleteMessages(Ids(hashes, None, tuple(given.get(number, ()))), group, column, old=old) for number in range(len(topic.actors))]
-    told = await asyncio.gather(*map(PartitionActor.ask, topic.actors, asked), return_exceptions=True)
+
+    def asked(actor: PartitionActor) -> Awaitable[Deleted]:
+        wanted = Ids(hashes, None, tuple(given.get(actor.partition.number, ())))
+        return actor.ask(DeleteMessages(wanted, group, column, old=old))
+
+    told = await topic_questions.of_each_or_why_not(topic.actors, asked)
     for actor, deleted in zip(topic.actors, told, strict=True):
         if isinstance(deleted, errors.Corrupt):
             doubt = deleted

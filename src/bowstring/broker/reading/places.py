@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bowstring import errors
+from bowstring.broker import topic_questions
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.requests import AwaitCommit
 from bowstring.broker.reading.page_reader import arrivals
 from bowstring.broker.reading.reading import Reading
+from bowstring.broker.topic_questions import ArrivalRun
 from bowstring.core.pages import PageEntry, decode_header
 from bowstring.core.partition import Partition
 from bowstring.ports.failures import Damaged
@@ -95,17 +97,9 @@ async def _newest(reading: Reading, actors: list[PartitionActor], count: int) ->
     starts = [_back(actor.partition, end, count) for actor, end in zip(actors, ends, strict=True)]
     if len(actors) == 1 or not count:
         return starts
-    runs = [
-        await _runs(reading, actor.partition, at, start, end)
-        for at, (actor, start, end) in enumerate(zip(actors, starts, ends, strict=True))
-    ]
-    found, left = list(ends), count
-    for run in sorted(itertools.chain.from_iterable(runs), reverse=True):
-        if run.messages >= left:
-            found[run.at] = _back(actors[run.at].partition, run.end, left)
-            break
-        found[run.at], left = run.first, left - run.messages
-    return found
+    runs = await topic_questions.one_by_one(actors, lambda at, actor: _runs(reading, actor.partition, at, starts[at], ends[at]))
+    every = itertools.chain.from_iterable(runs)
+    return topic_questions.newest(every, ends, count, lambda at, end, left: _back(actors[at].partition, end, left))
 
 
 def _back(partition: Partition, end: int, count: int) -> int:
@@ -121,19 +115,8 @@ def _back(partition: Partition, end: int, count: int) -> int:
     return end
 
 
-class _ArrivalRun(NamedTuple):
-    """Messages of one partition that arrived together."""
-
-    arrived: int
-    first: int
-    end: int
-    messages: int
-    at: int
-    """The place of the partition among those that were asked for."""
-
-
-async def _runs(reading: Reading, partition: Partition, at: int, start: int, end: int) -> list[_ArrivalRun]:
-    found: list[_ArrivalRun] = []
+async def _runs(reading: Reading, partition: Partition, at: int, start: int, end: int) -> list[ArrivalRun]:
+    found: list[ArrivalRun] = []
     offset = start
     while offset < end:
         moves = partition.moves
@@ -147,7 +130,7 @@ async def _runs(reading: Reading, partition: Partition, at: int, start: int, end
                 for a, b in itertools.pairwise(breaks.tolist()):
                     first, last = max(entry.first_offset + a, start), min(entry.first_offset + b, end)
                     if last > first:
-                        found.append(_ArrivalRun(int(arrived[a]), first, last, len(partition.live(first, last)), at))
+                        found.append(ArrivalRun(int(arrived[a]), first, last, len(partition.live(first, last)), at))
                 offset = entry.end
         except Damaged as error:
             if moves == partition.moves:
