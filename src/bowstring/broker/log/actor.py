@@ -79,7 +79,8 @@ class PartitionActor:
         """The first offset that has become visible with the present flush; 0 if none has."""
         self._opened = False
         """Whether that flush lets readers go on for another reason."""
-        self._readers: list[asyncio.Event] = []
+        self.readers: dict[asyncio.Event, int] = {}
+        """Readers that wait, and the offset that each would read next."""
         self.followers: dict[Follower, None] = {}
         self.closed: errors.Error | None = None
         """The error since which it accepts nothing."""
@@ -301,19 +302,18 @@ class PartitionActor:
     def waits_for_commit(self) -> bool:
         return bool(self._waiting)
 
-    def wake_when_readable(self, event: asyncio.Event) -> None:
+    def wake_when_readable(self, event: asyncio.Event, offset: int = NEVER) -> None:
         """Sets the event once: when rows become visible, when a deletion or the floor lets readers
         go on, or at the end of this actor.
         """
-        self._readers.append(event)
+        self.readers[event] = offset
 
     def forget(self, event: asyncio.Event) -> None:
         """The reader does not wait any more."""
-        if event in self._readers:
-            self._readers.remove(event)
+        self.readers.pop(event, None)
 
     def _wake_readers(self) -> None:
-        readers, self._readers = self._readers, []
+        readers, self.readers = self.readers, {}
         for reader in readers:
             reader.set()
 
