@@ -220,13 +220,17 @@ class PartitionActor:
     # When a deadline has come
 
     def next_deadline(self, after: int) -> int:
-        """When it wants to be woken next: for the first of those that wait for their turn, or when its machine does."""
+        """When it wants to be woken next: for the first of those that wait for their turn, or when
+        its machine does.
+        """
         deadlines = [self.partition.next_deadline(), *(request.deadline for request in self._queue)]
         return min((deadline for deadline in deadlines if deadline > after), default=NEVER)
 
     def woken(self, now: int) -> None:
-        """Who has missed its deadline while it waited is told so now, and not when its turn comes. Deciding changes nothing, so it can be
-        asked out of turn whether a request is refused; any other decision waits for its turn."""
+        """Refuses requests that have missed their deadline while they waited, now and not when
+        their turn comes. Deciding changes nothing, so a request may be decided out of turn to see
+        whether it is refused; any other decision waits for its turn.
+        """
         first = self._queue[0] if self._queue else None
         for request in [request for request in self._queue if request.deadline <= now]:
             decision = request.decide(self.partition, now, None)
