@@ -133,14 +133,15 @@ async def test_a_flush_that_hangs_is_told(tmp_path: Path):
         await client.create_topic("orders")
         server = broker._running()
         begun, reached = asyncio.Event(), asyncio.Event()
-        commit = server.broker._catalog.commit
+        journal = server.broker.serving.log.journal
+        commit = journal.commit
 
         async def held(*arguments: object) -> None:
             reached.set()
             await begun.wait()
             await commit(*arguments)  # pyright: ignore[reportArgumentType]
 
-        server.broker._catalog.commit = held  # pyright: ignore[reportAttributeAccessIssue]
+        journal.commit = held  # pyright: ignore[reportAttributeAccessIssue]
         async with client.producer("orders") as producer:
             producer.send(b"x")
             await reached.wait()
