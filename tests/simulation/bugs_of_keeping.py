@@ -18,11 +18,13 @@ from bowstring.broker.upkeep.cleaner import Cleaner
 from bowstring.broker.upkeep.placement import Placing, _Sections
 from bowstring.broker.upkeep.retention import Retention
 from bowstring.broker.upkeep.sealer import Sealer
+from bowstring.broker.upkeep.survey import Survey
 from bowstring.broker.upkeep.usage import Usage
 from bowstring.core.natural_ids import Hits
 from bowstring.core.partition import Partition
 from bowstring.core.producers import Producers
 from bowstring.core.retained import Retained
+from bowstring.core.retention import NO_ROWS
 from bowstring.ports.catalog import Snapshot
 from tests.simulation.load import KIB
 from tests.simulation.planting import CALM, CRASHES, CUTS, HURRY, KEEPING, POWER, SEALING, SEGMENTS, bug
@@ -244,16 +246,15 @@ def use_of_a_segment_is_counted_too_low() -> Generator[None]:
 @bug(CALM, KEEPING)
 def retention_takes_one_page_too_many() -> Generator[None]:
     """The first page that is young enough goes, too."""
-    original = Retention._reach
+    original = Survey.facts
 
-    async def reach(self: Retention, partition: Partition, horizon: int) -> Any:
-        found = await original(self, partition, horizon)
-        reader = self._reader
-        entries = await reader.entries(partition, found.floor, partition.readable_offset, 1, 1)
-        grows = entries and found.floor > partition.retained.floor
-        return found._replace(floor=min(entries[0].end, partition.readable_offset)) if grows else found
+    async def facts(self: Survey, partition: Partition, *arguments: Any) -> Any:
+        found = await original(self, partition, *arguments)
+        aged_to, end = found.facts.aged_to, partition.readable_offset
+        entries = await self._reader.entries(partition, aged_to, end, 1, 1) if aged_to > partition.retained.floor else []
+        return found._replace(facts=found.facts._replace(aged_to=min(entries[0].end, end))) if entries else found
 
-    with patch.object(Retention, "_reach", reach):
+    with patch.object(Survey, "facts", facts):
         yield
 
 
@@ -267,11 +268,13 @@ def retention_goes_by_a_wall_clock_that_jumps() -> Generator[None]:
 @bug(CALM, KEEPING.only(delayed=0.5))
 def rows_with_a_due_time_go_with_the_others() -> Generator[None]:
     """Nothing is kept below the floor."""
+    original = Survey.facts
 
-    async def nothing(*_: Any) -> tuple[()]:
-        return ()
+    async def facts(self: Survey, *arguments: Any) -> Any:
+        found = await original(self, *arguments)
+        return found._replace(facts=found.facts._replace(due_later=NO_ROWS, unknown=()))
 
-    with patch.object(Retention, "_kept", nothing):
+    with patch.object(Survey, "facts", facts):
         yield
 
 

@@ -23,7 +23,7 @@ from bowstring.broker.log.flusher import Flush
 from bowstring.broker.reading.fetched import Fetched
 from bowstring.broker.reading.fetcher import Fetcher
 from bowstring.broker.reading.selection import EVERYTHING, Selection
-from bowstring.broker.upkeep import coalesced_page
+from bowstring.broker.upkeep import coalesced_page, retention, sealer
 from bowstring.catalog.sqlite import copy
 from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from bowstring.core import offset_set
@@ -112,6 +112,7 @@ class Watch:
             if isinstance(change, Floor):
                 self.world.sometimes("floor raised")
                 self.world.sometimes("row kept below the floor", bool(change.kept))
+                self.world.sometimes("row released below the floor", bool(change.released))
             if isinstance(change, Append) and change.rows:
                 self._expires(change.topic, change.partition, change.first_offset, change.expires)
                 key = (change.producer, change.partition, change.number)
@@ -297,6 +298,7 @@ class Server:
         flusher.OVERLAP_BYTES = load.overlap_bytes
         coalesced_page.SMALL_BYTES = load.small_bytes
         offset_set.CHUNK_BITS = load.chunk_bits
+        sealer.CUT_BYTES, retention.KEPT_SECONDS = load.cut_bytes, load.kept_seconds
         copy.PAGES_A_STEP = PAGES_A_STEP
 
     def start(self) -> None:

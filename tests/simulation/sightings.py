@@ -10,7 +10,7 @@ from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.reading import fetcher
 from bowstring.broker.reading.visibility import Seen
 from bowstring.core.decisions import Found
-from bowstring.core.pages import PageEntry
+from bowstring.core.pages import PageEntry, decode_header
 from bowstring.core.partition import Partition
 from bowstring.ports.catalog import Extent
 from bowstring.ports.store import Page
@@ -97,6 +97,7 @@ class Sightings:
             finally:
                 self._sometimes("pages moved while they were read", moves != partition.moves)
             self._sometimes("coalesced page read", any(entry.arrived != entry.arrived_last for entry in entries))
+            self._sometimes("cut page read", any(origin.rest for page in found for origin in decode_header(page.header).origins))
             return found
 
         async def looked_up(partition: Partition, *arguments: Any) -> Found:

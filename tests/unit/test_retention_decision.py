@@ -81,16 +81,16 @@ def page(first: int, arrived_last: int, length: int = 100) -> PageEntry:
 
 def test_the_floor_goes_past_pages_whose_last_row_is_too_old():
     pages = [page(1, 50), page(11, 60), page(21, 70)]
-    assert aged(pages, 1, 60) == (11, True)
-    assert aged(pages, 1, 61) == (21, True)
-    assert aged(pages, 1, 71) == (31, False)
+    assert aged(pages, 1, 60) == (11, True, 60)
+    assert aged(pages, 1, 61) == (21, True, 70)
+    assert aged(pages, 1, 71) == (31, False, NEVER)
 
 
 def test_pages_go_until_they_are_few_enough():
     pages = [page(1, 50), page(11, 60), page(21, 70)]
-    assert shed(pages, 1, 150) == ((21, True), -50)
-    assert shed(pages, 1, 0) == ((1, True), 0)
-    assert shed(pages, 1, 1000) == ((31, False), 700)
+    assert shed(pages, 1, 150) == ((21, True, NEVER), -50)
+    assert shed(pages, 1, 0) == ((1, True, NEVER), 0)
+    assert shed(pages, 1, 1000) == ((31, False, NEVER), 700)
 
 
 def test_the_next_deadline_is_that_of_the_first_thing_that_ends():

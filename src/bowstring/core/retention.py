@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from bowstring.core.changes import Floor, Runs
 from bowstring.core.deletions import Deletions
+from bowstring.core.machine import NEVER
 from bowstring.core.offset_set import runs_of
 from bowstring.core.pages import PageEntry
 from bowstring.core.retained import Retained
@@ -37,7 +38,7 @@ class Facts(NamedTuple):
     due_later: NDArray[np.int64] = NO_ROWS
     """The rows between the floor and `aged_to` that are not due before the horizon, in any order."""
     due_passed: NDArray[np.int64] = NO_ROWS
-    """Rows below the floor that are due before the horizon: all that were not the last time."""
+    """Rows below the floor that are due before the horizon, if they are kept: all that were not the last time, in any order."""
     unknown: Runs = ()
     """Rows of which nobody can tell when they are due, because that is damaged: they are kept."""
 
@@ -83,13 +84,15 @@ class Reach(NamedTuple):
 
     offset: int
     is_over: bool
+    arrived: int = NEVER
+    """When the page at which it ends has arrived as a whole."""
 
 
 def aged(entries: Iterable[PageEntry], offset: int, horizon: int) -> Reach:
     """Past the pages whose last row arrived before the horizon, from the offset on."""
     for entry in entries:
         if entry.arrived_last >= horizon:
-            return Reach(offset, is_over=True)
+            return Reach(offset, is_over=True, arrived=entry.arrived_last)
         offset = max(offset, entry.end)
     return Reach(offset, is_over=False)
 

@@ -86,6 +86,10 @@ class Extent(NamedTuple):
     def key(self) -> ExtentKey:
         return ExtentKey(self.topic, self.partition, self.first_offset)
 
+    def section(self, kind: str) -> Reference | None:
+        """The section of a kind, if there is one."""
+        return {"index": self.index, "ids": self.ids}.get(kind)
+
 
 class Snapshot(NamedTuple):
     """A partition as it was after the flush `sequence`; `state` is opaque here. It replaces the one before, unless that is newer."""

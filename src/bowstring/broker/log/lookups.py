@@ -95,5 +95,5 @@ class Lookups:
         for row, offset in zip(hits.rows.tolist(), hits.offsets.tolist(), strict=True):
             for first_offset, origin in await self._reader.origins(partition, offset):
                 if (origin.producer, origin.number, first_offset) == (*names[row], offset):
-                    found[names[row]] = SealedBatch(first_offset, origin.rows, origin.group)
+                    found[names[row]] = SealedBatch(first_offset, origin.rows + origin.rest, origin.group)
         return found

@@ -11,6 +11,7 @@ from typing import NamedTuple, Self
 
 from bowstring.broker.upkeep.usage import Usage
 from bowstring.core import sections
+from bowstring.core.due_blocks import NO_DUES, Dues
 from bowstring.core.id_sections import Built
 from bowstring.core.pages import PageEntry, segments
 from bowstring.core.partition import Partition
@@ -84,6 +85,8 @@ class Placed(NamedTuple):
 
     entry: PageEntry
     place: Place | None = None
+    dues: Dues = NO_DUES
+    """The rows that have a due time."""
 
     def settled(self) -> PageEntry:
         if self.place is None:

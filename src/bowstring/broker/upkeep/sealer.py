@@ -24,20 +24,23 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.flusher import Flush
 from bowstring.broker.log.log import Log
+from bowstring.broker.reading.due_times import all_at_last
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.surroundings import Surroundings
-from bowstring.broker.upkeep.coalesced_page import BYTES_MAX, Sealable, coalesce, runs
+from bowstring.broker.upkeep.coalesced_page import BYTES_MAX, Cutting, Sealable, coalesce, runs
 from bowstring.broker.upkeep.placement import PAUSE_SECONDS, Draft, Placed, Placing, Written, write_sections
 from bowstring.broker.upkeep.switch import Switch
 from bowstring.broker.upkeep.usage import Usage
 from bowstring.core.id_sections import Builder, batch_hashes, parts_in, parts_of
+from bowstring.core.page_cut import CUT_BYTES
 from bowstring.core.pages import LOST, PAGES_AT_ONCE, PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.snapshots import snapshot
-from bowstring.messages.schema import ID
+from bowstring.messages.schema import DUE, ID
 from bowstring.ports.catalog import Chunk, Edit, Snapshot
 from bowstring.ports.failures import Damaged, DiskFull
 
@@ -160,14 +163,14 @@ class Sealer:
         for group in runs(partition.pages.upto(sequence), hurry=self._hurry):
             if len(found) >= PAGES_AN_EXTENT or ids >= IDS_MAX:
                 break
-            ids += sum([entry.rows for entry in group if entry.columns & ID])
-            if len(group) == 1 and group[0].segment:
+            ids += sum([entry.rows for entry in group if entry.columns & (ID | DUE)])
+            if len(group) == 1 and group[0].segment and not group[0].due:
                 found.append(Placed(group[0]))
                 if len(found) % PAGES_AT_ONCE == 0:
                     await self._clock.sleep(PAUSE_SECONDS)
                 continue
-            for sealable in await self._coalesced(partition, group):
-                found.append(Placed(sealable.entry, None if sealable.page is None else await placing.add(sealable.page)))
+            for entry, page, dues in await self._coalesced(partition, group):
+                found.append(Placed(entry, None if page is None else await placing.add(page), dues))
         return found
 
     async def _coalesced(self, partition: Partition, entries: list[PageEntry]) -> list[Sealable]:
@@ -179,7 +182,7 @@ class Sealer:
             pages = await self._reader.pages(partition, entries, keep=False)
         except Damaged:
             return await self._one_by_one(partition, entries)
-        return coalesce(entries, pages)
+        return coalesce(entries, pages, None if self._hurry else self._cutting(partition))
 
     async def _one_by_one(self, partition: Partition, entries: list[PageEntry]) -> list[Sealable]:
         """Some of these pages cannot be read. Those in segments stay there. Raises Damaged for others, until they have been tried often
@@ -187,18 +190,25 @@ class Sealer:
         found: list[Sealable] = []
         for entry in entries:
             if entry.segment:
-                found.append(Sealable(entry, None))
+                found.append(Sealable(entry, None, all_at_last(entry)))
                 continue
             try:
-                found.append(Sealable(entry, (await self._reader.pages(partition, [entry]))[0]))
+                found += coalesce([entry], await self._reader.pages(partition, [entry]), None)
             except Damaged as error:
                 key = partition.topic, partition.number, entry.first_offset
                 self._tries[key] = self._tries.get(key, 0) + 1
                 if self._tries[key] < TRIES_MAX:
                     raise
                 self._note_damage(partition, error)
-                found.append(Sealable(entry._replace(segment=LOST, position=0, length=0), None))
+                found.append(Sealable(entry._replace(segment=LOST, position=0, length=0), None, all_at_last(entry)))
         return found
+
+    def _cutting(self, partition: Partition) -> Cutting | None:
+        """Which pages of a partition are cut; None if its topic is gone."""
+        try:
+            return Cutting(int(self._topics.by_id(partition.topic).settings.retention * 1e6), CUT_BYTES)
+        except errors.TopicNotFound:
+            return None
 
     async def _draft(self, partition: Partition, pages: list[Placed]) -> Draft:
         """With the hashes of everything in these pages by which it may be recognised: natural ids, and batches."""
