@@ -10,8 +10,8 @@ with bowstring.connect() as client:
         print(message.offset, message.key, message.text())
 ```
 
-This is the public face. What is not in `__all__` here or in `bowstring.aio` is private. Importing it loads neither broker, pyarrow nor
-grpc: each name is loaded when it is first used.
+This is the public face. Names outside `__all__` here and in `bowstring.aio` are private. Importing
+it loads neither broker, pyarrow nor grpc: each name is loaded on first use.
 """
 
 from __future__ import annotations

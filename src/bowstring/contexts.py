@@ -5,8 +5,8 @@
     [contexts.shop]
     server = "bowstring://shop.example.com"
 
-The server of a command and of `connect()` is the first of: the server or the context that was given, BOWSTRING_SERVER,
-BOWSTRING_CONTEXT, the context in use. Without any it is this machine.
+The server of a command and of `connect()` is the first of: the server or the context that was
+given, BOWSTRING_SERVER, BOWSTRING_CONTEXT, the context in use. Without any it is this machine.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ DEFAULT_SERVER: Final = "bowstring://localhost:27769"
 
 
 class Contexts(NamedTuple):
-    """What is in the file."""
+    """The contents of the file."""
 
     servers: dict[str, str]
     current: str | None
 
 
 class Chosen(NamedTuple):
-    """The server to connect to, and who says so."""
+    """The server to connect to, and where that choice comes from."""
 
     server: str | Sequence[str]
     source: str
@@ -51,7 +51,7 @@ def path(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def load(environment: Mapping[str, str] = os.environ) -> Contexts:
-    """What is in the file; nothing if there is none."""
+    """The contents of the file; empty if there is none."""
     try:
         file = path(environment)
         text = file.read_text(encoding="utf-8")
@@ -73,7 +73,7 @@ def load(environment: Mapping[str, str] = os.environ) -> Contexts:
 
 
 def save(contexts: Contexts) -> None:
-    """Replaces the file in one step. Nobody else may read it, because logins will be there, too."""
+    """Replaces the file in one step. Only its owner may read it, because it will hold logins too."""
     import json
 
     file = path()
@@ -94,7 +94,7 @@ def save(contexts: Contexts) -> None:
 def choose(
     server: str | Sequence[str] | None, context: str | None, environment: Mapping[str, str] = os.environ, *, written: str = "--{}"
 ) -> Chosen:
-    """The server of a command, or of a call, which is `written` in another way."""
+    """The server of a command, or of a call; `written` says how the caller spells its arguments."""
     given, named = written.format("server"), written.format("context")
     if server is not None and context is not None:
         raise errors.InvalidArgument(f"both {given} and {named} were given.", hint="Give one of them.")
@@ -111,7 +111,7 @@ def choose(
 
 
 def server_of(contexts: Contexts, name: str) -> str:
-    """The server of a name, or a refusal that says which there are."""
+    """The server of a name. The error for an unknown name lists the known ones."""
     if name not in contexts.servers:
         names = ", ".join(f"'{known}'" for known in sorted(contexts.servers))
         known = f"There is {names}." if names else "There is none: bowstring context add NAME SERVER."

@@ -1,19 +1,23 @@
 """A broker inside a program: the same code as `bowstring serve`, with a sync and an async face.
 
-`Broker` runs it on a loop in a thread of its own, so it works in scripts, notebooks and under a running loop. `AsyncBroker`, which is
-`bowstring.aio.Broker`, runs on the caller's loop. Both listen on a free port of 127.0.0.1 and make topics on publish, unless told
-otherwise; settings are keywords, the environment is not read.
+`Broker` runs it on a loop in a thread of its own, so it works in scripts, notebooks and under a
+running loop. `AsyncBroker`, which is `bowstring.aio.Broker`, runs on the caller's loop. Both listen
+on a free port of 127.0.0.1 and make topics on publish, unless told otherwise; settings are
+keywords, the environment is not read.
 
-A directory that another process serves is no error: this one is its guest then, its clients go there, and when that process ends this
-one may serve in its place (`host.sharing`).
+A directory that another process serves is not an error. This broker becomes a guest: its clients
+connect to that process, and when that process ends this one may serve in its place
+(`host.sharing`).
 
-A broker that is stopped ends the readers of its own clients, those of `broker.connect()`: nothing can come any more, and a thread that
-iterates is to end. For a client that was connected by the address the broker is away: it waits, because another may come there. That is
-also so after `kill`, which is a crash.
+Stopping a broker ends the readers of its own clients, those of `broker.connect()`: no message can
+arrive any more, and a thread that iterates must end. A client that connected by the address only
+sees that the broker is away; it waits, because another broker may appear there. After `kill`, which
+is a crash, all readers wait in the same way.
 
-A failed sync ends the Broker object, never the program (invariant 2): `failure` holds the cause, calls under way and later ones raise
-`Unavailable` with it at once, and the object cannot be started again: what is on the disk is for a new one to find out. A publish that
-was under way is `OutcomeUnknown`: its pages or its journal row may have reached the disk before the sync failed.
+A failed sync ends the Broker object, never the program (invariant 2): `failure` holds the cause,
+calls under way and later ones raise `Unavailable` with it at once, and the object cannot be started
+again: only a new one can find out what is on the disk. A publish that was under way raises
+`OutcomeUnknown`: its pages or its journal row may have reached the disk before the sync failed.
 """
 
 from __future__ import annotations
@@ -45,12 +49,12 @@ ClockKind = Literal["system", "manual"]
 
 
 class AsyncBroker:
-    """A broker on the loop of the caller: `async with bowstring.aio.Broker(data="./orders-data") as broker:`"""
+    """A broker on the caller's loop: `async with bowstring.aio.Broker("./orders-data") as broker:`"""
 
     def __init__(self, data: str | os.PathLike[str] | None = None, *, clock: ClockKind = "system", **settings: Any) -> None:
         self._settings = _settings(data, settings)
         self.time = _manual_time(clock)
-        """The time that it goes by, if it was asked for a manual clock."""
+        """The clock of a broker that was made with a manual clock."""
         self._server: Server | None = None
         self._guest: Guest | None = None
         self._taking_over: asyncio.Task[None] | None = None
@@ -63,7 +67,7 @@ class AsyncBroker:
         return cls(store="memory", clock=clock, **settings)
 
     async def start(self) -> None:
-        """Serves, or joins the process that serves the data directory. Does nothing if it runs; raises Unavailable after a failure."""
+        """Serves the directory, or joins the process that does. Raises Unavailable after a failure."""
         self.check()
         if self._server is not None or self._guest is not None:
             return
@@ -75,7 +79,7 @@ class AsyncBroker:
             self._taking_over = asyncio.create_task(self._take_over())
 
     async def stop(self) -> None:
-        """Ends well: what is under way is answered first, and the readers of its clients end. Does nothing if it does not run."""
+        """Answers the requests under way, ends the readers of its clients, then stops."""
         for client in tuple(self._clients):
             await client._close_readers()  # pyright: ignore[reportPrivateUsage]
         await self._leave()
@@ -84,7 +88,7 @@ class AsyncBroker:
             await server.stop()
 
     async def kill(self) -> None:
-        """Ends as a crash would: what is under way is cut off. What was acknowledged is there at the next start, unless in memory."""
+        """Ends as a crash would. Acknowledged messages survive, unless in memory."""
         await self._leave()
         server, self._server = self._server, None
         if server is not None:
@@ -99,17 +103,17 @@ class AsyncBroker:
 
     @property
     def address(self) -> str:
-        """Where clients find it: bowstring://127.0.0.1:54123. Of a directory that another process serves it is the socket in it."""
+        """The address for clients, such as bowstring://127.0.0.1:54123; a guest has its host's."""
         return self._seeds()[0]
 
     @property
     def http_address(self) -> str | None:
-        """Where its metrics and health are: http://127.0.0.1:54124. None unless it was made with `http=` and serves itself."""
+        """Where metrics and health are; None unless made with `http=` and serving itself."""
         return None if self._server is None else self._server.http_address
 
     @property
     def serves(self) -> bool:
-        """Whether it is this broker that serves, and not another process that it has joined."""
+        """Whether this broker serves, and not another process that it has joined."""
         return self._server is not None
 
     @property
@@ -195,7 +199,7 @@ class AsyncBroker:
                 self._failure, self._guest = failure, None
 
     async def _serve_at(self, address: str) -> None:
-        """At the address of the one before, where its clients look for it, unless this broker has one of its own."""
+        """Serves at the former address, where clients look, unless this broker has its own."""
         if self._settings.listen == DEFAULTS["listen"] and not address.startswith("unix:"):
             try:
                 return await self._serve(replace(self._settings, listen=address))
@@ -246,7 +250,7 @@ class Broker:
         return cls(store="memory", clock=clock, **settings)
 
     def start(self) -> None:
-        """Serves, or joins the process that serves the data directory. Does nothing if it runs; raises Unavailable after a failure."""
+        """Serves the directory, or joins the process that does. Raises Unavailable after a failure."""
         from bowstring.wire.loops import LoopThread
 
         self._broker.check()
@@ -260,7 +264,7 @@ class Broker:
             raise
 
     def stop(self) -> None:
-        """Ends well: what is under way is answered first, and the readers of its clients end. Does nothing if it does not run."""
+        """Answers the requests under way, ends the readers of its clients, then stops."""
         if (thread := self._running()) is not None:
             for client in tuple(self._clients):
                 client._end_reading()  # pyright: ignore[reportPrivateUsage]
@@ -270,7 +274,7 @@ class Broker:
                 self._end_thread()
 
     def kill(self) -> None:
-        """Ends as a crash would: what is under way is cut off. What was acknowledged is there at the next start, unless in memory."""
+        """Ends as a crash would. Acknowledged messages survive, unless in memory."""
         if (thread := self._running()) is not None:
             try:
                 thread.run(self._broker.kill())
@@ -286,17 +290,17 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """Where clients find it: bowstring://127.0.0.1:54123. Of a directory that another process serves it is the socket in it."""
+        """The address for clients, such as bowstring://127.0.0.1:54123; a guest has its host's."""
         return self._broker.address
 
     @property
     def http_address(self) -> str | None:
-        """Where its metrics and health are: http://127.0.0.1:54124. None unless it was made with `http=` and serves itself."""
+        """Where metrics and health are; None unless made with `http=` and serving itself."""
         return self._broker.http_address
 
     @property
     def serves(self) -> bool:
-        """Whether it is this broker that serves, and not another process that it has joined."""
+        """Whether this broker serves, and not another process that it has joined."""
         return self._running() is not None and self._broker.serves
 
     @property
@@ -347,7 +351,7 @@ class Broker:
         self.stop()
 
     def _running(self) -> LoopThread | None:
-        """The thread that it runs in, if it runs. A forked child has a copy of this object, but not of the thread."""
+        """The thread that it runs in. A forked child has this object, but not the thread."""
         if self._thread is not None and self._pid != os.getpid():
             raise errors.Conflict(
                 f"this broker runs in process {self._pid}, from which this one was forked.",
@@ -385,7 +389,7 @@ def _manual_time(clock: str) -> ManualTime | None:
 
 
 def _address(listening: str) -> str:
-    """The address for clients on this machine: one that listens everywhere is found at home."""
+    """The address for clients on this machine, also if the broker listens everywhere."""
     if listening.startswith("unix:"):
         return listening
     host, _, port = listening.rpartition(":")

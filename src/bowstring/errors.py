@@ -1,12 +1,14 @@
-"""What can go wrong, shaped by what the caller should do about it.
+"""The errors, shaped by what the caller should do about them.
 
-There is one tree. A `Rejected` call has to be changed, a `Conflict` asks the caller to look at the state first, `Unavailable` is
-worth repeating (the kit already did, until the timeout), `OutcomeUnknown` is repeated with the same id or asked for by id, and
-`Corrupt` is for the operator. Anything else that is raised is a bug in Bowstring.
+There is one tree. A `Rejected` call has to be changed, a `Conflict` asks the caller to look at the
+state first, `Unavailable` is worth repeating (the kit already did, until the timeout), after
+`OutcomeUnknown` the caller repeats with the same id or asks by id, and `Corrupt` is for the
+operator. Any other exception is a bug in Bowstring.
 
-Every error says what was wrong and what would be right (`hint`), has a `kind` that is the same in every language and on the wire,
-and `details` for programs. The kind is made from the class: `TopicNotFound` is `topic-not-found`. How a kind becomes a status code
-of the transport is decided in one place, `bowstring.wire.status`; nothing here knows of any transport.
+Every error says what was wrong and what to do (`hint`), has a `kind` that is the same in every
+language and on the wire, and `details` for programs. The kind comes from the class: `TopicNotFound`
+is `topic-not-found`. One module, `bowstring.wire.status`, maps kinds to status codes of the
+transport; nothing here knows of any transport.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ __all__ = [
 
 
 class Error(Exception):
-    """The root of everything that Bowstring raises on purpose."""
+    """The root of all errors that Bowstring raises on purpose."""
 
     kind: ClassVar[str] = "error"
     retryable: ClassVar[bool] = False
@@ -72,7 +74,9 @@ _KINDS: dict[str, type[Error]] = {"error": Error}
 
 
 def of_kind(kind: str) -> type[Error]:
-    """The class of a kind that came over the wire; a kind that this version does not know is a plain `Error`."""
+    """The class of a kind that came over the wire; a kind that this version does not know is a
+    plain `Error`.
+    """
     return _KINDS.get(kind, Error)
 
 
@@ -81,7 +85,7 @@ class Rejected(Error):
 
 
 class InvalidArgument(Rejected, ValueError):
-    """An argument is not of the form or the range that is taken."""
+    """An argument has the wrong form or is out of range."""
 
 
 class TooLarge(Rejected):
@@ -89,7 +93,7 @@ class TooLarge(Rejected):
 
 
 class NotFound(Rejected, LookupError):
-    """What was named is not there, or may not be seen."""
+    """The named thing does not exist, or the caller may not see it."""
 
 
 class TopicNotFound(NotFound):
@@ -109,7 +113,7 @@ class TransactionNotFound(NotFound):
 
 
 class OutOfRange(Rejected):
-    """An offset or a time before what is kept, or after the end."""
+    """An offset or a time before the first kept message, or after the end."""
 
 
 class LoginRequired(Rejected):
@@ -131,23 +135,23 @@ class PartlyRefused(Rejected):
 
 
 class Conflict(Error):
-    """The state does not allow it: look, then decide."""
+    """The state does not allow the call: look, then decide."""
 
 
 class AlreadyExists(Conflict):
-    """What was to be made is there already."""
+    """The thing to create exists already."""
 
 
 class TopicExists(AlreadyExists):
-    """The topic is there already."""
+    """The topic exists already."""
 
 
 class SubscriptionExists(AlreadyExists):
-    """The subscription is there already."""
+    """The subscription exists already."""
 
 
 class NameInUse(AlreadyExists):
-    """Somebody else uses that name now."""
+    """Another user has taken that name."""
 
 
 class LeaseLost(Conflict):
@@ -193,4 +197,6 @@ class OutcomeUnknown(Error):
 
 
 class Corrupt(Error):
-    """Stored bytes are damaged. Nothing wrong is served; `bowstring inspect` tells the operator more."""
+    """Stored bytes are damaged. The broker never serves them; `bowstring inspect` tells the
+    operator more.
+    """

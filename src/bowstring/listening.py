@@ -1,4 +1,6 @@
-"""Where a broker listens: `host:port`, `[host]:port` for IPv6, or `unix:/path`; port 0 takes any free one."""
+"""Where a broker listens: `host:port`, `[host]:port` for IPv6, or `unix:/path`; port 0 takes any
+free one.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ class Place(NamedTuple):
 
 
 def parse(listen: str, shown: str = "listen", hint: str = _HINT) -> Place | None:
-    """Host and port; None for a Unix socket. Raises InvalidArgument; `shown` is what its giver calls the setting."""
+    """Host and port; None for a Unix socket. Raises InvalidArgument; `shown` is the user's name for
+    the setting.
+    """
     if listen.startswith(UNIX) and len(listen) > len(UNIX):
         return None
     host, colon, port = listen.rpartition(":")
@@ -34,7 +38,7 @@ def parse(listen: str, shown: str = "listen", hint: str = _HINT) -> Place | None
 
 
 def is_local(listen: str) -> bool:
-    """Whether only programs of this machine come in there."""
+    """Whether only programs on this machine can connect there."""
     place = parse(listen)
     if place is None or place.host == "localhost":
         return True

@@ -1,9 +1,11 @@
-"""What would keep a broker from starting, looked at without changing anything: `bowstring serve --check`.
+"""Finds what would keep a broker from starting, without changing anything: `bowstring serve
+--check`.
 
-The settings have been parsed by then. What is left is the machine: whether the address can be listened on, whether the data directory
-is there or can be made, whether this user may write to it, whether there is room, and whether what lies in it is a broker's, of a format
-that this software reads. A directory that a broker serves at this moment is fine, as is that broker's own port: whoever checks settings
-before a restart has it running. Its contents are left alone then.
+The settings have been parsed by then. This module checks the machine: the address is free, the data
+directory exists or can be made, this user may write to it, the disk has room, and the directory's
+contents are a broker's, in a format that this software reads. A directory that a broker serves at
+this moment is fine, as is that broker's own port: people check settings before they restart a
+running broker. The check then leaves the contents alone.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ ROOM: Final = 1 << 20
 
 
 def check(settings: Settings) -> str | None:
-    """Raises what keeps a broker with these settings from starting; their data directory is a whole path. Says who serves the directory
-    at this moment, if a broker does."""
+    """Raises what keeps a broker with these settings from starting; their data directory is an
+    absolute path. Returns who serves the directory at this moment, if a broker does.
+    """
     if settings.store == "memory":
         _probe(settings.listen)
         _probe_http(settings)
@@ -52,7 +55,7 @@ def _probe(listen: str) -> None:
 
 
 def _probe_http(settings: Settings) -> None:
-    """A port that nobody named may be in use: then another one is taken."""
+    """The default port may be in use: then the broker takes another one."""
     if settings.http != OFF and "http" in settings.given:
         address.bind(settings.http, exactly=True).close()
 
@@ -64,7 +67,7 @@ def _served_by(data: str) -> errors.Conflict | None:
     except errors.Conflict as conflict:
         return conflict
     except OSError:
-        return None  # what is wrong with the directory is told below
+        return None  # the check of the directory below reports this
     lock.drop()
     return None
 
@@ -88,7 +91,9 @@ def _check_directory(data: str) -> None:
 
 
 def _check_catalog(path: str) -> None:
-    """Another application's, a later format, or damaged: what `serve` refuses. One that is empty was being made when something happened."""
+    """Refuses what `serve` refuses: another application's file, a later format, a damaged file. An
+    empty file is fine: a crash interrupted its creation.
+    """
     if not os.access(path, os.R_OK | os.W_OK):
         raise errors.Conflict(f"{path} cannot be opened for writing.", hint="Is it this user's?")
     if os.path.getsize(path):

@@ -1,11 +1,13 @@
 """Every option of a broker, in one table.
 
-A setting is a field of `Settings`. Its name gives the key in `bowstring.toml`, the environment variable and the flag: `batch_bytes_max`
-is `[batch] bytes-max`, `BOWSTRING_BATCH_BYTES_MAX` and `--batch-bytes-max`. Sizes are bytes and spans are seconds once parsed.
+A setting is a field of `Settings`. Its name gives the key in `bowstring.toml`, the environment
+variable and the flag: `batch_bytes_max` is `[batch] bytes-max`, `BOWSTRING_BATCH_BYTES_MAX` and
+`--batch-bytes-max`. Sizes are bytes and spans are seconds once parsed.
 
-The field says what kind of value it is, what range it has and what it means; parsing, the flags of `bowstring serve`, its help and the
-documentation are made from that. `load` takes layers, the strongest first (flags, environment, file), each with names as
-people write them there, so that an error can name what they wrote: `--topic-retention = "7 dayz"`. An unknown setting is an error.
+The field gives the kind of its value, its range and its meaning. Parsing, the flags of `bowstring
+serve`, its help and the documentation come from that. `load` takes layers, the strongest first
+(flags, environment, file). Each layer keeps the names as people write them there, so that an error
+can quote them: `--topic-retention = "7 dayz"`. An unknown setting is an error.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ def _parse_path(value: object, name: str) -> str:
 
 
 def at_home(path: str, name: str, environment: Mapping[str, str]) -> str:
-    """A path with the home directory in place of a leading ~: flags, variables and files do not pass through a shell."""
+    """A path with the home directory in place of a leading ~: flags, variables and files do not
+    pass through a shell.
+    """
     if not path.startswith("~"):
         return path
     if path != "~" and not path.startswith("~/"):
@@ -137,7 +141,7 @@ def _quoted(value: object) -> str:
 
 
 class Kind(NamedTuple):
-    """What a setting takes, and what it means to people."""
+    """The kind of value that a setting takes, and its meaning for people."""
 
     meaning: str
     parse: Callable[[object, str], object]
@@ -190,22 +194,22 @@ class Settings:
 
     http: str = _http(
         "127.0.0.1:27770",
-        "Where metrics and health are, by HTTP; `off` for none. If nobody names a port and this one is in use, any free one is taken.",
+        "Where to serve metrics and health by HTTP; `off` for none. If no port is named and the default is in use, any free port.",
     )
-    metrics_topics_max: int = _count(200, "So many topics, the largest, have metrics of their own; others are summed up.", 0, 10_000)
+    metrics_topics_max: int = _count(200, "This many topics, the largest, have metrics of their own; the others are summed up.", 0, 10_000)
     metrics_positions_max: int = _count(200, "The same for positions of readers: those with the largest lag.", 0, 10_000)
     log_format: str = _choice(
         "text", "json", meaning="How `bowstring serve` writes its log to stderr: lines for people, or one JSON object a line."
     )
 
     topic_create: str = _choice(
-        "on-request", "on-publish", meaning="`on-publish` makes a topic when somebody publishes to it, `on-request` only when asked to."
+        "on-request", "on-publish", meaning="`on-publish` creates a topic at the first publish to it, `on-request` only when asked to."
     )
     topic_retention: float = _span(
-        7 * 86400.0, 'How long a new topic keeps its messages, unless it is told otherwise: "30d", "forever".', 1.0, forever=True
+        7 * 86400.0, 'How long a new topic keeps its messages, unless it says otherwise: "30d", "forever".', 1.0, forever=True
     )
     topic_deduplication: float = _span(
-        600.0, "For how long a new topic recognises an id, unless it is told otherwise; at most its retention.", 0.0
+        600.0, "How long a new topic recognises an id, unless it says otherwise; at most its retention.", 0.0
     )
 
     batch_bytes_max: int = _size(16 * MIB, "The largest batch, as it travels and decompressed.", KIB, GIB)
@@ -218,34 +222,35 @@ class Settings:
 
     memory_publish_bytes: int = _size(64 * MIB, "Bytes of batches that may be on their way to the disk, over all producers.", KIB, TIB)
     memory_tail_bytes: int = _size(48 * MIB, "Bytes of newly published pages kept for readers that follow.", 0, TIB)
-    memory_pages_bytes: int = _size(32 * MIB, "Bytes of pages kept that were read from the store and verified.", 0, TIB)
-    memory_index_bytes: int = _size(16 * MIB, "Bytes of what tells where sealed pages are.", 0, TIB)
-    memory_ids_bytes: int = _size(64 * MIB, "Bytes of what tells which ids are known among sealed messages.", 0, TIB)
+    memory_pages_bytes: int = _size(32 * MIB, "Bytes of verified pages from the store, kept for further reads.", 0, TIB)
+    memory_index_bytes: int = _size(16 * MIB, "Bytes of the index that locates sealed pages, kept in memory.", 0, TIB)
+    memory_ids_bytes: int = _size(64 * MIB, "Bytes of the ids of sealed messages, kept in memory.", 0, TIB)
 
     seal_rows: int = _count(20_000, "The journal is sealed when it has this many rows, or 15 times as many changes.", 2, 10_000_000)
-    seal_inline_bytes: int = _size(64 * MIB, "It is sealed when this many bytes of pages are in it.", KIB, TIB)
-    seal_bytes: int = _size(256 * MIB, "It is sealed when this many bytes of pages were written.", KIB, TIB)
-    seal_seconds: float = _span(600.0, "It is sealed when this time has passed.", 0.001)
-    upkeep_seconds: float = _span(1.0, "How often the broker looks what is to be sealed, removed or cleaned.", 0.001)
+    seal_inline_bytes: int = _size(64 * MIB, "The journal is sealed when it holds this many bytes of pages.", KIB, TIB)
+    seal_bytes: int = _size(256 * MIB, "The journal is sealed after this many bytes of pages were written.", KIB, TIB)
+    seal_seconds: float = _span(600.0, "The journal is sealed after this time.", 0.001)
+    upkeep_seconds: float = _span(1.0, "How often the broker checks for something to seal, remove or clean.", 0.001)
 
     publish_window: int = _size(16 * MIB, "Bytes that one publish stream may have under way.", KIB, 4 * GIB)
     connections_max: int = _count(1000, "Publish and fetch streams served at the same time.", 1, 1_000_000)
     connection_streams_max: int = _count(
-        100, "Publish and fetch streams of one connection. Each may hold one batch that is not admitted yet, and two MiB unread.", 1, 10_000
+        100, "Publish and fetch streams of one connection. Each may hold one batch that waits for admission, and two MiB unread.", 1, 10_000
     )
 
     given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
-    """The settings that somebody gave, in whatever layer; the others have their default."""
+    """The settings that any layer gives; the others have their default."""
 
 
 TABLE: Final[dict[str, Field[Any]]] = {entry.name: entry for entry in fields(Settings) if "kind" in entry.metadata}
 ENVIRONMENT: Final = "BOWSTRING_"
-# Variables that are no settings of a broker: what clients read, and what Kubernetes makes up for a service called bowstring.
+# Variables that are not settings of a broker: those that clients read, and those that Kubernetes
+# sets for a service called bowstring.
 _NO_SETTINGS: Final = re.compile(r"SERVER|TOKEN|CONTEXT|CONFIG|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_\d+_\w+)?")
 
 
 def kind_of(name: str) -> Kind:
-    """What the setting of this name takes and means."""
+    """The kind and the meaning of the setting of this name."""
     return TABLE[name].metadata["kind"]
 
 
@@ -261,7 +266,7 @@ def variable_of(name: str) -> str:
 
 
 class Given(NamedTuple):
-    """A value as somebody gave it, and what that somebody calls the setting."""
+    """A value as the user gave it, and the user's name for the setting."""
 
     shown: str
     value: object
@@ -276,7 +281,9 @@ def from_flags(flags: Mapping[str, object]) -> Layer:
 
 
 def from_environment(environment: Mapping[str, str]) -> Layer:
-    """The layer of the variables that begin with BOWSTRING_. Raises InvalidArgument for one that is no setting."""
+    """The layer of the variables that begin with BOWSTRING_. Raises InvalidArgument for an unknown
+    one.
+    """
     layer: dict[str, Given] = {}
     for variable, value in environment.items():
         if not variable.startswith(ENVIRONMENT):
@@ -296,7 +303,9 @@ def key_of(name: str) -> str:
 
 
 def from_file(content: Mapping[str, Any], shown: Callable[[str], str]) -> Layer:
-    """The layer of a file, as TOML gives it; `shown` says what its reader calls a key, with file and line."""
+    """The layer of a file, as TOML gives it; `shown` names a key for error messages, with file and
+    line.
+    """
     layer: dict[str, Given] = {}
     for key, value in _leaves(content):
         name = key.replace(".", "_").replace("-", "_")
@@ -318,7 +327,7 @@ def _leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def from_keywords(keywords: Mapping[str, object]) -> Layer:
-    """The layer of Python keywords, as an embedded broker is given them."""
+    """The layer of the Python keywords of an embedded broker."""
     for name in keywords:
         if name not in TABLE:
             raise _unknown(name, TABLE)
@@ -326,7 +335,9 @@ def from_keywords(keywords: Mapping[str, object]) -> Layer:
 
 
 def load(*layers: Layer, defaults: Mapping[str, object] | None = None) -> Settings:
-    """Settings from layers, the strongest first; `defaults` replace those of the table. Raises InvalidArgument naming what is wrong."""
+    """Settings from layers, the strongest first; `defaults` replace those of the table. Raises
+    InvalidArgument naming what is wrong.
+    """
     values: dict[str, Any] = dict(defaults or {})
     shown = {name: name for name in TABLE}
     for layer in reversed(layers):
@@ -341,7 +352,7 @@ def load(*layers: Layer, defaults: Mapping[str, object] | None = None) -> Settin
 
 
 def _check_together(settings: Settings, shown: Mapping[str, str]) -> None:
-    """What single values cannot tell."""
+    """Checks values against each other."""
     smaller_than = (
         ("segment_bytes_first", "segment_bytes_max"),
         ("topic_deduplication", "topic_retention"),
@@ -350,11 +361,11 @@ def _check_together(settings: Settings, shown: Mapping[str, str]) -> None:
     for small, large in smaller_than:
         if getattr(settings, small) > getattr(settings, large):
             low, high = (kind_of(name).show(getattr(settings, name)) for name in (small, large))
-            raise InvalidArgument(f"{shown[small]} = {low} is more than {shown[large]} = {high}.", hint="It has to be at most as much.")
+            raise InvalidArgument(f"{shown[small]} = {low} is more than {shown[large]} = {high}.", hint="It must not be larger.")
 
 
 def default_data(environment: Mapping[str, str]) -> str:
-    """The data directory of a user who names none."""
+    """The default data directory of this user."""
     home = environment.get("XDG_DATA_HOME") or (environment["HOME"] + "/.local/share" if environment.get("HOME") else "")
     if not home:
         raise InvalidArgument("there is no home directory to keep data in.", hint="Name a data directory: --data DIR.")

@@ -1,4 +1,5 @@
-"""The pytest plug-in that comes with Bowstring: a real broker for your tests, in memory, on a free port.
+"""The pytest plug-in that comes with Bowstring: a real broker for your tests, in memory, on a free
+port.
 
     def test_an_order_is_billed(bowstring_client, bowstring_topic):
         with bowstring_client.producer(bowstring_topic) as producer:
@@ -15,7 +16,8 @@
 
 In a test that asks for `bowstring_clock` the clients and the topic are of that clock's broker.
 
-pytest finds the plug-in by itself (`-p no:bowstring` leaves it out). Nothing is started before a test asks for it.
+pytest finds the plug-in by itself (`-p no:bowstring` leaves it out). Nothing is started before a
+test asks for it.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ def bowstring_broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def bowstring_clock() -> Iterator[ManualClock]:
-    """A clock that stands still until `advance`; its broker, this test's own, is `bowstring_clock.broker`."""
+    """A clock that stands still until `advance`; its broker, this test's own, is
+    `bowstring_clock.broker`.
+    """
     from bowstring.embedded import Broker
 
     with Broker.ephemeral(clock="manual") as broker:
@@ -57,7 +61,7 @@ def bowstring_clock() -> Iterator[ManualClock]:
 
 @pytest.fixture
 def bowstring_client(request: pytest.FixtureRequest) -> Iterator[Client]:
-    """A client. What was sent and failed without anybody looking fails the test at its end."""
+    """A client. A message whose failure the test has not looked at fails the test at its end."""
     with _broker(request).connect(name=_name(request)) as client:
         yield client
 
@@ -102,7 +106,7 @@ if _asyncio is not None:
 
 
 def _broker(request: pytest.FixtureRequest) -> Broker:
-    """The broker of the manual clock where the test asks for one, else the session's."""
+    """The broker of the manual clock if the test asks for one, else the session's."""
     if "bowstring_clock" in request.fixturenames:
         return request.getfixturevalue("bowstring_clock").broker
     return request.getfixturevalue("bowstring_broker")

@@ -1,15 +1,16 @@
-"""Moments and spans: what people may give, and what the code then works with.
+"""Moments and spans: the forms that people may give, and the numbers that the code works with.
 
-A **moment** is a point in time. People give an aware `datetime`; inside it is a whole number of microseconds since 1970 in UTC. A
-**span** is a length of time. People give a `timedelta` or a number of seconds; inside it is seconds as a float. As text (commands,
-settings, Spark) a moment is `2026-11-15T09:00Z`, `-1h` and `+30m` from now, or the Unix time `@1794740400`; a span is
-`500ms 30s 10m 2h 7d`, and where things are kept also `forever`.
+A **moment** is a point in time. People give an aware `datetime`; inside it is a whole number of
+microseconds since 1970 in UTC. A **span** is a length of time. People give a `timedelta` or a
+number of seconds; inside it is seconds as a float. As text (commands, settings, Spark) a moment is
+`2026-11-15T09:00Z`, `-1h` and `+30m` from now, or the Unix time `@1794740400`; a span is `500ms 30s
+10m 2h 7d`, and where things are kept also `forever`.
 
-What is ambiguous is refused instead of guessed: a datetime without a zone, a date, text where Python has better types, NaN, a span
-below zero, and a Unix time given as a delay, which would otherwise put a message off for half a century. Every refusal names the
-argument, shows what was given and says what would be right.
+Nothing is guessed. These functions refuse a datetime without a zone, a date, text where Python has
+better types, NaN, a span below zero, and a Unix time given as a delay, which would otherwise delay
+a message by half a century. Every refusal names the argument, shows the value and says what to use.
 
-Moments before 1970 count as 1970: whatever is asked of them (from then on, not before then), the answer is the same.
+Moments before 1970 count as 1970: no message is older, so every comparison has the same result.
 
 Nothing here asks a clock: where "now" matters it is an argument, in microseconds.
 """
@@ -32,9 +33,12 @@ DELAY_MAX: Final = 10 * YEAR
 SPAN_MAX: Final = 200 * YEAR
 """Longer spans would end after 2200 whenever they begin."""
 FOREVER: Final = SPAN_MAX
-"""A topic that keeps its messages for so long keeps them for ever. In Python that is `timedelta.max`, as text `forever`."""
+"""A topic with this retention keeps its messages for ever. In Python that is `timedelta.max`, as
+text `forever`.
+"""
 
-# Numbers in these ranges are Unix times of our days, in seconds and in milliseconds: from 2001 to 2096.
+# Numbers in these ranges are present-day Unix times, in seconds and in milliseconds: from 2001
+# to 2096.
 _UNIX_SECONDS: Final = (1e9, 4e9)
 _UNIX_MILLISECONDS: Final = (1e12, 4e12)
 
@@ -71,7 +75,9 @@ def keeping(value: object, name: str) -> float:
 
 
 def delay(value: object, name: str = "delay") -> float:
-    """A span from now until a message is due, in seconds: at most ten years, so that a Unix time is not taken for one."""
+    """A span from now until a message is due, in seconds: at most ten years, so that a Unix time is
+    not taken for one.
+    """
     if isinstance(value, datetime):
         raise InvalidArgument(f"{_shown(name, value)} is a moment.", hint=f"Use at={_source(value)}, or a timedelta from now.")
     if hint := _unix(value, "at="):
@@ -98,7 +104,9 @@ def moment(value: object, name: str) -> int:
 
 
 def moment_or_span(value: object, name: str, now: int, *, future: bool = True) -> int:
-    """A point in time from an aware datetime, or from a timedelta counted from now. `future=False` refuses what is still to come."""
+    """A point in time from an aware datetime, or from a timedelta counted from now. `future=False`
+    refuses the future.
+    """
     if isinstance(value, timedelta):
         result = max(0, now + value // MICROSECOND)
         if result >= MOMENT_MAX:
@@ -117,14 +125,18 @@ def moment_or_span(value: object, name: str, now: int, *, future: bool = True) -
 
 
 def span_until(value: object, name: str, now: int) -> float:
-    """A span in seconds from a timedelta, a number of seconds, or an aware datetime: until then. One that has passed is 0."""
+    """A span in seconds from a timedelta, a number of seconds, or an aware datetime: until then.
+    One that has passed is 0.
+    """
     if isinstance(value, datetime):
         return max(0, moment(value, name) - now) / 1e6
     return span(value, name)
 
 
 def delivery(delay_given: object, at_given: object, now: int) -> int | None:
-    """When a message is due, from the `delay` and the `at` of a call, at most one of them given. None: at once."""
+    """When a message is due, from the `delay` and the `at` of a call, at most one of them given.
+    None: at once.
+    """
     if delay_given is not None and at_given is not None:
         raise InvalidArgument("Both delay= and at= were given.", hint="Give delay= for a span from now, or at= for a moment.")
     if delay_given is not None:
@@ -152,7 +164,9 @@ def keeping_from_text(text: str, name: str) -> float:
 
 
 def moment_from_text(text: str, name: str, now: int) -> int:
-    """A point in time in microseconds from ISO text with a zone, or from a signed span counted from now."""
+    """A point in time in microseconds from ISO text with a zone, or from a signed span counted from
+    now.
+    """
     stripped = text.strip()
     if stripped[:1] in ("-", "+"):
         if not _SPAN_TEXT.fullmatch(stripped[1:]):
@@ -176,12 +190,14 @@ def moment_from_text(text: str, name: str, now: int) -> int:
 
 
 def is_unix(number: float) -> bool:
-    """Whether a number is a Unix time of our days, in seconds or in milliseconds."""
+    """Whether a number is a present-day Unix time, in seconds or in milliseconds."""
     return any(first <= number <= last for first, last in (_UNIX_SECONDS, _UNIX_MILLISECONDS))
 
 
 def from_unix(number: float) -> int:
-    """The moment of a Unix time in seconds, or in milliseconds if it would be thousands of years away otherwise."""
+    """The moment of a Unix time in seconds, or in milliseconds if it would be thousands of years
+    away otherwise.
+    """
     return round(number * (1_000 if number >= _UNIX_MILLISECONDS[0] else 1_000_000))
 
 
@@ -194,7 +210,7 @@ def microseconds(seconds: float) -> int:
 
 
 def to_datetime(moment_microseconds: int) -> datetime:
-    """The aware UTC datetime of a moment: how times come back to people."""
+    """The aware UTC datetime of a moment, as users get it."""
     return EPOCH + timedelta(microseconds=moment_microseconds)
 
 
@@ -204,7 +220,7 @@ def to_text(moment_microseconds: int) -> str:
 
 
 def to_timedelta(seconds: float) -> timedelta:
-    """A span as it comes back to people: `timedelta.max` for ever."""
+    """A span as users get it: `timedelta.max` for ever."""
     return timedelta.max if seconds >= FOREVER else timedelta(seconds=seconds)
 
 
@@ -222,7 +238,7 @@ def span_to_text(seconds: float) -> str:
 
 
 def _source(value: object) -> str:
-    """The value as one would write it: repr, without the module name that datetime puts before its own."""
+    """The value as one would write it: repr, without the module name that datetime adds."""
     text = repr(value).removeprefix("datetime.").replace("tzinfo=datetime.timezone.utc", "tzinfo=UTC")
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -232,11 +248,11 @@ def _shown(name: str, value: object) -> str:
 
 
 def _what(value: object) -> str:
-    """What it is instead of a time, in words."""
+    """The kind of a value that is not a time, in words."""
     if value is None:
         return "nothing"
     if isinstance(value, str):
-        return "text, which is taken in commands and settings but not in Python"
+        return "text, which is for commands and settings but not for Python"
     if isinstance(value, datetime):
         return "a moment, not a span"
     if isinstance(value, date):
@@ -251,7 +267,9 @@ def _years(seconds: float) -> str:
 
 
 def _number(value: object) -> float:
-    """A number as a float: NaN for what is no number, infinity for what is too large for one."""
+    """A number as a float: NaN for anything that is not a number, infinity for one that is too
+    large.
+    """
     if not isinstance(value, Real) or isinstance(value, bool):
         return math.nan
     try:

@@ -135,7 +135,7 @@ def test_each_setting_and_where_it_comes_from(command: Commander, tmp_path: Path
     found = command.done("config", "show", "--changed", "--config", str(elsewhere)).rows[0]
     assert found["value"] == "127.0.0.1:2"
     os.remove(tmp_path / "bowstring.toml")
-    assert command("config", "check").said == "There is no bowstring.toml here; the defaults count.\n"
+    assert command("config", "check").said == "There is no bowstring.toml here; the defaults apply.\n"
 
 
 def test_every_default_can_be_written_to_a_file(command: Commander, tmp_path: Path):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bowstring import errors
-from bowstring.ports.transport import Channel, Inbound, Stream
+from bowstring.ports.transport import Caller, Channel, Inbound, Stream
 from bowstring.wire.grpc_client import GrpcDialer
 from bowstring.wire.grpc_server import GrpcServer
 from tests.process.serving import environment, serving
@@ -25,15 +25,18 @@ class Echo:
     """Sends back what it gets; some words do something else."""
 
     def __init__(self) -> None:
+        self.callers: list[Caller] = []
         self.cancelled = asyncio.Event()
         self.held = asyncio.Event()
         self.release = asyncio.Event()
 
-    async def call(self, method: str, request: bytes) -> bytes:
+    async def call(self, method: str, request: bytes, caller: Caller) -> bytes:
+        self.callers.append(caller)
         await self._obey(request)
         return method.encode() + b" " + request
 
-    async def stream(self, method: str, inbound: Inbound) -> None:
+    async def stream(self, method: str, inbound: Inbound, caller: Caller) -> None:
+        self.callers.append(caller)
         try:
             while (message := await inbound.read()) is not None:
                 await self._obey(message, inbound)
@@ -105,6 +108,20 @@ async def test_calls_and_streams_carry_bytes(channel: Channel):
     assert await stream.read() == b"bye"
     assert await stream.read() is None
     assert await stream.read() is None
+
+
+async def test_a_handler_is_told_who_calls_and_until_when(handler: Echo, channel: Channel):
+    await channel.call("Hello", b"", 5)
+    stream = channel.stream("Publish")
+    await stream.write(b"end")
+    assert await stream.read() is None
+    of_call, of_stream = handler.callers
+    assert of_call.who == ""
+    assert of_call.address.startswith("127.0.0.1:")
+    assert of_call.transport == "grpc"
+    assert of_call.deadline is not None
+    assert 0 < of_call.deadline - asyncio.get_running_loop().time() <= 5
+    assert of_stream == of_call._replace(deadline=None)
 
 
 async def test_errors_cross_as_themselves(channel: Channel):

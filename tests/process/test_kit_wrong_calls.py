@@ -27,9 +27,9 @@ WRONG: list[tuple[str, Call, type[errors.Error], str]] = [
      "at=date(2026, 11, 15) is a date, which is a whole day somewhere. "
      "Use an aware datetime such as datetime(2026, 11, 15, 9, 0, tzinfo=UTC)."),
     ("text-delay", lambda c, p: p.send(b"", delay="15m"), errors.InvalidArgument,
-     "delay='15m' is text, which is taken in commands and settings but not in Python. Use a timedelta or a number of seconds."),
+     "delay='15m' is text, which is for commands and settings but not for Python. Use a timedelta or a number of seconds."),
     ("text-at", lambda c, p: p.send(b"", at="2026-11-15T09:00Z"), errors.InvalidArgument,
-     "at='2026-11-15T09:00Z' is text, which is taken in commands and settings but not in Python. "
+     "at='2026-11-15T09:00Z' is text, which is for commands and settings but not for Python. "
      "Use an aware datetime such as datetime(2026, 11, 15, 9, 0, tzinfo=UTC)."),
     ("unix-delay", lambda c, p: p.send(b"", delay=1794740400), errors.InvalidArgument,
      "delay=1794740400 is 56 years, which looks like a Unix time. Use at=datetime.fromtimestamp(1794740400, UTC)."),
@@ -53,7 +53,7 @@ WRONG: list[tuple[str, Call, type[errors.Error], str]] = [
     ("after-2200", lambda c, p: p.send(b"", at=datetime(2300, 1, 1, tzinfo=UTC)), errors.InvalidArgument,
      "at=datetime(2300, 1, 1, 0, 0, tzinfo=UTC) is after 2200. Use a moment before 2200."),
     ("text-retention", lambda c, p: c.create_topic("t", retention="7d"), errors.InvalidArgument,
-     "retention='7d' is text, which is taken in commands and settings but not in Python. Use a timedelta or a number of seconds."),
+     "retention='7d' is text, which is for commands and settings but not for Python. Use a timedelta or a number of seconds."),
     # ---- values
     ("number-as-value", lambda c, p: p.send(7), errors.InvalidArgument,
      "value=7 is of type int. Use bytes or text, or json= to have it written."),
@@ -115,7 +115,7 @@ WRONG: list[tuple[str, Call, type[errors.Error], str]] = [
     ("numbers-to-delete", lambda c, p: p.delete([7]), errors.InvalidArgument, "id=7 is of type int. An id is text."),
     ("nothing-to-delete", lambda c, p: p.delete([]), errors.InvalidArgument, "ids is empty. Give at least one id."),
     ("empty-id-to-delete", lambda c, p: p.delete(["a", ""]), errors.InvalidArgument, "id='' is empty. An id has 1 to 256 bytes as UTF-8."),
-    ("text-flush", lambda c, p: p.flush("5s"), errors.InvalidArgument, "timeout='5s' is text, which is taken in commands"),
+    ("text-flush", lambda c, p: p.flush("5s"), errors.InvalidArgument, "timeout='5s' is text, which is for commands"),
     # ---- connecting
     ("web-address", lambda c, p: bowstring.connect("http://localhost"), errors.InvalidArgument,
      "server='http://localhost' has the scheme 'http'. "

@@ -11,7 +11,7 @@ import pytest
 import bowstring
 from bowstring import errors
 from bowstring.client.topic_watch import TopicWatch
-from bowstring.ports.transport import Channel
+from bowstring.ports.transport import Caller, Channel
 from bowstring.server import Server, open_broker
 from bowstring.wire.generated import bowstring_pb2 as pb
 from bowstring.wire.grpc_client import GrpcDialer
@@ -68,6 +68,14 @@ async def test_a_watch_waits_for_a_commit_in_its_topics(server: Server, channel:
     assert [(told.name, told.ranges[0].next) for told in answer.topics] == [("orders", 2)]
     assert answer.edition == edition
     assert (await watch(channel, other, edition=edition)).topics[0].ranges[0].next == 2
+
+
+async def test_a_watch_is_given_up_when_its_caller_waits_no_longer(server: Server, channel: Channel) -> None:
+    edition = (await watch(channel)).edition
+    request = pb.WatchTopicsRequest(edition=edition, wait=MINUTE).SerializeToString()
+    caller = Caller(transport="none that cancels", deadline=asyncio.get_running_loop().time() + 0.05)
+    await refused(server._gateway.call("WatchTopics", request, caller), errors.Unavailable, "does not wait any more")
+    assert not server._gateway._waiting
 
 
 async def test_a_watch_ends_when_topics_come_and_go(channel: Channel) -> None:

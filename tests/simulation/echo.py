@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from bowstring import errors
-from bowstring.ports.transport import Channel, Inbound
+from bowstring.ports.transport import Caller, Channel, Inbound
 from tests.simulation.network import Connection
 from tests.simulation.node import Incarnation, Node
 from tests.simulation.options import Options
@@ -20,8 +20,10 @@ class Echo:
 
     def __init__(self) -> None:
         self.told: list[str] = []
+        self.callers: list[Caller] = []
 
-    async def call(self, method: str, request: bytes) -> bytes:
+    async def call(self, method: str, request: bytes, caller: Caller) -> bytes:
+        self.callers.append(caller)
         self.told.append(f"{method} began")
         try:
             match method:
@@ -37,7 +39,8 @@ class Echo:
         self.told.append(f"{method} ended")
         return request + b"!"
 
-    async def stream(self, method: str, inbound: Inbound) -> None:
+    async def stream(self, method: str, inbound: Inbound, caller: Caller) -> None:
+        self.callers.append(caller)
         try:
             while (message := await inbound.read()) is not None:
                 if method == "Deaf":

@@ -18,7 +18,7 @@ import apsw
 from bowstring import errors
 from bowstring.ports.disk import File
 from bowstring.ports.failures import StorageFailed
-from bowstring.ports.transport import Inbound
+from bowstring.ports.transport import Caller, Inbound
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.node import Incarnation
@@ -58,7 +58,7 @@ class Server:
         self._file = file
         self.failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
 
-    async def call(self, method: str, request: bytes) -> bytes:
+    async def call(self, method: str, request: bytes, caller: Caller) -> bytes:
         number = int(request)
         try:
             self._file.write(number * BLOCK, [request.ljust(BLOCK)])
@@ -70,7 +70,7 @@ class Server:
             raise errors.Unavailable("storage failed") from None
         return request
 
-    async def stream(self, method: str, inbound: Inbound) -> None:
+    async def stream(self, method: str, inbound: Inbound, caller: Caller) -> None:
         while (message := await inbound.read()) is not None:
             await inbound.write(await self.call(method, message))
 

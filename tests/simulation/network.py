@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from bowstring import errors
 from bowstring.ports.disk import Buffer
-from bowstring.ports.transport import Handler
+from bowstring.ports.transport import Caller, Handler
 from tests.simulation.loop import PowerCut
 from tests.simulation.pipe import Frame, Kind, Pipe, decoded, encoded
 
@@ -51,12 +51,13 @@ class Link:
 class Exchange:
     """One call on a connection, unary or streamed."""
 
-    def __init__(self, connection: Connection, number: int, method: str, unary: bool) -> None:
+    def __init__(self, connection: Connection, number: int, method: str, unary: bool, seconds: float | None) -> None:
         label = f"{connection.client.name}>{connection.server.name} {method}#{number}"
         self.connection = connection
         self.number = number
         self.method = method
         self.unary = unary
+        self._seconds = seconds
         self.up = Pipe(self, f"{label} up", connection.client, connection.server)
         self.down = Pipe(self, f"{label} down", connection.server, connection.client)
         self._task: asyncio.Task[None] | None = None
@@ -134,9 +135,9 @@ class Exchange:
         life.under_way += 1
         try:
             if self.unary:
-                self.down.send(Kind.MESSAGE, bytes(await handler.call(self.method, await self.up.read() or b"")))
+                self.down.send(Kind.MESSAGE, bytes(await handler.call(self.method, await self.up.read() or b"", self._caller())))
             else:
-                await handler.stream(self.method, Inbound(self))
+                await handler.stream(self.method, Inbound(self), self._caller())
             self.down.send(Kind.END)
         except errors.Error as error:
             self.down.send(Kind.ERROR, encoded(error))
@@ -148,6 +149,11 @@ class Exchange:
         life.under_way -= 1
         self._served = True
         self.connection.forget(self)
+
+    def _caller(self) -> Caller:
+        """As with gRPC, the time of a call counts from its arrival: what travels is a span."""
+        deadline = None if self._seconds is None else self.connection.network.world.loop.time() + self._seconds
+        return Caller(address=self.connection.client.name, transport="simulated", deadline=deadline)
 
 
 class Inbound:
@@ -196,8 +202,8 @@ class Connection:
 
     # ---- calls -----------------------------------------------------------------------------------------------------
 
-    def open(self, method: str, *, unary: bool) -> Exchange:
-        exchange = Exchange(self, self.network.next_number(), method, unary)
+    def open(self, method: str, *, unary: bool, seconds: float | None = None) -> Exchange:
+        exchange = Exchange(self, self.network.next_number(), method, unary, seconds)
         self._exchanges[exchange.number] = exchange
         exchange.up.send(Kind.OPEN, method.encode())
         return exchange

@@ -32,7 +32,7 @@ from bowstring.gateway.gateway import Gateway
 from bowstring.messages.filters import parse
 from bowstring.ports.disk import Buffer
 from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
-from bowstring.ports.transport import Inbound
+from bowstring.ports.transport import Caller, Inbound
 from bowstring.store.local import LocalStore
 from bowstring.store.reserve import Reserve
 from bowstring.wire.codec import split
@@ -218,11 +218,11 @@ class WatchedGateway(Gateway):
 
     watch: Watch
 
-    async def stream(self, method: str, inbound: Inbound) -> None:
+    async def stream(self, method: str, inbound: Inbound, caller: Caller) -> None:
         if method == "Publish" and self.watch.turns_away():
             raise errors.LoginRequired("the login has run out.", hint="Log in again.")
         watched = {"Fetch": Overheard, "Publish": Publishes}.get(method)
-        await super().stream(method, inbound if watched is None else watched(inbound, self.watch))
+        await super().stream(method, inbound if watched is None else watched(inbound, self.watch), caller)
 
 
 class Overheard:

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from bowstring import errors
-from bowstring.ports.transport import Channel, Inbound
+from bowstring.ports.transport import Caller, Channel, Inbound
 from tests.simulation.echo import ADDRESS, Echo, only_connection, run, server
 from tests.simulation.node import Incarnation
 from tests.simulation.options import Options
@@ -72,9 +72,9 @@ def test_a_half_open_connection_is_noticed_by_one_side_long_before_the_other():
     times: list[float] = []
 
     class Noticing(Echo):
-        async def stream(self, method: str, inbound: Inbound) -> None:
+        async def stream(self, method: str, inbound: Inbound, caller: Caller) -> None:
             try:
-                await super().stream(method, inbound)
+                await super().stream(method, inbound, caller)
             finally:
                 times.append(asyncio.get_running_loop().time())
 
@@ -159,7 +159,7 @@ def test_nothing_is_delivered_to_the_dead_nor_sent_by_them():
         received: list[bytes] = []
 
         class Last(Echo):
-            async def call(self, method: str, request: bytes) -> bytes:
+            async def call(self, method: str, request: bytes, caller: Caller) -> bytes:
                 try:
                     await asyncio.sleep(1.0)
                     life = world.nodes[0].incarnation

@@ -27,6 +27,24 @@ def test_a_call_is_answered_and_an_error_crosses_as_itself():
     run(steps)
 
 
+def test_a_handler_is_told_who_calls_and_until_when():
+    arrived: list[float] = []
+
+    async def steps(world: World, life: Incarnation, channel: Channel) -> None:
+        await channel.call("Echo", b"hello", 5.0)
+        arrived.append(world.loop.time())
+        stream = channel.stream("Echo")
+        await stream.end()
+        await stream.read()
+
+    _, echo = run(steps)
+    of_call, of_stream = echo.callers
+    assert (of_call.who, of_call.address, of_call.transport) == ("", "client.1", "simulated")
+    assert of_call.deadline is not None
+    assert 0 < arrived[0] + 5.0 - of_call.deadline < 1.0
+    assert of_stream.deadline is None
+
+
 def test_an_unforeseen_error_of_a_handler_is_told_without_its_insides_and_fails_the_seed():
     async def steps(world: World, life: Incarnation, channel: Channel) -> None:
         with pytest.raises(errors.Error, match="nobody foresaw") as raised:

@@ -46,7 +46,7 @@ class SimulatedChannel:
         exchange: Exchange | None = None
         try:
             async with asyncio.timeout(max(0.0, seconds)):
-                exchange = (await self.connected()).open(method, unary=True)
+                exchange = (await self.connected()).open(method, unary=True, seconds=seconds)
                 exchange.up.send(Kind.MESSAGE, bytes(request))
                 exchange.up.send(Kind.END)
                 answer = await exchange.down.read()

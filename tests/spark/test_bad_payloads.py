@@ -56,7 +56,7 @@ def test_keys_may_not_be_missing_where_the_schema_says_so(client: bowstring.Clie
         producer.send(b"a", key="k")
         producer.send(b"b")
     said = reads.refused(reads.batch("key binary not null, value binary", subscribe=topic).collect)
-    assert f"the message {topic}/0@2 has no 'key', and the schema says NOT NULL. Leave NOT NULL away." in said
+    assert f"the message {topic}/0@2 has no 'key', and the schema says NOT NULL. Omit NOT NULL." in said
 
 
 def test_bad_payloads_are_null_with_a_reason(client: bowstring.Client, topic: str, reads: Reads) -> None:  # noqa: F811

@@ -35,7 +35,7 @@ WRONG: list[tuple[dict[str, str], str | None, str]] = [
     ({**ONE, "mode": "shared"}, None, "comes in a later version. Read as a log: 'subscribe'."),
     ({**ONE, "lease": "5m"}, None, "comes in a later version."),
     ({"topic": "orders"}, None, "'topic': writing to topics from Spark comes in a later version."),
-    ({"path": "orders"}, None, "load() was given 'orders', and a topic is no path. Use .option('subscribe', 'orders').load()."),
+    ({"path": "orders"}, None, "load() was given 'orders'; a topic is not a path. Use .option('subscribe', 'orders').load()."),
     ({**ONE, "startingoffset": "earliest"}, None, "there is no option 'startingoffset'. Did you mean 'startingOffsets'?"),
     ({**ONE, "zzz": "1"}, None, "there is no option 'zzz'. There are server, token,"),
     ({**ONE, "server": "bowstring://a", "context": "b"}, None, "both server and context were given. Give one of them."),

@@ -119,7 +119,7 @@ def test_starts_and_ends(start, end, expected):
         ({"start": {"0": 1}}, errors.InvalidArgument, "Partitions count from 0"),
         ({"start": 2**70}, errors.InvalidArgument, "not a place"),
         ({"start": "earliest"}, errors.InvalidArgument, "Use start='beginning'"),
-        ({"end": "2026-11-15T09:00Z"}, errors.InvalidArgument, "in commands but not in Python"),
+        ({"end": "2026-11-15T09:00Z"}, errors.InvalidArgument, "for commands but not for Python"),
         ({"start": 9, "end": 5}, errors.InvalidArgument, "start=9 is behind end=5"),
         ({"start": -5, "end": -9}, errors.InvalidArgument, "start=-5 is behind end=-9"),
         ({"start": datetime(2026, 1, 1)}, errors.InvalidArgument, "has no time zone"),

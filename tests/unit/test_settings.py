@@ -88,7 +88,7 @@ def test_errors_name_the_variable_and_the_keyword():
 
 def test_values_that_do_not_go_together():
     said = refusal(from_flags({"segment_bytes_first": "512MiB"}))
-    assert said == "--segment-bytes-first = 512MiB is more than segment_bytes_max = 256MiB. It has to be at most as much."
+    assert said == "--segment-bytes-first = 512MiB is more than segment_bytes_max = 256MiB. It must not be larger."
     said = refusal(from_flags({"topic_retention": "1m", "topic_deduplication": "10m"}))
     assert "--topic-deduplication = 10m is more than --topic-retention = 1m" in said
 

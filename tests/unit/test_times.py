@@ -50,7 +50,7 @@ def test_a_span_is_a_timedelta_or_a_number(value: object):
 
 
 def test_text_is_for_commands():
-    assert "is text, which is taken in commands and settings but not in Python" in refusal(times.span, "10m", "lease")
+    assert "is text, which is for commands and settings but not for Python" in refusal(times.span, "10m", "lease")
 
 
 def test_a_span_ends_before_2200():

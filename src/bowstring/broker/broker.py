@@ -35,7 +35,7 @@ from bowstring.ports.clock import Clock
 from bowstring.ports.events import UNOBSERVED, Observer
 from bowstring.ports.failures import DiskFull, Fenced, StorageFailed
 from bowstring.ports.store import Store
-from bowstring.ports.transport import CALLER
+from bowstring.ports.transport import NOBODY, Caller
 from bowstring.settings import Settings
 from bowstring.store.reserve import Reserve
 
@@ -224,6 +224,7 @@ class Broker:
         retention_bytes: int | None = None,
         deduplication: float | None = None,
         exists_ok: bool = False,
+        caller: Caller = NOBODY,
     ) -> TopicFacts:
         """Durable when it returns. What is not given is as this broker's settings say."""
         settings = TopicSettings(
@@ -241,13 +242,19 @@ class Broker:
                 raise errors.TopicExists(f"there is a topic '{name}' already.", hint="Use exists_ok=True if that is fine.")
             row = TopicRow(0, name, partitions, self.clock.now(), encode_settings(settings), None)
             topic = await incarnation.create_topic(row)
-            self._observer.note("topic-created", topic=name, partitions=partitions, **_told(topic.settings))
+            self._observer.note("topic-created", topic=name, partitions=partitions, **_told(topic.settings, caller))
             return topic
 
         return (await self._transaction(create)).facts()
 
     async def alter_topic(
-        self, name: str, *, retention: float | None = None, retention_bytes: int | None = None, deduplication: float | None = None
+        self,
+        name: str,
+        *,
+        retention: float | None = None,
+        retention_bytes: int | None = None,
+        deduplication: float | None = None,
+        caller: Caller = NOBODY,
     ) -> TopicFacts:
         """Changes what is given, and only that; `retention_bytes=0` means no limit. A retention below the deduplication window shortens
         that too, until the retention is longer again. Durable when it returns."""
@@ -262,12 +269,12 @@ class Broker:
             )
             check_numbers(topic.row.partitions, settings, deduplication)
             await incarnation.alter_topic(topic, settings)
-            self._observer.note("topic-altered", topic=name, **_told(settings))
+            self._observer.note("topic-altered", topic=name, **_told(settings, caller))
             return topic
 
         return (await self._transaction(alter)).facts()
 
-    async def delete_topic(self, name: str, missing_ok: bool = False) -> int:
+    async def delete_topic(self, name: str, missing_ok: bool = False, caller: Caller = NOBODY) -> int:
         """Durable when it returns. Gives the id of the topic, 0 if there was none."""
 
         async def delete(incarnation: Incarnation) -> int:
@@ -276,7 +283,7 @@ class Broker:
             topic = incarnation.topics.topic(name)
             messages = sum(actor.partition.messages for actor in topic.actors)
             await incarnation.delete_topic(topic, self.clock.now())
-            self._observer.note("topic-deleted", topic=name, messages=messages, client=CALLER.get())
+            self._observer.note("topic-deleted", topic=name, messages=messages, client=caller.address)
             return topic.row.id
 
         return await self._transaction(delete)
@@ -341,14 +348,14 @@ class Broker:
 
     # Messages
 
-    async def publisher(self, topic: str, producer: bytes, stream: int, group: str) -> Publisher:
+    async def publisher(self, topic: str, producer: bytes, stream: int, group: str, caller: Caller = NOBODY) -> Publisher:
         """A producer's stream. Makes the topic where the settings say so."""
         if len(producer) != 16:
             raise errors.InvalidArgument(f"a producer id has 16 bytes, this one has {len(producer)}.")
         if not 1 <= len(group) <= NAME_BYTES_MAX:
             raise errors.InvalidArgument(f"a producer group has 1 to {NAME_BYTES_MAX} characters, this one has {len(group)}.")
         if not self.serving.topics.has(topic) and self.settings.topic_create == "on-publish":
-            await self.create_topic(topic, exists_ok=True)
+            await self.create_topic(topic, exists_ok=True, caller=caller)
         incarnation = self.serving
         return incarnation.log.publishers.open(incarnation.topics.topic(topic), producer, stream, group)
 
@@ -360,10 +367,10 @@ class Broker:
         return make_fetcher(incarnation.reading, incarnation.log.durable, topic, froms, selection, until, topic_id)
 
 
-def _told(settings: TopicSettings) -> dict[str, object]:
+def _told(settings: TopicSettings, caller: Caller) -> dict[str, object]:
     """A topic's settings as an event tells them, and who asked for them."""
     spans = {"retention": settings.retention, "deduplication": settings.window}
-    return {**spans, "retention_bytes": settings.retention_bytes, "client": CALLER.get()}
+    return {**spans, "retention_bytes": settings.retention_bytes, "client": caller.address}
 
 
 def _why(failure: DiskFull | Fenced) -> errors.Error:

@@ -1,4 +1,5 @@
-"""What is typed, as values: texts, whole numbers and switches, and lists of them. That is all that our commands take.
+"""Turns typed arguments into values: texts, whole numbers, switches, and lists of them. Our
+commands take nothing else.
 
 typer would do this with pydantic, whose import takes longer than most commands do.
 """
@@ -17,7 +18,7 @@ NUMBER: Final = re.compile(r"\d{1,3}(?:,\d{3})+|\d+", re.ASCII)
 
 
 def number(text: str) -> int:
-    """The number of a text that is one. Raises ValueError if it is none."""
+    """Parses a whole number. Raises ValueError if the text is not one."""
     if not NUMBER.fullmatch(text.strip().removeprefix("-")):
         raise ValueError(f"{text!r} is not a whole number")
     return int(text.replace(",", ""))
@@ -52,7 +53,9 @@ class Plain:
 
 
 def use_plain() -> None:
-    """Puts this in the place of typer's own for the kinds that it knows. A typer that has no such place goes on as it is, only slower."""
+    """Replaces typer's own conversion for the kinds above. A typer version without this hook works
+    too, but loads more slowly.
+    """
     make = getattr(typer.core, "build_runtime_param", None)
     if make is None or isinstance(make, partial):
         return

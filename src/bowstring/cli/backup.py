@@ -14,8 +14,9 @@ from bowstring.version import VERSION
 
 BACKUP_HELP = """Makes a backup of a data directory, while it is served or not.
 
-If a broker serves DIR it makes the backup itself, without stopping, and TARGET is a directory on its host that its user may write to;
-otherwise the files are copied. TARGET must be new or empty: a backup is whole, and a second one goes to another directory.
+If a broker serves DIR, the broker makes the backup without stopping, and TARGET is a directory on
+its host that its user may write to. Otherwise this command copies the files. TARGET must be new or
+empty: each backup is complete and has its own directory.
 
 Examples:
 
@@ -23,14 +24,17 @@ Examples:
   bowstring backup ./data /backups/orders-2026-11-15
   bowstring restore /backups/orders-2026-11-15 ./data-again
 
-Exit code 5: the backup was made, but something in DIR is damaged, and so it is in the backup.
+Exit code 5: the backup was made, but something in DIR is damaged, and the backup has the same
+damage.
 """
-RESTORE_HELP = """Makes a data directory out of a backup.
+RESTORE_HELP = """Makes a data directory from a backup.
 
-Everything is checked against the backup's manifest. DIR must be new or empty. What is served from it then has every message up to the
-backup, and recognises repeated ones; it is a cluster of its own, with a new id.
+Checks every file against the backup's manifest. DIR must be new or empty. A broker that serves it
+has every message up to the backup, and recognises repeated ones. It is a separate cluster, with a
+new id.
 
-Messages older than their topic's retention expire when a broker starts, as they would have in the original.
+Messages older than their topic's retention expire when a broker starts, as they would have in the
+original.
 
 Examples:
 
@@ -104,7 +108,7 @@ def _online(address: str, target: str) -> Made:
 
 
 def _home(address: str) -> str:
-    """A broker that listens everywhere is found at home."""
+    """The address for clients on this machine of a broker that listens on all addresses."""
     host, _, port = address.rpartition(":")
     return {"0.0.0.0": f"127.0.0.1:{port}", "[::]": f"[::1]:{port}"}.get(host, address)
 

@@ -1,11 +1,14 @@
-"""`bowstring bench`: measures a broker from here, on a topic that is made for it and deleted afterwards.
+"""`bowstring bench`: measures a broker from here, on a topic that it creates and deletes
+afterwards.
 
-Three things are measured, each for --seconds. **publish**: producers send batches as fast as they are made durable, each with a few under
-way; the latency is from sending a batch to knowing that it is durable. **read**: what was published is read from the beginning, over and
-over, by each of the consumers. **delivery**: single messages at a steady pace; the latency is from sending one to having it in a reader
-that follows, of which there are as many.
+Three things are measured, each for --seconds. **publish**: producers send batches as fast as the
+broker makes them durable, each with a few under way; the latency runs from sending a batch to its
+receipt. **read**: each consumer reads the published messages from the beginning, over and over.
+**delivery**: producers send single messages at a steady pace to readers that follow; the latency
+runs from sending a message to receiving it in a reader.
 
-Everything runs in this one process, so what it measures is the broker and one Python client, whichever is slower.
+Everything runs in this one process, so the figures show the broker or one Python client, whichever
+is slower.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "max"
 
 
 class Measured(NamedTuple):
-    """What came out of one of the three."""
+    """The result of one of the three measurements."""
 
     work: str
     messages: int
@@ -71,7 +74,9 @@ class Measured(NamedTuple):
         return told | {f"{name.replace('.', '')}_ms": value for name, value in self.percentiles().items()}
 
     def percentiles(self) -> dict[str, float | None]:
-        """Milliseconds. A percentile is told only if there are enough to tell it from the largest."""
+        """Milliseconds. Shows a percentile only if there are enough samples to tell it from the
+        largest.
+        """
         ordered = sorted(self.latencies)
         found: dict[str, float | None] = {}
         for name, share in PERCENTILES.items():
@@ -141,7 +146,7 @@ async def _measure(connecting: Any, plan: Plan) -> list[Measured]:
 
 @contextmanager
 def _shown(work: str, seconds: float) -> Generator[Callable[[], bool]]:
-    """A bar that fills in this time; gives whether the time is not over."""
+    """Shows a bar that fills in this time. Yields a function that says whether time is left."""
     end = time.perf_counter() + seconds
     with progress(f"{work:9}", of="time") as told:
 

@@ -1,7 +1,8 @@
 """The commands by name: what each does in a line, and the module that has it.
 
-A module is imported when its command is called, so that `bowstring --help` and a typing error are answered at once, whatever the commands
-themselves need. Every module has `add_to(app)`, and adds the commands that are listed with it here.
+A module is imported when its command is called, so that `bowstring --help` and a typing error are
+answered at once, however much the commands import. Every module has `add_to(app)`, which adds the
+commands that are listed with it here.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from bowstring.cli import options, pointers
 
 PREFIX: Final = "bowstring.cli."
 NO_RICH: Final[dict[str, Any]] = {"rich_markup_mode": None, "pretty_exceptions_enable": False, "add_completion": False}
-"""Help without boxes: it is read in pipes and editors, too, and is there at once."""
+"""Help without boxes: people read it in pipes and editors too, and it appears faster."""
 
 
 class Listed(NamedTuple):
@@ -86,7 +87,7 @@ class Commands(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command that does things. Its help is for people: `TOPIC <list[str]>` is `TOPIC` there."""
+    """A command that is not a group. Its help is for people: `TOPIC <list[str]>` is `TOPIC` there."""
 
     def get_help(self, ctx: Any) -> str:
         usage, newline, rest = super().get_help(ctx).partition("\n")
@@ -94,7 +95,7 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group of commands on one thing, such as `bowstring topic`."""
+    """A group of commands for one noun, such as `bowstring topic`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and not args[0].startswith("-") and args[0] not in self.commands:
@@ -111,7 +112,7 @@ HELP_NAMES: Final = {"help_option_names": ["-h", "--help"]}
 
 
 def no_such(what: str, given: str, known: Any, ctx: Any = None, otherwise: str = "", pointer: str = "") -> Exception:
-    """Wrong usage: a name that is not known, with the pointer for it, or the name that was perhaps meant."""
+    """The error for an unknown name, with its pointer or the nearest known name."""
     close = difflib.get_close_matches(given, list(known), n=1)
     hint = pointer or (f"Did you mean '{close[0]}'?" if close else otherwise or f"Use {either(known)}.")
     from typer._click.exceptions import UsageError  # the one that typer itself raises; it exports only a subclass
@@ -126,7 +127,9 @@ def either(names: Any) -> str:
 
 
 def closed_pipe() -> typer.Exit:
-    """Whoever reads what is printed has enough, such as `head`: that is no failure. Nothing may be written at the exit any more."""
+    """The reader of our output, for example `head`, has closed the pipe. That is not a failure.
+    Python must not write anything more at exit.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -1,6 +1,8 @@
-"""How a name that is half typed goes on: topics and readers of the broker that the command line would talk to.
+"""Completes half-typed names of topics and readers, from the broker that the command line would
+talk to.
 
-A shell calls this at every Tab, so it takes a second at most, and says nothing where there is no broker.
+A shell calls this at every Tab, so it takes a second at most, and prints nothing if there is no
+broker.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ NAMES_MAX: Final = 200
 
 
 def topics(ctx: Any, args: list[str], incomplete: str) -> list[str]:
-    """The topics whose names begin so."""
+    """The topics whose names begin with this text."""
     return _asked(ctx, lambda client: (topic.name for topic in client.topics(f"{_literal(incomplete)}*")))
 
 
@@ -37,5 +39,5 @@ def _asked(ctx: Any, ask: Any) -> list[str]:
 
 
 def _literal(text: str) -> str:
-    """A text that a glob takes as it is."""
+    """Escapes a text so that a glob matches it literally."""
     return "".join(f"[{character}]" if character in "*?[" else character for character in text)

@@ -1,4 +1,6 @@
-"""`bowstring config show|check|reference`: the settings of a broker, from the one table that also makes flags and variables."""
+"""`bowstring config show|check|reference`: the settings of a broker, from the one table that also
+makes flags and variables.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,9 @@ Examples:
 """
 SHOW_HELP = """Shows the settings that `bowstring serve` would have here, and where each comes from.
 
-Variables (BOWSTRING_…) beat the file, and that beats the default. The file is the first of --config, BOWSTRING_CONFIG, ./bowstring.toml,
-~/.config/bowstring/bowstring.toml and /etc/bowstring/bowstring.toml. The last row is the server that commands go to.
+Variables (BOWSTRING_…) beat the file, and that beats the default. The file is the first of
+--config, BOWSTRING_CONFIG, ./bowstring.toml, ~/.config/bowstring/bowstring.toml and
+/etc/bowstring/bowstring.toml. The last row is the server that commands go to.
 
 Examples:
 
@@ -33,7 +36,7 @@ Examples:
   BOWSTRING_TOPIC_RETENTION=30d bowstring config show --changed
   bowstring config show -o json | jq 'select(.source != "default")'
 """
-CHECK_HELP = """Looks whether a bowstring.toml is right: every key is known, and every value is of its kind.
+CHECK_HELP = """Checks a bowstring.toml: every key is known, and every value is of its kind.
 
 Examples:
 
@@ -44,10 +47,12 @@ Examples:
 REFERENCE_HELP = """Prints the reference of all settings as Markdown; docs/reference/settings.md is this."""
 REFERENCE_HEAD = """# Settings
 
-A flag of `bowstring serve` beats the variable, that beats `bowstring.toml`, and that beats the default. The file is the first of
-`--config`, `$BOWSTRING_CONFIG`, `./bowstring.toml`, `~/.config/bowstring/bowstring.toml` and `/etc/bowstring/bowstring.toml`. An unknown
-setting is an error. Sizes are `16MiB`, `500kB` or bytes; spans are `7d`, `12h`, `30s`, `500ms` or seconds. A key such as
-`topic.retention` is `retention` in the table `[topic]`. `bowstring config show` tells each value and where it comes from.
+A flag of `bowstring serve` beats the variable, that beats `bowstring.toml`, and that beats the
+default. The file is the first of `--config`, `$BOWSTRING_CONFIG`, `./bowstring.toml`,
+`~/.config/bowstring/bowstring.toml` and `/etc/bowstring/bowstring.toml`. An unknown setting is an
+error. Sizes are `16MiB`, `500kB` or bytes; spans are `7d`, `12h`, `30s`, `500ms` or seconds. A key
+such as `topic.retention` is `retention` in the table `[topic]`. `bowstring config show` shows each
+value and where it comes from.
 
 | `bowstring.toml` | flag | variable | default | meaning |
 |---|---|---|---|---|
@@ -95,7 +100,7 @@ def check(
 ) -> None:
     found = Path(file) if file is not None and Path(file).is_file() else config_file.find(file, os.environ)
     if found is None:
-        return note("There is no bowstring.toml here; the defaults count.")
+        return note("There is no bowstring.toml here; the defaults apply.")
     settings.load(config_file.layer(found))
     return typer.echo(f"{found} is right.")
 

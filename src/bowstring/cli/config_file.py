@@ -1,6 +1,8 @@
-"""`bowstring.toml`: which file counts, and what is in it, with the line of each key for those who have to mend it.
+"""`bowstring.toml`: which file applies, and its settings, with the line of each key for error
+messages.
 
-It is the first of --config, BOWSTRING_CONFIG, ./bowstring.toml, ~/.config/bowstring/bowstring.toml and /etc/bowstring/bowstring.toml.
+The file is the first of --config, BOWSTRING_CONFIG, ./bowstring.toml,
+~/.config/bowstring/bowstring.toml and /etc/bowstring/bowstring.toml.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ _KEY: Final = re.compile(r"\s*([A-Za-z0-9_.\"' -]+?)\s*=")
 
 
 def find(given: str | None, environment: Mapping[str, str]) -> Path | None:
-    """The file that counts; None if there is none. One that is named has to be there."""
+    """The file that applies; None if there is none. Raises InvalidArgument if a named file does not
+    exist.
+    """
     for named, source in ((given, "--config"), (environment.get("BOWSTRING_CONFIG"), "BOWSTRING_CONFIG")):
         if named:
             named = settings.at_home(named, source, environment)
@@ -34,7 +38,7 @@ def find(given: str | None, environment: Mapping[str, str]) -> Path | None:
 
 
 def layer(file: Path | None) -> settings.Layer:
-    """The settings of a file. Raises InvalidArgument with file and line for what is wrong in it."""
+    """The settings of a file. Raises InvalidArgument with the file and the line of a mistake."""
     if file is None:
         return {}
     try:
@@ -51,7 +55,9 @@ def layer(file: Path | None) -> settings.Layer:
 
 
 def _toml(file: Path, said: str) -> str:
-    """`Invalid value (at line 3, column 5)`, with the line where ours have it."""
+    """Rewrites `Invalid value (at line 3, column 5)` so that the line stands where it does in our
+    own messages.
+    """
     match = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", said)
     if match is None:
         return f"{file} is not TOML: {said}"
@@ -59,7 +65,9 @@ def _toml(file: Path, said: str) -> str:
 
 
 def _lines(text: str) -> dict[str, int]:
-    """The line of each key. Good enough for what people write by hand; a key that is not found is told without its line."""
+    """The line of each key. Good enough for files written by hand; errors about a key that is not
+    found have no line.
+    """
     found: dict[str, int] = {}
     table = ""
     for number, line in enumerate(text.splitlines(), 1):

@@ -1,4 +1,4 @@
-"""The flags that every command with a broker has, and the connection that they ask for."""
+"""The flags of every command that talks to a broker, and the connection that they ask for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Timeout = Annotated[str, typer.Option("--timeout", metavar="SPAN", help="How lon
 
 
 def connect(server: str | None, context: str | None, timeout: str) -> Client:
-    """A client of the broker that was asked for."""
+    """A client of the broker that the flags name."""
     import bowstring
 
     with _named(server, context) as address:
@@ -52,7 +52,7 @@ def seconds_of(timeout: str) -> float:
 
 @contextmanager
 def _named(server: str | None, context: str | None) -> Generator[str | Sequence[str]]:
-    """The address; what is wrong with it is told with where it comes from."""
+    """The address. Errors about it say where it comes from."""
     if server is None and context is None:
         server, context = options.given.server, options.given.context
     chosen = contexts.choose(server, context)

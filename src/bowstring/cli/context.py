@@ -11,7 +11,7 @@ from bowstring import contexts, errors
 from bowstring.cli import commands
 from bowstring.cli.output import Output, Printer, note
 
-HELP = """Names for servers, so that they need not be typed: list, add, use, remove.
+HELP = """Short names for servers: list, add, use, remove.
 
 Examples:
 
@@ -27,7 +27,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The context.")]
 def add_to(app: typer.Typer) -> None:
     group = commands.group("context", HELP)
     group.command("list", help="Lists the names; the one in use has a star.")(list_contexts)
-    group.command("add", help="Adds a name for a server, or changes it. The first one is in use.")(add)
+    group.command("add", help="Adds a name for a server, or changes it. The first name added is in use.")(add)
     group.command("use", help="Uses this server from now on.")(use)
     group.command("remove", help="Removes a name.")(remove)
     app.add_typer(group)
@@ -69,7 +69,7 @@ def use(name: Name) -> None:
     contexts.save(contexts.Contexts(known.servers, name))
     note(f"{name} is in use: {server}.")
     if os.environ.get("BOWSTRING_SERVER"):
-        note("But BOWSTRING_SERVER is set, and counts before it.")
+        note("But BOWSTRING_SERVER is set, and takes precedence.")
 
 
 def remove(name: Name) -> None:

@@ -1,14 +1,16 @@
-"""CSV that comes back as it went: what `read -o csv` writes, and how `produce --input csv` reads it.
+"""CSV without loss: `read -o csv` writes it and `produce --input csv` reads the same messages back.
 
-CSV knows nothing but text, and Python's own module cannot tell null from empty. These rules make the way there and back exact:
+CSV has only text, and Python's own module cannot tell null from empty. These rules make the round
+trip exact:
 
 - A cell with nothing in it is null. A cell that is `""` is an empty text.
 - A key or value that is not UTF-8 is written as `{"base64":"…"}`, as in JSON. A text that looks like this itself is written so, too.
 - A cell with a separator, a quote, or the end of a line in it stands in quotes, and quotes in it are doubled. Its line ends are kept.
 - In a file with a single column, an empty line is a null; elsewhere empty lines are skipped.
 
-What others have written is taken generously: lines end in LF, CRLF or CR, quotes may stand where none are needed, a byte order mark may
-come first. A row that is wrong is refused with its line.
+The reader is lenient with CSV from other programs: lines end in LF, CRLF or CR, quotes may stand
+where none are needed, a byte order mark may come first. It refuses a malformed row, and names its
+line.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from bowstring import errors
 
 READ_BYTES: Final = 1 << 18
 ROW_CHARACTERS_MAX: Final = 1 << 27
-"""What a row may have. A quote that is never closed takes in the rest of the file, and this ends it."""
+"""The longest row. An unclosed quote swallows the rest of the file; this limit ends it."""
 _QUOTED: Final = re.compile('[",\r\n]')
 _LIKE_BASE64: Final = re.compile(r'\{\s*"base64"\s*:\s*"([^"\\]*)"\s*\}')
 _OPEN: Final = re.compile(r'"(?:[^"]++|"")*+"')
@@ -74,7 +76,7 @@ def _as_base64(data: bytes) -> str:
 
 
 def bytes_of(text: str) -> bytes:
-    """A key or value of the text of a cell."""
+    """The key or value that the text of a cell stands for."""
     match = _like_base64(text)
     if match is None:
         return text.encode()
@@ -86,7 +88,7 @@ def bytes_of(text: str) -> bytes:
 
 
 class _One:
-    """One line at a time, for Python's own reader."""
+    """Feeds Python's own reader one line at a time."""
 
     line: str | None = None
 
@@ -134,7 +136,9 @@ class Reader:
             self._fill()
 
     def _simple(self) -> list[str | None] | None:
-        """The next row if it is a line of its own without an empty text in quotes, which is usual: then Python's module may read it."""
+        """The next row in the usual case: it takes exactly one line and has no empty text in
+        quotes, so Python's module can read it.
+        """
         end = self._text.find("\n", self._at)
         line = self._text[self._at : end].removesuffix("\r")
         if end < 0 or "\r" in line:
@@ -170,7 +174,9 @@ class Reader:
                 return cells
 
     def _unfinished(self, at: int) -> None:
-        """A cell with a quote before it that is not closed yet, or with something behind the closing one."""
+        """Refuses a cell whose quote never closes, or that has text after its closing quote.
+        Returns if more of the stream may close it.
+        """
         closed = _OPEN.match(self._text, at)
         if closed is None and not self._ended:
             return
@@ -184,7 +190,9 @@ class Reader:
         self._at = end
 
     def _fill(self) -> None:
-        """Reads at least as much as there is of an unfinished row, so that a long one is not looked at again and again."""
+        """Reads at least as much as is buffered of an unfinished row, so that a long row is not
+        scanned again and again.
+        """
         rest = self._text[self._at :]
         if len(rest) > ROW_CHARACTERS_MAX:
             raise self._wrong(
@@ -202,5 +210,5 @@ class Reader:
         self._text, self._at = "".join(pieces), 0
 
     def _wrong(self, what: str, hint: str) -> errors.Rejected:
-        """Names the line in which the row begins."""
+        """The error, with the line in which the row begins."""
         return errors.Rejected(f"{self._name} line {self._line + 1} {what}", hint=hint)

@@ -1,7 +1,8 @@
 """`bowstring dev`: a broker to try things on, gone when it ends.
 
-It serves a temporary directory, or --data, on the usual port of this machine alone, and makes topics when somebody publishes to them.
-Neither bowstring.toml nor variables are read: what it does is what the command line says. Ctrl-C ends it and removes the directory.
+It serves a temporary directory, or --data, on the usual port of this machine alone, and creates
+topics on first publish. It reads neither bowstring.toml nor variables: only the command line
+counts. Ctrl-C ends it and removes the directory.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
     from bowstring.client.client import Client
     from bowstring.server import Server
 
-HELP = """A throw-away broker on localhost:27769, to try things on. Ctrl-C ends it, and its messages are gone.
+HELP = """A throw-away broker on localhost:27769, to try things on. Ctrl-C ends it, and its messages
+are gone.
 
-Topics are made when somebody publishes to them; --topic makes one at once. With --sample plausible orders flow into the first topic, or
-into `orders`: placed, paid, shipped, four new ones a second.
+The first publish to a topic creates it; --topic creates one at once. With --sample, plausible
+orders flow into the first topic, or into `orders`: placed, paid, shipped, four new ones a second.
 
 Examples:
 
@@ -61,14 +63,12 @@ def dev(
     data: Annotated[str | None, typer.Option(metavar="DIR", help="Keep the messages here. [default: a temporary directory]")] = None,
     listen: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = LISTEN,
     http: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Where metrics and health are, or off. [default: 127.0.0.1:27770]")
+        str | None, typer.Option(metavar="ADDRESS", help="Where to serve metrics and health, or off. [default: 127.0.0.1:27770]")
     ] = None,
     topic: Annotated[list[str] | None, typer.Option(metavar="NAME[:PARTITIONS]", help="Make this topic; may be repeated.")] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Plausible orders flow in.")] = False,
     topic_retention: Annotated[str | None, typer.Option(metavar="SPAN", help="How long topics keep messages. [default: 7d]")] = None,
-    topic_deduplication: Annotated[
-        str | None, typer.Option(metavar="SPAN", help="For how long topics recognise an id. [default: 10m]")
-    ] = None,
+    topic_deduplication: Annotated[str | None, typer.Option(metavar="SPAN", help="How long topics recognise an id. [default: 10m]")] = None,
 ) -> None:
     from bowstring.wire import loops
 
@@ -133,7 +133,7 @@ async def _with_topics(server: Server, topics: list[Wanted], stopped: asyncio.Fu
 
 
 def _tell(address: str, server: Server, topics: list[Wanted], *, sample: bool, keeps: bool) -> None:
-    """Where it is, and what to do with it: the address for programs, hints for people."""
+    """Prints where the broker is: the address for programs, hints for people."""
     data, http = server.settings.data if keeps else None, server.http_address
     if (options.given.output or ("table" if sys.stdout.isatty() else "json")) == "json":
         made: dict[str, Any] = {"address": address, "data": data, "topics": [wanted.name for wanted in topics], "http": http}
@@ -152,7 +152,7 @@ def _tell(address: str, server: Server, topics: list[Wanted], *, sample: bool, k
 
 
 async def _flow(client: Client, topic: str) -> None:
-    """Orders, at the speed at which they happen."""
+    """Publishes orders at the speed at which they happen."""
     from bowstring.cli.sample import Shop
 
     loop = asyncio.get_running_loop()

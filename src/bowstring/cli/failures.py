@@ -1,5 +1,6 @@
-"""What went wrong, as one sentence on stderr, or as an object there if JSON was asked for, and the exit code that tells a script what
-to do about it."""
+"""Reports an error as one sentence on stderr, or as a JSON object if the user asked for JSON, with
+an exit code that tells a script what to do about it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ EXIT_CODES: Final[tuple[tuple[type[errors.Error], int], ...]] = (
     (errors.Error, 1),
 )
 
-# Arguments of the kit that are flags here, as the kit's sentences write them: `start='beginning'`, `Omit where=.`
+# Arguments of the kit that are flags here, as the kit's error messages write them:
+# `start='beginning'`, `Omit where=.`
 _KEYWORD: Final = re.compile(
     r"(?<![\w-])(partitions|retention|retention_bytes|deduplication|start|end|name|columns|where|uncommitted|delay|at|expires|timeout|group"
     r"|attributes|id|key|compression)=([^\s.,;]?)"
@@ -30,7 +32,7 @@ _KEYWORD: Final = re.compile(
 
 
 class _AsJson:
-    """Whether somebody has asked for JSON, and so for errors as JSON, too."""
+    """Whether the user asked for JSON; then errors are JSON too."""
 
     asked = False
 
@@ -39,7 +41,9 @@ as_json: Final = _AsJson()
 
 
 def look_ahead(arguments: Sequence[str]) -> None:
-    """Finds out whether JSON is asked for before the command line is parsed, which may fail."""
+    """Finds out whether the user asks for JSON. Runs before the command line is parsed, because
+    parsing may fail.
+    """
     pairs = zip(("", *arguments), arguments, strict=False)
     as_json.asked = any(
         argument in ("-ojson", "--output=json") or (before in ("-o", "--output") and argument == "json") for before, argument in pairs
@@ -47,7 +51,7 @@ def look_ahead(arguments: Sequence[str]) -> None:
 
 
 def exit_code(error: errors.Error) -> int:
-    """The exit code of an error. Of a batch of which rows failed it is that of the first of them."""
+    """The exit code of an error. A partly refused batch has the exit code of its first refused row."""
     if isinstance(error, errors.PartlyRefused) and isinstance(error.__cause__, errors.Error):
         code = exit_code(error.__cause__)
         return 1 if code == 2 else code
@@ -63,7 +67,9 @@ def tell(error: errors.Error) -> None:
 
 
 def as_flags(text: str) -> str:
-    """A sentence of the Python kit for people at a shell: `exists_ok=True` is `--exists-ok` there."""
+    """Rewrites a message of the Python kit for people at a shell: `exists_ok=True` becomes
+    `--exists-ok`.
+    """
     text = re.sub(r"client\.create_topic\('([^']*)'\)", r"`bowstring topic create \1`", text)
     text = text.replace("client.positions()", "`bowstring position list`")
     text = re.sub(r"^where is not", "--where is not", text)
@@ -76,7 +82,7 @@ def _flag(name: str) -> str:
 
 
 def tell_usage(error: Any) -> None:
-    """What is wrong with a command line, in a line that names the command."""
+    """Reports a mistake in the command line, in one line that names the command."""
     path = error.ctx.command_path if error.ctx is not None else "bowstring"
     said = " ".join(_reworded(error).split())
     if as_json.asked:
@@ -86,7 +92,7 @@ def tell_usage(error: Any) -> None:
 
 
 def _reworded(error: Any) -> str:
-    """Some of the parser's sentences as ours, which say what would be right; the others as they are."""
+    """Replaces some of the parser's messages by ours, which say what to do; keeps the others."""
     said: str = error.format_message()
     if match := re.match(r"Missing (?:argument|parameter:?|option) '?([^'.]+)'?", said):
         return f"{match[1]} is missing: `{_usage(error)}`."

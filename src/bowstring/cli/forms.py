@@ -1,7 +1,9 @@
-"""How messages that were read are printed: as JSON, CSV, a table, their bare values, by a format string, as Arrow or as Parquet.
+"""Prints the messages that `read` has read: as JSON, CSV, a table, bare values, by a format string,
+as Arrow or as Parquet.
 
-Each form takes batches and writes bytes to stdout. JSON has the names of a message's fields, and is just what `produce --input json`
-takes. Bytes that are not UTF-8 are `{"base64": "…"}` there and in CSV, which comes back exactly, too (`csv_text`).
+Each form takes batches and writes bytes to stdout. JSON has the names of a message's fields, in the
+form that `produce --input json` takes. Bytes that are not UTF-8 are `{"base64": "…"}` there and in
+CSV, which also survives the round trip (`csv_text`).
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class Form:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Writes what belongs at the end."""
+        """Writes the end of the output."""
 
 
 class Json(Form):
@@ -135,7 +137,7 @@ def _plain(value: Any) -> bytes:
 
 
 class Table(Form):
-    """Rows that fit the terminal. The widths are those of the first rows: what comes later is cut to them."""
+    """Rows that fit the terminal. The first rows decide the widths; later rows are cut to them."""
 
     def __init__(self, out: BinaryIO, columns: Sequence[str], width: int | None = None) -> None:
         super().__init__(out, columns)
@@ -152,8 +154,9 @@ class Table(Form):
         self._out.write("".join([self._line(row) + "\n" for row in cells]).encode())
 
     def _fitted(self, cells: list[list[str]]) -> list[int]:
-        """Columns as wide as they need to be, and the widest ones made smaller until all fit: texts first, which are cut with less harm
-        than numbers and times."""
+        """Gives each column the width that it needs, then narrows the widest until all fit: texts
+        first, because cutting them does less harm than cutting numbers and times.
+        """
         widths = [max([displayed(name), *(displayed(row[number]) for row in cells)]) for number, name in enumerate(self.columns)]
         widths = [max(width, 6) if name in ("offset",) else width for name, width in zip(self.columns, widths, strict=True)]
         while sum(widths) + 2 * (len(widths) - 1) > self._width and max(widths) > 3:
@@ -224,7 +227,7 @@ class Parquet(Form):
 
 
 def form(name: str, out: BinaryIO, columns: Sequence[str] | None, *, several: bool = False) -> Form:
-    """The form of this name. A table of several topics says which."""
+    """The form of this name. A table of several topics has a column for the topic."""
     if name == "table":
         return Table(out, columns or (("topic", *TABLE_COLUMNS) if several else TABLE_COLUMNS))
     forms = {"json": Json, "csv": Csv, "raw": Raw, "arrow": Arrow, "parquet": Parquet}
@@ -277,7 +280,7 @@ def _cell(value: Any) -> Any:
 
 
 def _shown(name: str, value: Any) -> str:
-    """A cell on a terminal: in one line, and without anything that a terminal would obey."""
+    """A cell for a terminal: on one line, and without control characters."""
     if value is None or value == {}:
         return "–" if value is None else ""
     if name in ("created", "arrived", "due", "expires"):
@@ -296,7 +299,7 @@ def _visible(character: str) -> str:
 
 
 def displayed(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """The width of a text in columns of a terminal."""
     if text.isascii():
         return len(text)
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

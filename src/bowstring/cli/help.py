@@ -1,4 +1,4 @@
-"""`bowstring help`: the help of a command, for those who look for it by that name."""
+"""`bowstring help`: shows the help of a command, for people who try that name first."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""What `bowstring produce` is given, as Arrow tables: lines, JSON, CSV, Arrow, Parquet, or a whole file as one message.
+"""Turns the input of `bowstring produce` into Arrow tables: lines, JSON, CSV, Arrow, Parquet, or a
+whole file as one message.
 
-Each input is a generator of tables with the columns of a batch (`value`, and any of key, attributes, id, created, due, expires). What a
-reader's output has besides (topic, partition, offset, arrived, producer_group) is left out, so that `read` pipes into `produce`. Rows that
-come before something wrong are given first: they are published, and the error says where it was found.
+Each input is a generator of tables with the columns of a batch (`value`, and any of key,
+attributes, id, created, due, expires). The further columns of a reader's output (topic, partition,
+offset, arrived, producer_group) are left out, so that `read` pipes into `produce`. An input yields
+the rows before a mistake first: they are published, and the error says where the mistake is.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from bowstring.messages import schema
 CHUNK_BYTES: Final = 1 << 20
 CHUNK_ROWS: Final = 10_000
 ROWS_BYTES: Final = 8 << 20
-"""What the values of the rows of one table have, from which on they are sent."""
+"""Bytes of values in one table; an input yields a table as soon as it has this many."""
 COMPRESSIONS: Final = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 _MOMENT: Final = pa.timestamp("us", "UTC")
 TAKEN: Final[dict[str, pa.DataType]] = {
@@ -46,14 +48,16 @@ Row = dict[str, Any]
 
 
 def unpacked(stream: BinaryIO, path: str) -> BinaryIO:
-    """A file whose name says that it is compressed, as what is in it; any other as it is."""
+    """Decompresses a file whose name says that it is compressed; leaves any other as it is."""
     codec = COMPRESSIONS.get(os.path.splitext(path)[1].lower())
     return stream if codec is None else io.BufferedReader(pa.CompressedInputStream(stream, codec), CHUNK_BYTES)
 
 
 def lines(stream: BinaryIO, name: str, separator: bytes | None) -> Tables:
-    """A message per line; with a separator what is before its first one is the key. What has arrived is given at once. A line ends in LF
-    or CRLF, neither of which is part of it, nor is a byte order mark at the beginning."""
+    """A message per line. With a separator, the text before its first occurrence is the key. Lines
+    are yielded as soon as they arrive. A line ends in LF or CRLF; neither is part of it, nor is a
+    byte order mark at the beginning.
+    """
     rest = b""
     first = 1
     while read := _read1(stream, CHUNK_BYTES):
@@ -88,7 +92,7 @@ def _of_lines(values: list[bytes], name: str, separator: bytes | None, first: in
         yield pa.table({"key": keys, "value": pa.array([value for _, _, value in pairs], pa.binary())})
     if wrong is not None:
         shown = separator.decode(errors="backslashreplace")
-        raise errors.Rejected(f"{name} line {first + wrong} has no separator '{shown}'.", hint="What is before it is the key.")
+        raise errors.Rejected(f"{name} line {first + wrong} has no separator '{shown}'.", hint="The text before it is the key.")
 
 
 def whole(stream: BinaryIO, name: str) -> Tables:
@@ -118,7 +122,9 @@ def json_lines(stream: BinaryIO, name: str) -> Tables:
 
 
 def csv_rows(stream: BinaryIO, name: str, separator: str) -> Tables:
-    """A header, then a row per message. Columns are those of a batch; `attributes.country` is an attribute."""
+    """A header, then a row per message. Columns are those of a batch; `attributes.country` is an
+    attribute.
+    """
     reader = csv_text.Reader(stream, name, separator)
 
     def rows() -> Iterator[Row]:
@@ -139,7 +145,9 @@ def csv_rows(stream: BinaryIO, name: str, separator: str) -> Tables:
 
 
 def _of_cells(used: list[tuple[int, str, str, str]], cells: list[str | None], where: str) -> Row:
-    """A cell that is null is nothing; neither is an empty one, where text cannot be empty."""
+    """The cells of a row that have a value. An empty cell counts as null for columns whose text
+    cannot be empty.
+    """
     row: Row = {}
     for at, column, dot, attribute in used:
         cell = cells[at]
@@ -172,7 +180,9 @@ def _cell_bytes(column: str, cell: str, where: str) -> bytes:
 
 
 def arrow(stream: BinaryIO, name: str) -> Tables:
-    """Arrow IPC, the stream or the file. A file is read whole from a pipe, because its index is at its end."""
+    """Arrow IPC, the stream or the file. A file is read whole from a pipe, because its index is at
+    its end.
+    """
     buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)  # pyright: ignore[reportArgumentType]
     try:
         if buffered.peek(6)[:6] == b"ARROW1":
@@ -216,7 +226,7 @@ def _columns(found: pa.Schema, batches: Iterable[pa.RecordBatch], name: str) -> 
 
 
 def _tables(rows: Iterator[Row]) -> Generator[pa.Table]:
-    """Rows in tables. What is wrong with a row is raised when those before it have been given."""
+    """Collects rows in tables. Raises the error of a row after yielding the rows before it."""
     chunk: list[Row] = []
     size = 0
     try:
@@ -259,7 +269,7 @@ def _check_once(names: Iterable[str], where: str) -> None:
 
 
 def _row(given: Mapping[str, Any], where: str) -> Row:
-    """A message of an object, checked; names the key that is wrong."""
+    """The message that an object stands for. Errors name the key that is wrong."""
     _check_names(given, where)
     row: Row = {}
     for name, value in given.items():

@@ -1,4 +1,6 @@
-"""`bowstring inspect DIR`: looks at a data directory that nobody serves, and with `--repair` puts aside what keeps it from being served."""
+"""`bowstring inspect DIR`: looks into a data directory that no broker serves. `--repair` puts aside
+the damage that keeps a broker from starting.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
 
 HELP = """Looks into a data directory offline: what is in it, and whether it is whole.
 
-The directory must not be served at the time; read-only ones and copies are fine. Nothing is changed without --repair.
+No broker may serve the directory at the time; read-only directories and copies are fine. Nothing
+changes without --repair.
 
 Examples:
 
@@ -30,13 +33,14 @@ Examples:
 
 Exit code 5 if --verify finds something damaged.
 
---repair moves nothing out of the way that a broker can live with: a damaged page stays where it is, and its offsets answer Corrupt.
-What it does move goes to DIR/quarantine, with a copy of the catalog as it was. Have a backup first.
+--repair leaves in place what a broker can live with: a damaged page stays where it is, and reading
+its offsets raises Corrupt. Everything else goes to DIR/quarantine, with a copy of the catalog as it
+was. Make a backup first.
 """
 
 CORRUPT = 5
 PARTITIONS_SHOWN = 64
-"""Of a topic with more the table has only the sum; JSON has them all."""
+"""For a topic with more partitions the table has only the sum; JSON has them all."""
 
 
 def add_to(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C at moments that can bear it."""
+"""Delays Ctrl-C to a safe moment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 
 class Interrupts:
-    """Ctrl-C while a batch is under way counts when that is whole, or at once when it comes a second time."""
+    """Ctrl-C during a batch takes effect when the batch is complete; a second Ctrl-C takes effect
+    at once.
+    """
 
     def __init__(self) -> None:
         self._busy = self._asked = False
@@ -29,7 +31,7 @@ class Interrupts:
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """While this block runs."""
+        """Delays Ctrl-C while this block runs."""
         self._busy = True
         try:
             yield

@@ -1,7 +1,7 @@
-"""`bowstring`: finds the command, and turns what goes wrong into one sentence on stderr and an exit code.
+"""`bowstring`: finds the command, and turns errors into one sentence on stderr and an exit code.
 
-Exit codes are the same for all commands: 0 done, 1 refused or conflict, 2 wrong usage, 3 unavailable, 4 outcome unknown, 5 corrupt,
-130 interrupted.
+Exit codes are the same for all commands: 0 done, 1 refused or conflict, 2 wrong usage, 3
+unavailable, 4 outcome unknown, 5 corrupt, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ HELP = """Bowstring: a message broker whose messages are Arrow batches.
   echo 'one coffee' | bowstring produce orders
   bowstring read orders --follow
 
-Every command has --help with examples. The broker is the one of --server, BOWSTRING_SERVER or `bowstring context`, else localhost.
-Output is a table on a terminal and JSON, one object per line, anywhere else: -o chooses.
+Every command has --help with examples. The broker is the one of --server, BOWSTRING_SERVER or
+`bowstring context`, else localhost. Output is a table on a terminal and JSON, one object per line,
+anywhere else: -o chooses.
 """
 INTERRUPTED: Final = 130
 WRONG_USAGE: Final = 2
 COMPLETING: Final = "_BOWSTRING_COMPLETE"
-"""Set by a shell that wants to know how a command line goes on: see `completion`."""
+"""A shell sets this variable to ask for completions: see `completion`."""
 
 app = typer.Typer(name="bowstring", help=HELP, cls=Commands, no_args_is_help=True, context_settings=HELP_NAMES, **NO_RICH)
 
@@ -78,8 +79,10 @@ def main() -> None:
 
 
 class _WholeWrites(io.BufferedWriter):
-    """stdout where Python does not buffer it (PYTHONUNBUFFERED). A raw file writes as much as it likes when a signal comes, and says how
-    much; pyarrow does not listen, and an Arrow file would lack its middle."""
+    """stdout when Python does not buffer it (PYTHONUNBUFFERED). When a signal comes, a raw file may
+    write only part of its bytes and return how many. pyarrow ignores that return value, so an Arrow
+    file would lack its middle.
+    """
 
     def write(self, buffer: Any, /) -> int:
         written = super().write(buffer)
@@ -88,8 +91,10 @@ class _WholeWrites(io.BufferedWriter):
 
 
 class _WithoutPandas(MetaPathFinder):
-    """pyarrow imports pandas, where it is installed, as soon as it is given a list or a numpy array: a broker would stand still for a
-    second or two, and take 60 MB more. No command has a use for it. (In other people's programs it is theirs to decide.)"""
+    """Keeps pyarrow from importing pandas. If pandas is installed, pyarrow imports it at the first
+    list or numpy array: a broker would stop for a second or two, and take 60 MB more. No command
+    needs pandas. (Other programs decide for themselves.)
+    """
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         if fullname == "pandas":
@@ -97,7 +102,7 @@ class _WithoutPandas(MetaPathFinder):
 
 
 def run() -> int:
-    """Runs the command of this command line, tells what went wrong, and gives the exit code."""
+    """Runs the command of this command line, reports its error, and returns the exit code."""
     from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
 
     arguments.use_plain()

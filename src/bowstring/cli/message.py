@@ -21,7 +21,7 @@ Examples:
   bowstring message find orders order-7
   bowstring message delete orders order-7 order-8 --group shop
 """
-FIND_HELP = """Tells where messages are stored. An id that is not found makes it end with 1.
+FIND_HELP = """Shows where messages are stored. Exit code 1 if an id is not found.
 
 Examples:
 
@@ -29,10 +29,12 @@ Examples:
   bowstring message find orders order-7
   bowstring message find orders order-7 order-8 -o json
 """
-DELETE_HELP = """Deletes messages of a producer group by their ids: they are delivered to nobody any more. What is printed is durable.
+DELETE_HELP = """Deletes messages of a producer group by their ids: readers get them no more. A
+deletion is durable once it is printed.
 
-An id stays taken for the deduplication window, so a message that is published again under it within that time is not stored. On a
-terminal it asks first; elsewhere it wants --yes. `-` reads ids from stdin, a line each.
+An id stays taken for the deduplication window, so a message that is published again under it within
+that time is not stored. On a terminal it asks first; elsewhere it needs --yes. `-` reads ids from
+stdin, one a line.
 
 Examples:
 

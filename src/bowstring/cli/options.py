@@ -1,10 +1,11 @@
-"""The flags that every command has: they stand before the command or behind it.
+"""The flags that every command has. They may stand before the command or after it.
 
     bowstring --server bowstring://shop topic list
     bowstring topic list --server bowstring://shop
 
---quiet, --verbose and --no-color say how a command talks, and are added to each of them here. --output, --server, --context and --timeout
-are arguments of the commands that use them, so that their help lists what counts there; before the command they count for any.
+This module adds --quiet, --verbose and --no-color to every command. --output, --server, --context
+and --timeout are arguments of the commands that use them, so that the help of a command lists only
+what applies to it; before the command they apply to any.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class Given:
-    """What was given, anywhere on the command line."""
+    """The flags that were given, anywhere on the command line."""
 
     quiet = False
     verbose = False
@@ -39,14 +40,14 @@ class Given:
 
     def __init__(self) -> None:
         self.at_end: list[Callable[[], object]] = []
-        """What is written when a command has ended."""
+        """Functions to call when the command has ended, last one first."""
 
 
 given: Final = Given()
 
 
 def forget() -> None:
-    """A new command line begins."""
+    """Forgets the flags of an earlier command line."""
     given.__dict__.clear()
     given.at_end = []
 
@@ -58,7 +59,7 @@ def finish() -> None:
 
 
 def colours() -> bool:
-    """Whether a terminal is shown colours."""
+    """Whether a terminal gets colours."""
     return not given.no_color and not os.environ.get("NO_COLOR")
 
 
@@ -69,7 +70,7 @@ _MANNERS: Final[dict[str, Any]] = {"quiet": Quiet, "verbose": Verbose, "no_color
 
 
 def add_to(app: typer.Typer, kind: type[TyperCommand]) -> None:
-    """Adds how to talk to the commands of an app, and to those of its groups; each of them is of this kind then."""
+    """Adds these flags to the commands of an app and of its groups."""
     for command in app.registered_commands:
         command.cls = kind
         if command.callback is not None:
@@ -80,7 +81,9 @@ def add_to(app: typer.Typer, kind: type[TyperCommand]) -> None:
 
 
 def _mannered(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with these flags besides its own. typer reads flags off a function's signature."""
+    """The function with these flags in addition to its own. typer reads flags from a function's
+    signature.
+    """
 
     @wraps(function)
     def run(**arguments: Any) -> Any:
@@ -102,7 +105,7 @@ def _mannered(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def fitted(text: str) -> str:
-    """A text for stderr: if that is a terminal, broken between words and not within them."""
+    """Prints a text to stderr; on a terminal, it breaks lines between words."""
     if not sys.stderr.isatty():
         return text
     width = shutil.get_terminal_size().columns

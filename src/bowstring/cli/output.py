@@ -1,6 +1,8 @@
-"""What commands print: a table on a terminal, else JSON, one object per line. Data goes to stdout, everything else to stderr.
+"""What commands print: a table on a terminal, else JSON, one object per line. Data goes to stdout,
+everything else to stderr.
 
-Tables fit the terminal; on anything else they are as wide as they need to be. Progress is shown on a terminal only.
+Tables fit the terminal; elsewhere they are as wide as they need to be. Only a terminal shows
+progress.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ Output = Annotated[
 
 
 class Printer:
-    """Prints in the format that was asked for, or that fits where it goes."""
+    """Prints in the format that was asked for, or else in the one that suits the destination."""
 
     def __init__(self, output: str | None) -> None:
         output = output or options.given.output
@@ -58,7 +60,9 @@ class Printer:
         from rich.console import Console
 
         class Printing(Console):
-            """rich would end the program as a failure when nobody reads on; the commands know better (`commands.closed_pipe`)."""
+            """rich would end the program with a failure when a pipe is closed;
+            `commands.closed_pipe` handles that instead.
+            """
 
             def on_broken_pipe(self) -> None:
                 raise BrokenPipeError
@@ -68,11 +72,11 @@ class Printer:
 
     @property
     def is_data(self) -> bool:
-        """Whether it prints objects, for programs, and not a table for people."""
+        """Whether it prints objects for programs instead of a table for people."""
         return self.format != "table"
 
     def objects(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Rows for programs. May be called again with more of the same."""
+        """Prints rows for programs. May be called again with more rows of the same kind."""
         if self.format == "json":
             for row in rows:
                 typer.echo(json.dumps(row, ensure_ascii=False, separators=(",", ":")))
@@ -94,7 +98,7 @@ class Printer:
         typer.echo(text.getvalue(), nl=False)
 
     def _write_file(self) -> None:
-        """The rows as Arrow or Parquet, when all were given."""
+        """Writes the rows as Arrow or Parquet once all are there."""
         import pyarrow as pa
         import pyarrow.parquet
 
@@ -110,8 +114,9 @@ class Printer:
         self._console.print(text, markup=False, soft_wrap=not sys.stdout.isatty())
 
     def table(self, columns: Mapping[str, str], rows: Iterable[Iterable[object]], title: str = "") -> None:
-        """`columns` says for each heading where it goes: `left`, `right`, `cut` for text that may be cut where there is no room, or `wrap`
-        for text that may take several lines."""
+        """`columns` says for each heading where it goes: `left`, `right`, `cut` for text that may
+        be cut where there is no room, or `wrap` for text that may take several lines.
+        """
         from rich.table import Table
 
         cells = [["–" if cell is None else str(cell) for cell in row] for row in rows]
@@ -126,8 +131,9 @@ class Printer:
 
 
 def _widths(columns: Mapping[str, str], cells: list[list[str]], room: int) -> list[int | None]:
-    """How wide each column is, if it is to be said: where there is no room for all, those that may be cut are made smaller, widest first.
-    Texts that wrap take what is left."""
+    """The widths of the columns, where they matter: if there is no room for all, the columns that
+    may be cut shrink, widest first. Texts that wrap take the rest.
+    """
     from rich.cells import cell_len
 
     places = list(columns.values())
@@ -144,14 +150,14 @@ def _widths(columns: Mapping[str, str], cells: list[list[str]], room: int) -> li
 
 
 def _cell(value: Any) -> Any:
-    """A cell of CSV: what has an inside is JSON there."""
+    """A cell of CSV. Lists and objects are JSON."""
     if value is None:
         return ""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")) if isinstance(value, dict | list | bool) else value
 
 
 def check_can_ask(why: str, *, yes: bool) -> None:
-    """Before what cannot be undone: where nobody can be asked, `--yes` has to say it."""
+    """Asks before something that cannot be undone. Without a terminal, `--yes` has to confirm it."""
     if not yes and not sys.stdin.isatty():
         raise errors.InvalidArgument(f"{why}, and there is no terminal to ask on.", hint="Say --yes.")
 
@@ -166,8 +172,10 @@ def size(count: int | None) -> str | None:
 
 @contextmanager
 def progress(doing: str, *, shown: bool = True, of: str = "bytes") -> Generator[Callable[[int, int | None], None]]:
-    """A bar on stderr while the block runs, if that is a terminal: the block tells how much is done and how much it is in all, in bytes,
-    or in milliseconds, of which no more than the time that is left is shown."""
+    """Shows a bar on stderr while the block runs, if that is a terminal. The block reports how much
+    is done and the total, in bytes, or in milliseconds; for milliseconds the bar shows only the
+    time left.
+    """
     if not shown or options.given.quiet or not sys.stderr.isatty():
         yield lambda done, total: None
         return
@@ -182,6 +190,6 @@ def progress(doing: str, *, shown: bool = True, of: str = "bytes") -> Generator[
 
 
 def note(text: str) -> None:
-    """Something for people, on stderr, unless they want it quiet."""
+    """Prints a note for people to stderr, unless --quiet was given."""
     if not options.given.quiet:
         typer.echo(options.fitted(text), err=True)

@@ -1,7 +1,9 @@
-"""Places in a topic, as people type them: `beginning`, `latest`, `5001`, `0:17,1:4`, `-100`, `-1h`, `2026-11-15 09:00Z`, `@1794740400`.
+"""Places in a topic, as people type them: `beginning`, `latest`, `5001`, `0:17,1:4`, `-100`, `-1h`,
+`2026-11-15 09:00Z`, `@1794740400`.
 
-Numbers may have commas, because tables print them so. A bare number such as 1794740400 can be an offset and can be a Unix time. It is an
-offset as long as the topic has one that high (`settled`); `@1794740400` is always the time.
+Numbers may have commas, because tables print them with commas. A bare number such as 1794740400 can
+be an offset and can be a Unix time. It is an offset as long as the topic has one that high
+(`settled`); `@1794740400` is always the time.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ MEANT: Final = {
     **dict.fromkeys(("end", "newest", "largest", "now", "tail"), "latest"),
     **dict.fromkeys(("last",), "-1"),
 }
-"""What other systems call a place, and what it is called here."""
+"""Names of places in other systems, and their names here."""
 RIGHT: Final = 'Use "beginning", "latest", an offset, "0:17,1:4", "-100" or "2026-11-15T09:00Z".'
 _PAIRS: Final = re.compile(r"\d+:\d+(?:,(?:\d+:\d+|\d{3}))*", re.ASCII)
 _TIME_OF_DAY: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(:[0-5]\d(?:\.\d+)?)?", re.ASCII)
@@ -34,11 +36,15 @@ _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 
 class OffsetOrTime(int):
-    """A number that is a Unix time of our days, unless the topic has such an offset."""
+    """A number in the range of present-day Unix times. It is a time unless the topic has such an
+    offset.
+    """
 
 
 def place(text: str | None, name: str) -> Any:
-    """A start or an end, as the kit takes it, or an `OffsetOrTime` that is still to be `settled`."""
+    """A start or an end, as the kit takes it, or an `OffsetOrTime` that `settled` still has to
+    decide.
+    """
     if text is None or text in NAMES:
         return text
     if text in MEANT:
@@ -66,7 +72,9 @@ def _moment(text: str, name: str) -> Any:
 
 
 def _offsets(text: str, name: str) -> dict[int, int]:
-    """Offsets by partition. A group of three digits without a partition belongs to the offset before it: `0:5,001,1:4`."""
+    """Offsets by partition. A group of three digits without a partition belongs to the offset
+    before it: `0:5,001,1:4`.
+    """
     found = {int(partition): int(offset.replace(",", "")) for partition, offset in re.findall(r"(\d+):(\d+(?:,\d{3}(?![\d:]))*)", text)}
     if 0 in found.values() and _TIME_OF_DAY.fullmatch(text):
         raise errors.InvalidArgument(
@@ -81,7 +89,9 @@ def _of_today(time_of_day: str) -> str:
 
 
 def settled(client: Client, topics: Sequence[str], wanted: Any) -> Any:
-    """The place, with what could be an offset or a time decided by the offsets that these topics have."""
+    """Decides whether an `OffsetOrTime` is an offset or a time, by the offsets that these topics
+    have.
+    """
     if not isinstance(wanted, OffsetOrTime):
         return wanted
     if any(wanted <= end for topic in topics for end in client.offsets(topic, "latest").values()):
@@ -91,7 +101,9 @@ def settled(client: Client, topics: Sequence[str], wanted: Any) -> Any:
 
 @contextmanager
 def told_as_given(**given: str | None) -> Generator[None]:
-    """What the kit says of a place, it says of the text that was given for it: `--start = "+1h" is in the future.`"""
+    """Makes errors of the kit about a place name the text that the user typed: `--start = "+1h" is
+    in the future.`
+    """
     try:
         yield
     except errors.InvalidArgument as error:
@@ -106,7 +118,9 @@ def told_as_given(**given: str | None) -> Generator[None]:
 
 
 def reachable(client: Client, topic: str, end: Any) -> Any:
-    """An end that is an offset, in each partition as far as there is something: nobody waits for what is not published yet."""
+    """Lowers an end offset to the end of each partition, so that the reader does not wait for
+    messages that are not published yet.
+    """
     if not isinstance(end, dict) and not (isinstance(end, int) and end > 0):
         return end
     ends = client.offsets(topic, "latest")

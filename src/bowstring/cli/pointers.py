@@ -1,7 +1,7 @@
-"""What people know from other systems, and what it is called here.
+"""Commands and flags of other systems, and what to use here.
 
-A command or flag of Kafka, NATS, RabbitMQ or Pulsar that is typed by habit gets this pointer. The nearest spelling would lead astray:
-`consume` is not `context`, and `--topic` is not `--to`.
+Someone who types a command or flag of Kafka, NATS, RabbitMQ or Pulsar by habit gets this pointer.
+The nearest spelling would be wrong: `consume` is not `context`, and `--topic` is not `--to`.
 """
 
 from __future__ import annotations
@@ -59,5 +59,5 @@ OPTIONS: Final[dict[str, str]] = {
 
 
 def option(name: str, usage: str) -> str:
-    """The pointer for a flag that is not there; empty if it is not known from elsewhere."""
+    """The pointer for an unknown flag; empty if no other system has it."""
     return f"The topic is no flag: `{usage}`." if name in ("--topic", "-t") else OPTIONS.get(name, "")

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 HELP = """Named positions of readers: list, show, set, delete.
 
-A reader with a name commits how far it has come, and the next one of that name goes on there: `client.reader("orders", name="report")`
-in Python, `bowstring read orders --name report` here.
+A named reader commits its position, and the next reader of that name continues there:
+`client.reader("orders", name="report")` in Python, `bowstring read orders --name report` here.
 
 Examples:
 
@@ -28,9 +28,11 @@ Examples:
   bowstring position show report --topic orders
   bowstring position set report --topic orders --to -1h --dry-run
 """
-SET_HELP = """Moves a position, also backwards, and makes it if there is none. Readers that are at work are not moved.
+SET_HELP = """Moves a position, also backwards, and creates it if there is none. Running readers do
+not move.
 
---to is a place as for `bowstring read --start`: `beginning`, `latest`, an offset, `0:17,1:4`, `-100`, `2026-11-15T09:00Z` or `-1h`.
+--to is a place as for `bowstring read --start`: `beginning`, `latest`, an offset, `0:17,1:4`,
+`-100`, `2026-11-15T09:00Z` or `-1h`.
 
 Examples:
 

@@ -1,6 +1,7 @@
 """`bowstring produce TOPIC [FILE…]`: publishes values, lines, or whole files.
 
-This file has the flags and the files; `publishing` sends what is in them, and says what was stored.
+This file handles the flags and the files; `publishing` sends their messages, and reports what was
+stored.
 """
 
 from __future__ import annotations
@@ -27,18 +28,22 @@ if TYPE_CHECKING:
 
 HELP = """Publishes messages: each --value, each line of stdin or of FILEs, or each row of FILEs.
 
---input says what the input is: `lines` (the default), `json` (an object per line, as `read -o json` prints it), `csv` (with a header),
-`arrow`, `parquet`, or `raw` (a whole file is one message). Files that end in .json, .jsonl, .ndjson, .csv, .arrow or .parquet are known
-by that. Files that end in .gz, .zst, .bz2 or .lz4 are unpacked first, but for `raw`. Rows may have value (or json), key, attributes, id,
-due, expires and created; flags fill in what rows do not have.
+--input says what the input is: `lines` (the default), `json` (an object per line, as `read -o json`
+prints it), `csv` (with a header), `arrow`, `parquet`, or `raw` (a whole file is one message). The
+ending .json, .jsonl, .ndjson, .csv, .arrow or .parquet of a file says the same. Files that end in
+.gz, .zst, .bz2 or .lz4 are unpacked first, except with `raw`. Rows may have value (or json), key,
+attributes, id, due, expires and created; flags fill in fields that rows lack.
 
-Lines end in LF or CRLF, and neither is part of the message. In CSV an empty cell is null, a cell that is `""` is empty text, and
-`{"base64":"..."}` stands for bytes: what `read -o csv` prints comes back as it was.
+Lines end in LF or CRLF, and neither is part of the message. In CSV an empty cell is null, a cell
+that is `""` is empty text, and `{"base64":"..."}` stands for bytes: the output of `read -o csv`
+comes back unchanged.
 
-What is printed is durable. For values it is a row each; for input it is a sum, or with --receipts a row each. Ctrl-C ends the input, waits
-for what is under way, and prints what is stored; a second Ctrl-C ends at once.
+Everything printed is durable: a row for each value; for input a summary, or with --receipts a row
+for each message. Ctrl-C ends the input, waits for the messages under way, and prints what is
+stored; a second Ctrl-C ends at once.
 
-A key decides the partition. --partition puts messages elsewhere, and then the order of a key holds only among them.
+A key decides the partition. --partition overrides it; then a key's order holds only among these
+messages.
 
 Examples:
 
@@ -50,8 +55,8 @@ Examples:
   bowstring produce orders orders.parquet
   bowstring read orders -o json | bowstring produce orders-copy --input json
 
-Exit codes: 1 something was refused, 3 the broker is unavailable and the rest certainly not stored, 4 not known: repeat it, with the
-same ids nothing is stored twice.
+Exit codes: 1 something was refused, 3 the broker is unavailable and the rest is certainly not
+stored, 4 the outcome is unknown: repeat it; with the same ids nothing is stored twice.
 """
 INPUTS: Final = ("lines", "json", "csv", "arrow", "parquet", "raw")
 ALIASES: Final = {"text": "lines", "ndjson": "json", "jsonl": "json", "feather": "arrow", "ipc": "arrow"}
@@ -70,13 +75,13 @@ def produce(
     form: Annotated[str | None, typer.Option("--input", "-i", metavar="FORM", help="lines, json, csv, arrow, parquet or raw.")] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", metavar="TEXT", help="Messages of one key keep their order.")] = None,
     attribute: Annotated[list[str] | None, typer.Option("--attribute", "-a", metavar="K=V", help="May be repeated.")] = None,
-    id: Annotated[str | None, typer.Option("--id", metavar="TEXT", help="Published twice, stored once; of a single message.")] = None,
+    id: Annotated[str | None, typer.Option("--id", metavar="TEXT", help="The id of one message: published twice, stored once.")] = None,
     delay: Annotated[str | None, typer.Option("--delay", metavar="SPAN", help="Due after this span: 15m.")] = None,
     at: Annotated[str | None, typer.Option("--at", metavar="MOMENT", help="Due at this moment: 2026-11-15T09:00Z.")] = None,
-    expires: Annotated[str | None, typer.Option("--expires", metavar="SPAN|MOMENT", help="Delivered to nobody after this.")] = None,
+    expires: Annotated[str | None, typer.Option("--expires", metavar="SPAN|MOMENT", help="Not delivered after this.")] = None,
     group: Annotated[str, typer.Option("--group", metavar="NAME", help="The producer group, which owns the messages.")] = "default",
-    partition: Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="Into this one, whatever the keys.")] = None,
-    separator: Annotated[str | None, typer.Option("--separator", metavar="TEXT", help="In lines: key before, value after it.")] = None,
+    partition: Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="To this partition, whatever the keys.")] = None,
+    separator: Annotated[str | None, typer.Option("--separator", metavar="TEXT", help="In lines: the text between key and value.")] = None,
     compression: Annotated[str | None, typer.Option("--compression", metavar="KIND", help="lz4 or zstd.")] = None,
     receipts: Annotated[bool, typer.Option("--receipts", help="Print a row for each message of the input.")] = False,
     output: Output = None,
@@ -107,7 +112,7 @@ def produce(
 
 
 class Filled:
-    """What flags say of messages that do not say it themselves."""
+    """The fields that flags give to messages that lack them."""
 
     def __init__(
         self, key: str | None, attributes: list[str] | None, id: str | None, delay: str | None, at: str | None, expires: str | None
@@ -130,7 +135,7 @@ class Filled:
         }
 
     def into(self, table: pa.Table, rows_before: int) -> pa.Table:
-        """The table with columns for what it has none of."""
+        """The table, with a column for each field that it lacks."""
         import pyarrow as pa
 
         from bowstring.cli.inputs import TAKEN
@@ -204,7 +209,7 @@ def _attribute(text: str) -> tuple[str, str]:
 
 
 def _delay(text: str) -> float:
-    """A span until messages are due. What looks like a Unix time is none."""
+    """A span until messages are due. Refuses a number that looks like a Unix time."""
     seconds = span(text, "--delay")
     if seconds > times.DELAY_MAX:
         moment_meant = f"{times.to_datetime(times.microseconds(seconds)):%Y-%m-%dT%H:%MZ}"

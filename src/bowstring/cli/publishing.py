@@ -1,8 +1,8 @@
-"""Publishes what `bowstring produce` was given, and says what was stored.
+"""Publishes the input of `bowstring produce`, and reports what was stored.
 
-What is read is handed to the kit in Arrow tables, which waits when 64 MiB are under way; so memory is bounded however large the input is.
-Receipts are settled in their order. What was stored is printed, also when something after it was wrong or Ctrl-C ended it; the first
-failure ends it.
+It hands Arrow tables to the kit, which blocks while 64 MiB are under way, so memory is bounded
+however large the input is. Receipts settle in order. The first failure or Ctrl-C ends the command,
+and it still reports what was stored before.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RECEIPTS_UNDER_WAY: Final = 256
 
 
 class Publishing:
-    """Sends, settles, and prints what was stored."""
+    """Sends messages, waits for their receipts, and prints what was stored."""
 
     def __init__(
         self, topic: str, producer: Producer, printer: Printer, *, each: bool, filled: Filled, partition: int | None = None
@@ -45,7 +45,7 @@ class Publishing:
         self._failure: errors.Error | None = None
 
     def values(self, values: list[str]) -> None:
-        """A message for each value; they are sent together, and told one by one."""
+        """Publishes a message for each value: sends them together, and reports them one by one."""
         if self._filled.id is not None and len(values) > 1:
             raise errors.InvalidArgument("--id is the id of one message, and there are more.", hint="Give one --value.")
         if self._partition is not None:
@@ -69,7 +69,7 @@ class Publishing:
         return columns
 
     def run(self, sources: list[Source]) -> None:
-        """All of the sources, until something fails."""
+        """Publishes all sources, until something fails."""
         total = sum(source.size for source in sources) if all(source.path != "-" for source in sources) else None
         done = 0
         if any(source.path == "-" for source in sources) and sys.stdin.isatty():
@@ -144,7 +144,9 @@ class Publishing:
             self._rows.append(row)
 
     def end(self) -> None:
-        """Waits for what is under way, says what was stored, and raises what failed. After Ctrl-C that stays what ended it."""
+        """Waits for messages under way, reports what was stored, and raises the failure. After
+        Ctrl-C it only reports the failure, because the interrupt is already being raised.
+        """
         ended_by = sys.exc_info()[1]
         interrupted = not isinstance(ended_by, Exception | None)
         while self._values_under_way:

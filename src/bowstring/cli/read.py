@@ -1,7 +1,8 @@
 """`bowstring read TOPIC`: prints messages, and removes nothing.
 
-It ends where the topic ended when it began; with --follow it goes on until Ctrl-C, or until nobody reads what it prints. What was printed
-when it ends is whole: files of Arrow and Parquet are finished also after Ctrl-C.
+It ends where the topic ended when it began; with --follow it continues until Ctrl-C, or until the
+reader of its output is gone. Its output is always complete: it finishes Arrow and Parquet files
+also after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -32,21 +33,25 @@ if TYPE_CHECKING:
     from bowstring.client.sync import Client
     from bowstring.client.sync_reader import Reader
 
-HELP = """Reads topics as a log. It removes nothing, and ends where the topics ended when it began, unless told to --follow.
+HELP = """Reads topics as a log. It removes nothing, and without --follow it ends where the topics
+ended when it began.
 
-TOPIC may be a pattern, in quotes: 'orders.*' reads the topics that there are now.
+TOPIC may be a pattern, in quotes: 'orders.*' reads the matching topics that exist now.
 
---start and --end (not included) are `beginning`, `latest`, an offset, offsets by partition (`0:17,1:4`), `-100` for the newest hundred, or
-a moment: `2026-11-15T09:00Z`, `'2026-11-15 09:00Z'`, `-1h`, or a Unix time, `@1794740400`.
+--start and --end (not included) are `beginning`, `latest`, an offset, offsets by partition
+(`0:17,1:4`), `-100` for the newest hundred, or a moment: `2026-11-15T09:00Z`, `'2026-11-15
+09:00Z'`, `-1h`, or a Unix time, `@1794740400`.
 
-With --name it goes on where a reader of that name was, and keeps how far it has printed; see `bowstring position`.
+With --name it continues where a reader of that name stopped, and commits how far it has printed;
+see `bowstring position`.
 
---where is a filter over key, attributes, times, partition and offset, which the broker applies: "attributes.country = 'CH' and key is
-not null".
+--where is a filter over key, attributes, times, partition and offset that the broker applies:
+"attributes.country = 'CH' and key is not null".
 
-On a terminal it prints a table, elsewhere JSON; -o takes table, json, csv, raw (the values, a line each), arrow and parquet. --format
-prints a line per message: {partition} {offset} {id} {key} {value} {attributes} {attributes.country} {created} {arrived} {due} {expires}
-{producer_group} {topic}, with \\n, \\t and {{ }}.
+On a terminal it prints a table, elsewhere JSON; -o takes table, json, csv, raw (the values, a line
+each), arrow and parquet. --format prints a line per message: {partition} {offset} {id} {key}
+{value} {attributes} {attributes.country} {created} {arrived} {due} {expires} {producer_group}
+{topic}, with \\n, \\t and {{ }}.
 
 Examples:
 
@@ -63,9 +68,9 @@ Examples:
 """
 BATCH_ROWS: Final = 65536
 LOOK_SECONDS: Final = 0.5
-"""How often a reader that follows looks whether anybody still reads what it prints."""
+"""How often a reader that follows checks whether its output is still read."""
 COMMIT_SECONDS: Final = 1.0
-"""How often a reader that follows keeps its position."""
+"""How often a reader that follows commits its position."""
 
 Form_ = Annotated[
     str | None,
@@ -84,13 +89,13 @@ def read(
     start: Annotated[str | None, typer.Option(metavar="PLACE", help="Where to begin. [default: beginning]", show_default=False)] = None,
     end: Annotated[str | None, typer.Option(metavar="PLACE", help="Where to end. [default: latest]", show_default=False)] = None,
     last: Annotated[int | None, typer.Option(metavar="N", min=1, help="Begin with the newest N messages.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is published from now on.")] = False,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many messages.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with messages that are published from now on.")] = False,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="At most this many messages.")] = None,
     partition: Annotated[list[int] | None, typer.Option(metavar="N", help="Only this partition; may be repeated.")] = None,
     columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these fields.")] = None,
     format: Annotated[str | None, typer.Option(metavar="TEXT", help="A line per message: '{offset} {key}: {value}'.")] = None,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Go on where the reader of this name was.", autocompletion=completing.readers)
+        str | None, typer.Option(metavar="NAME", help="Continue where the reader of this name stopped.", autocompletion=completing.readers)
     ] = None,
     where: Annotated[str | None, typer.Option(metavar="EXPR", help="Only messages for which this holds.")] = None,
     uncommitted: Annotated[bool, typer.Option("--uncommitted", help="Messages of open transactions, too.")] = False,
@@ -126,12 +131,12 @@ def read(
 
 
 def is_pattern(topic: str) -> bool:
-    """Whether it is a glob: no name of a topic has these characters."""
+    """Whether it is a glob: topic names never have these characters."""
     return any(character in topic for character in "*?[")
 
 
 def named(client: Client, topics: list[str]) -> list[str]:
-    """The topics, with those that a pattern means now in its place, each once."""
+    """The topics, each once, with every pattern replaced by the topics that match now."""
     found: dict[str, None] = {}
     for topic in topics:
         matching = [each.name for each in client.topics(topic)] if is_pattern(topic) else [topic]
@@ -170,14 +175,16 @@ def _columns(text: str | None) -> list[str] | None:
 
 
 def _needed(form: Form, name: str | None, last: int | None) -> list[str]:
-    """The columns that the form prints, and those that say how far it has come: no others are sent."""
+    """The columns that the form prints, and those that locate a row: the broker sends no others."""
     printed = ["value"] if type(form).__name__ == "Raw" else list(form.columns)
     more = ("topic", "partition", "offset") if name is not None or last is not None else ()
     return list(dict.fromkeys([*printed, *more, *(("arrived",) if last is not None else ())]))
 
 
 def newest(batches: Iterator[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
-    """The last so many in the order of their arrival. What arrived while they were looked for is among them."""
+    """The newest messages, in the order of their arrival, including those that arrive during the
+    search.
+    """
     import pyarrow as pa
 
     found = list(batches)
@@ -201,7 +208,9 @@ def _batches(reader: Reader, *, follow: bool) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def absences_told(follow: bool) -> Generator[None]:
-    """Whoever follows reads on stderr what the kit logs: that the broker is away, and that it is back. --verbose says it anyway."""
+    """Shows the kit's log on stderr while following: that the broker is away, and that it is back.
+    --verbose shows it anyway.
+    """
     log, handler = logging.getLogger("bowstring.client.connection"), logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("bowstring: %(message)s."))
     if follow and not given.quiet and not given.verbose:
@@ -220,7 +229,7 @@ def nobody_reads() -> bool:
 
 
 class Printing:
-    """Prints batches, and keeps how far it has come if the reader has a name."""
+    """Prints batches, and commits the position if the reader has a name."""
 
     def __init__(self, reader: Reader, form: Form, *, kept: bool, flush: bool) -> None:
         self._reader = reader
@@ -229,10 +238,12 @@ class Printing:
         self._flush = flush
         self._committed_at = time.monotonic()
         self._position: Any = None
-        """Behind what was printed, and not committed yet."""
+        """The position behind the printed rows that is not committed yet."""
 
     def run(self, batches: Iterator[pa.RecordBatch], limit: int | None) -> None:
-        """Prints so many rows at most. What was printed is whole, and is kept, however it ends."""
+        """Prints at most this many rows. However it ends, the output is complete and the position
+        is committed.
+        """
         with Interrupts() as interrupts:
             try:
                 left = limit
@@ -271,8 +282,9 @@ class Printing:
 
 
 def behind(batch: pa.RecordBatch, position: dict[Any, Any]) -> dict[Any, Any]:
-    """The position behind these rows, which are the first of a batch that the reader has handed out whole. Only partitions of which there
-    are rows are in it."""
+    """The position behind these rows, which are the first of a batch that the reader has handed out
+    whole. It has only the partitions of these rows.
+    """
     found: dict[str, dict[int, int]] = {}
     columns = (batch.column(name).to_pylist() for name in ("topic", "partition", "offset"))
     for topic, partition, offset in zip(*columns, strict=True):

@@ -1,7 +1,8 @@
 """Plausible orders, for trying things out: `bowstring dev --sample`.
 
-A shop with a few hundred customers. An order is placed, mostly paid some seconds later, and shipped after that, or cancelled; all that
-happens to it has the key of its customer. The same seed gives the same orders.
+A shop with a few hundred customers. An order is placed, mostly paid some seconds later, and shipped
+after that, or cancelled; all that happens to it has the key of its customer. The same seed gives
+the same orders.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ ORDERS_A_SECOND: Final = 4.0
 
 
 class Event(NamedTuple):
-    """What happens to an order, and when, in seconds since the beginning."""
+    """An event in the life of an order, with its time in seconds since the beginning."""
 
     second: float
     key: str
@@ -40,7 +41,7 @@ class Event(NamedTuple):
 
 
 class Shop:
-    """Where orders are placed, paid, shipped and cancelled."""
+    """A shop, where orders are placed, paid, shipped and cancelled."""
 
     def __init__(self, seed: int = 1) -> None:
         self._random = random.Random(seed)
@@ -50,7 +51,7 @@ class Shop:
         self._home = self._random.choices(list(COUNTRIES), weights, k=CUSTOMERS)
 
     def events(self) -> Iterator[Event]:
-        """What happens, in the order in which it happens, without end."""
+        """The events in the order of their times, without end."""
         second = 0.0
         while True:
             second += self._random.expovariate(ORDERS_A_SECOND)

@@ -1,12 +1,14 @@
-"""`bowstring serve`: runs a broker until it is told to stop.
+"""`bowstring serve`: runs a broker until a signal stops it.
 
-Its flags are the table of settings: every field of `Settings` is a flag of the same name. A flag beats the environment, that beats the
-file, and that beats the default. What is wrong with one of them is wrong usage, exit code 2.
+Its flags come from the table of settings: every field of `Settings` is a flag of the same name. A
+flag beats the environment, the environment beats the file, and the file beats the default. A wrong
+setting is wrong usage, exit code 2.
 
-When the broker serves, one line with address and data directory goes to stdout; the log goes to stderr (`bowstring.logs`). SIGTERM,
-Ctrl-C and the closing of its terminal (SIGHUP) stop it: what is under way is answered first. A second signal does not wait for that.
-Under `nohup`, which ignores SIGHUP, it stays so. A failed sync or I/O error ends the process, because only a fresh one that reads the
-disk can tell what is on it; what was acknowledged is there.
+When the broker serves, one line with address and data directory goes to stdout; the log goes to
+stderr (`bowstring.logs`). SIGTERM, Ctrl-C and closing its terminal (SIGHUP) stop it after it has
+answered the requests under way. A second signal ends it at once. Under `nohup` it ignores SIGHUP. A
+failed sync or I/O error ends the process, because only a fresh one that reads the disk can tell
+what is on it; everything acknowledged is there.
 """
 
 from __future__ import annotations
@@ -45,17 +47,20 @@ Examples:
   bowstring serve --data ./data --check
   bowstring serve --config ./bowstring.toml
 
-Every flag can also be given as a variable, or in bowstring.toml: --topic-retention is BOWSTRING_TOPIC_RETENTION, and retention in [topic].
-`bowstring config show` tells each value and where it comes from. Sizes are 16MiB, 500kB or bytes; spans are
-7d, 12h, 30s, 500ms or seconds.
+Every flag can also be given as a variable, or in bowstring.toml: --topic-retention is
+BOWSTRING_TOPIC_RETENTION, and retention in [topic]. `bowstring config show` shows each value and
+where it comes from. Sizes are 16MiB, 500kB or bytes; spans are 7d, 12h, 30s, 500ms or seconds.
 
-The log goes to stderr: start and stop, topics created and deleted, a full disk, damage, clients that were refused. --verbose tells more,
---quiet only warnings; --log-format json writes one JSON object a line.
+The log goes to stderr: start and stop, topics created and deleted, a full disk, damage, clients
+that were refused. --verbose logs more, --quiet only warnings; --log-format json writes one JSON
+object a line.
 """
 
 
 FILES_BESIDE = 100
-"""Files that a broker has open beside its connections: segments, catalog, sockets, about this many at most."""
+"""The most files that a broker has open in addition to its connections, roughly: segments, catalog,
+sockets.
+"""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -76,10 +81,10 @@ def _command() -> Any:
     parameters = {name: _flag(name) for name in settings.TABLE} | {
         "config": Annotated[str | None, typer.Option("--config", metavar="FILE", help="A bowstring.toml.", show_default=False)],
         "check": Annotated[
-            bool, typer.Option("--check", help="Only look whether a broker would start: settings, address, data directory.")
+            bool, typer.Option("--check", help="Only check whether a broker would start: settings, address, data directory.")
         ],
     }
-    # typer reads flags off a function's signature, so this one is given the signature that the table says.
+    # typer reads flags from a function's signature, so we set the signature from the table.
     serve.__annotations__ = parameters
     keyword = inspect.Parameter.KEYWORD_ONLY
     defaults = dict.fromkeys(parameters, None) | {"check": False}
@@ -111,7 +116,7 @@ def _settings(flags: dict[str, str | None], config: str | None) -> settings.Sett
 
 
 def _check(chosen: settings.Settings) -> None:
-    """Says that all is right, or raises what `serve` would. Nothing is changed."""
+    """Says that all is right, or raises what `serve` would raise. Changes nothing."""
     from bowstring import preflight
 
     try:
@@ -119,7 +124,7 @@ def _check(chosen: settings.Settings) -> None:
     except errors.InvalidArgument as error:
         raise _usage(error) from None
     if served is not None:
-        note(f"{served[:1].upper()}{served[1:]} So its contents were not looked at.")
+        note(f"{served[:1].upper()}{served[1:]} Its contents were not checked.")
     typer.echo("The settings are right.")
 
 
@@ -130,7 +135,7 @@ def _usage(error: errors.Error) -> typer.Exit:
 
 
 def _prepare_process(chosen: settings.Settings) -> None:
-    """Memory and open files as a broker needs them."""
+    """Sets up memory and the limit of open files for a broker."""
     from bowstring.host.clock import SystemClock
     from bowstring.host.memory import keep_freed_memory
     from bowstring.host.open_files import allow_open_files
@@ -159,7 +164,7 @@ async def _serve(chosen: settings.Settings) -> None:
 
     stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     stop_on_signals(stopped)
-    gc.disable()  # what is loaded stays: looking through it again and again for garbage takes as long as loading it
+    gc.disable()  # loaded modules stay: scanning them again and again for garbage takes as long as loading them
     try:
         server = await open_broker(chosen)
     except errors.InvalidArgument as error:
@@ -182,7 +187,9 @@ async def _serve(chosen: settings.Settings) -> None:
 
 
 def _say(line: str) -> None:
-    """A terminal that has just closed takes no line any more. That is no failure: its SIGHUP is about to come."""
+    """A terminal that has just closed accepts no more lines. That is not a failure: its SIGHUP
+    follows.
+    """
     try:
         typer.echo(line)
     except OSError as error:
@@ -191,8 +198,10 @@ def _say(line: str) -> None:
 
 
 def stop_on_signals(stopped: asyncio.Future[str]) -> None:
-    """Settles with the name of the first signal that asks for an end. Of each kind the next one is the system's again, and ends at once.
-    A terminal that closes asks for an end too, unless somebody has said that this process is to outlive it (`nohup`)."""
+    """Settles with the name of the first signal that asks the broker to stop. The second signal of
+    a kind has the system's default action, and ends the process at once. A closing terminal also
+    stops the broker, unless the process ignores SIGHUP (`nohup`).
+    """
     import asyncio
 
     terminals = [descriptor for descriptor in range(3) if os.isatty(descriptor)]
@@ -211,7 +220,7 @@ def stop_on_signals(stopped: asyncio.Future[str]) -> None:
 
 
 def _leave(terminals: list[int]) -> None:
-    """Nothing can be written to a terminal that has closed: what is still to be told goes nowhere, instead of being an error."""
+    """Sends further output nowhere, because writing to a closed terminal would be an error."""
     for descriptor in terminals:
         if not os.isatty(descriptor):
             nowhere = os.open(os.devnull, os.O_RDWR)

@@ -30,9 +30,10 @@ Examples:
 """
 CREATE_HELP = """Makes a topic.
 
-Without --retention it keeps messages for as long as the broker's setting topic.retention says, 7 days unless changed. An id that is
-published again within --deduplication is stored once; without it the setting topic.deduplication counts, 10 minutes unless changed, and
-at most the retention. With --exists-ok a topic that is there stays as it is.
+Without --retention the broker's setting topic.retention applies: 7 days unless changed. An id that
+is published again within --deduplication is stored once; without the flag the setting
+topic.deduplication applies: 10 minutes unless changed, and at most the retention. With --exists-ok
+an existing topic stays as it is.
 
 Examples:
 
@@ -49,7 +50,7 @@ Examples:
   bowstring topic list
   bowstring topic list 'orders.*' -o json
 """
-DESCRIBE_HELP = """Tells all about topics: settings, counts, and the offsets of each partition.
+DESCRIBE_HELP = """Shows all about topics: settings, counts, and the offsets of each partition.
 
 Examples:
 
@@ -57,9 +58,11 @@ Examples:
   bowstring topic describe orders
   bowstring topic describe orders -o json | jq .retention
 """
-ALTER_HELP = """Changes a topic: what is given, and only that. `--retention-bytes none` takes the limit away.
+ALTER_HELP = """Changes the given settings of a topic, and no others. `--retention-bytes none`
+removes the limit.
 
-A retention below the deduplication window shortens that too, until the retention is longer again.
+A retention below the deduplication window shortens the window too, until the retention is longer
+again.
 
 Examples:
 
@@ -67,7 +70,8 @@ Examples:
   bowstring topic alter orders --retention 30d
   bowstring topic alter orders --retention-bytes none
 """
-DELETE_HELP = """Deletes topics and all their messages. On a terminal it asks first; elsewhere it wants --yes.
+DELETE_HELP = """Deletes topics and all their messages. On a terminal it asks first; elsewhere it
+needs --yes.
 
 Examples:
 
@@ -77,15 +81,15 @@ Examples:
 """
 PARTITIONS_SHOWN = 1000
 PAGE = 500
-"""Rows of a table that are printed together: the widths of its columns are those of these."""
+"""Rows of a table that are printed together; they decide the widths of its columns."""
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", autocompletion=completing.topics)]
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics.", autocompletion=completing.topics)]
 Retention = Annotated[str | None, typer.Option(metavar="SPAN", help="How long messages are kept: 7d, 12h, forever.", show_default=False)]
 RetentionBytes = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="How much is kept at most, over all partitions: 10GiB, or none.", show_default=False)
+    str | None, typer.Option(metavar="SIZE", help="The largest size over all partitions: 10GiB, or none.", show_default=False)
 ]
-Deduplication = Annotated[str | None, typer.Option(metavar="SPAN", help="For how long an id is recognised: 10m.", show_default=False)]
+Deduplication = Annotated[str | None, typer.Option(metavar="SPAN", help="How long an id is recognised: 10m.", show_default=False)]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -119,7 +123,7 @@ def create(
 
 
 def _note_differences(topic: Topic, given: dict[str, Any]) -> None:
-    """A topic that was there already may be another one than was asked for."""
+    """Warns if an existing topic differs from what was asked for."""
     for name, wanted in given.items():
         found = getattr(topic, name)
         found = times.keeping(found, name) if isinstance(found, timedelta) else found
@@ -228,7 +232,7 @@ def _say(printer: Printer, name: str) -> None:
 
 
 def _given(retention: str | None, retention_bytes: str | None, deduplication: str | None) -> dict[str, Any]:
-    """The settings that were given, as the kit takes them."""
+    """The given settings, as the kit takes them."""
     given: dict[str, Any] = {}
     if retention is not None:
         given["retention"] = times.keeping_from_text(retention, "--retention")

@@ -16,7 +16,8 @@ def add_to(app: typer.Typer) -> None:
 
 
 def version(output: Output = None) -> None:
-    # Not a Printer's default: this is one line for people and scripts alike, unless they ask for something else.
+    # Without a Printer's default: one line for people and scripts alike, unless they ask for
+    # another format.
     printer = Printer(output or options.given.output or "table")
     if printer.is_data:
         printer.objects([{"version": VERSION}])

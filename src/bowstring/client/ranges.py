@@ -79,7 +79,7 @@ def _hint(given: object, name: str) -> str:
     if isinstance(given, str) and (meant := {"earliest": "beginning", "first": "beginning", "end": "latest", "last": "latest"}.get(given)):
         return f"Use {name}='{meant}'."
     if isinstance(given, str):
-        return _HINT + " Text is taken in commands but not in Python."
+        return _HINT + " Text is for commands but not for Python."
     return _HINT
 
 

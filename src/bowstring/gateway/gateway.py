@@ -22,7 +22,7 @@ from bowstring.ports.calls import CALLS
 from bowstring.ports.clock import Clock
 from bowstring.ports.events import UNOBSERVED, Observer
 from bowstring.ports.failures import StorageFailed
-from bowstring.ports.transport import CALLER, Inbound
+from bowstring.ports.transport import Caller, Inbound
 from bowstring.settings import Settings
 from bowstring.wire.codec import HEADER_BYTES_MAX
 from bowstring.wire.generated import bowstring_pb2 as pb
@@ -30,7 +30,7 @@ from bowstring.wire.generated import bowstring_pb2 as pb
 
 class _Method(NamedTuple):
     request: type[Message]
-    serve: Callable[[Broker, Any], Awaitable[Message]]
+    serve: Callable[[Broker, Any, Caller], Awaitable[Message]]
 
 
 METHODS: Final = {
@@ -72,7 +72,7 @@ class Gateway:
         self._streams: dict[_Stream, None] = {}  # a set has no order that a run could repeat
         self._closed: errors.Error | None = None
 
-    async def call(self, method: str, request: bytes) -> bytes:
+    async def call(self, method: str, request: bytes, caller: Caller) -> bytes:
         if len(request) > HEADER_BYTES_MAX:
             raise errors.InvalidArgument(f"a {method} request has {len(request)} bytes.", hint=f"The maximum is {HEADER_BYTES_MAX}.")
         self._check_open()
@@ -80,7 +80,7 @@ class Gateway:
             if method == "Hello":
                 hello = pb.HelloRequest.FromString(request)
                 greeting = handshake.hello(self._broker, self._software, self._clock.now(), hello)
-                self._observer.note("client-connected", client=CALLER.get(), name=hello.name, software=hello.software)
+                self._observer.note("client-connected", client=caller.address, name=hello.name, software=hello.software)
                 return greeting.SerializeToString()
             if method not in METHODS:
                 raise _unknown(method)
@@ -88,27 +88,30 @@ class Gateway:
         except DecodeError:
             raise errors.InvalidArgument(f"this is not a {method} request.", hint="The schema is in proto/bowstring/v1.") from None
         try:
-            answering = METHODS[method].serve(self._broker, message)
-            return (await (self._wait(answering) if CALLS[method].waits else answering)).SerializeToString()
+            answering = METHODS[method].serve(self._broker, message, caller)
+            return (await (self._wait(answering, caller) if CALLS[method].waits else answering)).SerializeToString()
         except StorageFailed as failure:  # the store was closed under a call that reads in it
             raise errors.Unavailable(f"the broker has ended: {failure}") from failure
 
-    async def _wait(self, answering: Awaitable[Message]) -> Message:
-        """An answer that may take long on purpose: it is given up when the broker stops."""
+    async def _wait(self, answering: Awaitable[Message], caller: Caller) -> Message:
+        """Waits for an answer that may take long on purpose. Gives up when the broker stops, or when the caller does not wait any more."""
         task = asyncio.ensure_future(answering)
         self._waiting[task] = None
         try:
-            return await task
+            async with asyncio.timeout_at(caller.deadline):
+                return await task
+        except TimeoutError:
+            raise errors.Unavailable("the caller does not wait any more.") from None
         except asyncio.CancelledError:
             self._check_open()
             raise
         finally:
             del self._waiting[task]
 
-    async def stream(self, method: str, inbound: Inbound) -> None:
+    async def stream(self, method: str, inbound: Inbound, caller: Caller) -> None:
         self._check_open()
         if method == "Publish":
-            stream: _Stream = PublishStream(self._broker, inbound, self._clock, self._settings.publish_window)
+            stream: _Stream = PublishStream(self._broker, inbound, caller, self._clock, self._settings.publish_window)
         elif method == "Fetch":
             stream = FetchStream(self._broker, inbound)
         elif method == "Backup":

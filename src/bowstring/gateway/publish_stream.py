@@ -27,7 +27,7 @@ from bowstring.broker.broker import Broker
 from bowstring.broker.log.publisher import PublishedBatch, Publisher
 from bowstring.core.answers import Answer, Stored
 from bowstring.ports.clock import Clock
-from bowstring.ports.transport import Inbound
+from bowstring.ports.transport import Caller, Inbound
 from bowstring.wire import status
 from bowstring.wire.codec import HEADER_BYTES_MAX, split
 from bowstring.wire.generated import bowstring_pb2 as pb
@@ -41,8 +41,9 @@ BATCH_COST: Final = 1024
 class PublishStream:
     """One stream of one producer, from its first request to its end."""
 
-    def __init__(self, broker: Broker, inbound: Inbound, clock: Clock, window: int) -> None:
+    def __init__(self, broker: Broker, inbound: Inbound, caller: Caller, clock: Clock, window: int) -> None:
         self._broker = broker
+        self._caller = caller
         self._inbound = inbound
         self._clock = clock
         self._window = window
@@ -97,7 +98,7 @@ class PublishStream:
         if not request.HasField("open") or batch is not None:
             raise errors.InvalidArgument("the first request of a publish stream has to open it.", hint="Send `open` alone, then batches.")
         opened = request.open
-        return await self._broker.publisher(opened.topic, opened.producer, opened.stream, opened.group)
+        return await self._broker.publisher(opened.topic, opened.producer, opened.stream, opened.group, self._caller)
 
     async def _take(self, publisher: Publisher, message: bytes) -> None:
         """A batch into the broker, and then a wait until there is room for the next one."""

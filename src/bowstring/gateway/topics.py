@@ -12,6 +12,7 @@ from bowstring.broker import topic_list
 from bowstring.broker.broker import Broker
 from bowstring.broker.topic_list import KnownTopic
 from bowstring.broker.topics import TopicFacts
+from bowstring.ports.transport import Caller
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 PAGE_TOPICS_MAX: Final = 1000
@@ -20,7 +21,7 @@ PAGE_RANGES_MAX: Final = 100_000
 PATTERN_MAX: Final = 1000
 
 
-async def create(broker: Broker, request: pb.CreateTopicRequest) -> pb.Topic:
+async def create(broker: Broker, request: pb.CreateTopicRequest, caller: Caller) -> pb.Topic:
     """Makes a topic. Cancelling the call does not stop what has begun: a topic is made wholly or not at all."""
     made = await broker.create_topic(
         request.name,
@@ -29,15 +30,16 @@ async def create(broker: Broker, request: pb.CreateTopicRequest) -> pb.Topic:
         retention_bytes=request.retention_bytes or None,
         deduplication=request.deduplication / 1e6 if request.HasField("deduplication") else None,
         exists_ok=request.exists_ok,
+        caller=caller,
     )
     return topic_message(made)
 
 
-async def describe(broker: Broker, request: pb.DescribeTopicRequest) -> pb.Topic:
+async def describe(broker: Broker, request: pb.DescribeTopicRequest, caller: Caller) -> pb.Topic:
     return topic_message(broker.describe_topic(request.name))
 
 
-async def list_page(broker: Broker, request: pb.ListTopicsRequest) -> pb.ListTopicsAnswer:
+async def list_page(broker: Broker, request: pb.ListTopicsRequest, caller: Caller) -> pb.ListTopicsAnswer:
     """A page of topics by name; the caller asks for the next one after the last name of this."""
     if len(request.pattern) > PATTERN_MAX:
         raise errors.InvalidArgument(f"the pattern has {len(request.pattern)} characters.", hint=f"The maximum is {PATTERN_MAX}.")
@@ -53,27 +55,28 @@ async def list_page(broker: Broker, request: pb.ListTopicsRequest) -> pb.ListTop
     return answer
 
 
-async def watch(broker: Broker, request: pb.WatchTopicsRequest) -> pb.WatchTopicsAnswer:
+async def watch(broker: Broker, request: pb.WatchTopicsRequest, caller: Caller) -> pb.WatchTopicsAnswer:
     """Waits for news of topics."""
     known = [KnownTopic(told.name, told.id, told.sum) for told in request.topics]
     news = await topic_list.watch(broker.serving.log, known, request.edition, request.wait / 1e6)
     return pb.WatchTopicsAnswer(edition=news.edition, topics=[topic_message(facts) for facts in news.topics])
 
 
-async def alter(broker: Broker, request: pb.AlterTopicRequest) -> pb.Topic:
+async def alter(broker: Broker, request: pb.AlterTopicRequest, caller: Caller) -> pb.Topic:
     """Changes what is given, and only that."""
     altered = await broker.alter_topic(
         request.name,
         retention=request.retention / 1e6 if request.HasField("retention") else None,
         retention_bytes=request.retention_bytes if request.HasField("retention_bytes") else None,
         deduplication=request.deduplication / 1e6 if request.HasField("deduplication") else None,
+        caller=caller,
     )
     return topic_message(altered)
 
 
-async def delete(broker: Broker, request: pb.DeleteTopicRequest) -> pb.DeleteTopicAnswer:
+async def delete(broker: Broker, request: pb.DeleteTopicRequest, caller: Caller) -> pb.DeleteTopicAnswer:
     """Deletes a topic; as with `create`, cancelling the call does not stop what has begun."""
-    topic_id = await broker.delete_topic(request.name, request.missing_ok)
+    topic_id = await broker.delete_topic(request.name, request.missing_ok, caller)
     return pb.DeleteTopicAnswer(deleted=topic_id != 0, topic_id=topic_id)
 
 

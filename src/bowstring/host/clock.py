@@ -7,10 +7,10 @@ import time
 
 
 class SystemClock:
-    """A `Clock` as the operating system tells it."""
+    """A `Clock` of the operating system."""
 
     nanoseconds = staticmethod(time.time_ns)
-    """The same as a function of the interpreter, for who asks once a message."""
+    """The same as a built-in function, for callers that ask once a message."""
 
     def now(self) -> int:
         """Microseconds since 1970, UTC."""

@@ -1,10 +1,11 @@
 """The data directory on the real machine.
 
-Which thread does what: writes, renames and unlinks happen at once, on the loop's own; one thread syncs; one makes new files; a few
-read. They start when they are first needed and end with `unlock`.
+Which thread does what: the loop's own thread writes, renames and unlinks, at once; one thread
+syncs; one makes new files; a few read. Threads start on first use and end with `unlock`.
 
-A new file is allocated and then, for a short while, written full of zeros; `zeros` says why. Measured on ext4 on a virtual disk, alone
-on two cores (append and fdatasync, MB/s / CPU seconds per GB, by 1 MiB and by 4 MiB):
+A new file is allocated and then, for a short while, written full of zeros; `zeros` says why.
+Measured on ext4 on a virtual disk, alone on two cores (append and fdatasync, MB/s / CPU seconds per
+GB, by 1 MiB and by 4 MiB):
 
     growing file             1,411 / 0.30      512 / 1.49
     allocated                1,287 / 0.24    1,444 / 0.25
@@ -12,9 +13,10 @@ on two cores (append and fdatasync, MB/s / CPU seconds per GB, by 1 MiB and by 4
     recycled                 2,410 / 0.19    3,490 / 0.13
     recycled, O_DIRECT       3,093 / 0.10    4,405 / 0.06
 
-("zeros" there went through the page cache, which was still warm.) The store as a whole, by 1 MiB, medians of five rounds on the same
-machine with a load of seven: 131 MB/s without zeros, 169 with zeros through the page cache, 307 with zeros past it; CPU seconds per GB
-1.4, 2.4 and 0.7; median append and sync 7.5, 0.9 and 1.3 ms; the longest, which waits for a new file, 86, 1,236 and 328 ms.
+("zeros" there went through the page cache, which was still warm.) The store as a whole, by 1 MiB,
+medians of five rounds on the same machine with a load of seven: 131 MB/s without zeros, 169 with
+zeros through the page cache, 307 with zeros past it; CPU seconds per GB 1.4, 2.4 and 0.7; median
+append and sync 7.5, 0.9 and 1.3 ms; the longest, which waits for a new file, 86, 1,236 and 328 ms.
 """
 
 from __future__ import annotations
@@ -41,13 +43,15 @@ class HostDisk:
     def __init__(self, path: str | os.PathLike[str], *, prewrite_seconds: float = 0.5, embedded: bool = False) -> None:
         self._path = os.path.abspath(path)
         self._prewrite_seconds = prewrite_seconds
-        """How long a new file is written with zeros at most; 0 switches that off."""
+        """The longest time to fill a new file with zeros; 0 switches that off."""
         self._lock = DirectoryLock(self._path, embedded=embedded)
         self._stopping = threading.Event()
         self._start_threads()
 
     def lock(self, address: str) -> None:
-        """See `Disk.lock`. A directory that is missing is made; one that cannot be written to is refused."""
+        """See `Disk.lock`. A directory that is missing is made; one that cannot be written to is
+        refused.
+        """
         try:
             self._make_directory()
             self._lock.take(address)
@@ -55,8 +59,10 @@ class HostDisk:
             raise self._unusable(error) from error
 
     def unlock(self) -> None:
-        """Ends the threads, then lets the next process in. A file that is being made is given up; a sync under way is waited for:
-        nobody else may come in while this process still writes."""
+        """Ends the threads, then releases the lock. It abandons a file that is being made, and
+        waits for a sync under way: no other process may take the directory while this one still
+        writes.
+        """
         self._stopping.set()
         self._makers.join()
         self._syncs.join()
@@ -106,7 +112,7 @@ class HostDisk:
         return HostFile(name, descriptor, self._syncs, self._reads)
 
     async def _opened(self, threads: Threads, call: Callable[[], HostFile]) -> HostFile:
-        """Opens a file on a thread; if nobody waits for it any more when it is open, it is closed again."""
+        """Opens a file on a thread; closes it again if the caller has given up by then."""
         opening = threads.begin(call)
         try:
             return await asyncio.shield(opening)
@@ -132,19 +138,19 @@ class HostDisk:
         return self._file(name, descriptor)
 
     def _make_directory(self) -> None:
-        """The directory and, if they are missing, those above it; each name is durable in the one above."""
+        """Makes the directory and any missing ones above it; each name is durable in its parent."""
         missing: list[str] = []
         path = self._path
         while not os.path.exists(path):
             missing.append(path)
             path = os.path.dirname(path)
         for directory in reversed(missing):
-            with suppress(FileExistsError):  # another process was quicker, or it is no directory: then taking the lock will say so
+            with suppress(FileExistsError):  # another process was quicker, or it is not a directory: then taking the lock reports it
                 os.mkdir(directory, 0o700)
             sync_directory(os.path.dirname(directory))
 
     def _unusable(self, error: OSError) -> errors.Error:
-        """Why this cannot be a data directory, and what would be right."""
+        """The error that says why this cannot be a data directory, and what to do."""
         match error.errno:
             case errno.ENOTDIR:
                 reason, hint = "is not a directory.", "Name a directory, or one that can be made."
@@ -160,7 +166,7 @@ class HostDisk:
 
 
 def sync_directory(path: str) -> None:
-    """Names that were made or changed in the directory are durable when it returns."""
+    """Makes created and changed names in the directory durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -169,7 +175,7 @@ def sync_directory(path: str) -> None:
 
 
 def sync_file(path: str) -> None:
-    """What was written to the file, by whomever, is durable when it returns."""
+    """Makes everything written to the file durable, by any process."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,10 +1,11 @@
 """An open file of the real machine: writes inline, syncs and reads on threads.
 
-A file may be closed while a thread still syncs or reads in it. The descriptor must not go before that, or the thread would read in
-whatever file gets the same number next; so it is closed by whoever leaves last.
+A file may be closed while a thread still syncs or reads in it. The descriptor must stay open until
+then, or the thread would read in the next file that gets the same number. So the last one to leave
+closes it.
 
-A sync that fails stays failed. The kernel tells of a lost write once, to one sync, and calls the next one a success; if the caller
-that was told had been cancelled meanwhile, the loss would be forgotten.
+A sync that fails stays failed. The kernel reports a lost write once, to one sync, and lets the next
+one succeed. If the caller of the failed sync was cancelled meanwhile, the loss would be forgotten.
 """
 
 from __future__ import annotations
@@ -77,7 +78,9 @@ class HostFile:
                 raise
 
     def _read(self, position: int, length: int) -> Buffer:
-        """Into memory that nobody clears first, aligned as Arrow likes it; read-only, because others will hold views of it."""
+        """Reads into uninitialised memory, aligned for Arrow; the result is read-only, because
+        others will hold views of it.
+        """
         space = numpy.empty(length + _ALIGNMENT, numpy.uint8)
         start = -space.ctypes.data % _ALIGNMENT
         view = space.data[start : start + length]
@@ -106,8 +109,10 @@ class HostFile:
 
 
 def _write_all(descriptor: int, position: int, buffers: Sequence[Buffer]) -> int:
-    """Writes the buffers, of which there are not too many for one call, and gives the position behind them. The system may write
-    less than it was given (a signal, 2 GiB at once, a disk that has just become full): then the rest is written."""
+    """Writes the buffers, which must not be too many for one call, and returns the position behind
+    them. The system may write less than it was given (a signal, 2 GiB at once, a disk that has just
+    become full): then this writes the rest.
+    """
     end = position + sum([buffer.nbytes if isinstance(buffer, memoryview) else len(buffer) for buffer in buffers])
     position += os.pwritev(descriptor, buffers, position)
     while position < end:

@@ -1,9 +1,10 @@
 """Who serves a data directory: the process that holds the lock on the file `lock` in it.
 
-The lock is the kernel's (flock) and ends with the process, however that ends, so there is nothing to clean up after a crash. The file
-says in JSON who holds it, `{"pid": …, "address": …}`, for the one who comes second. It is written right after the lock was taken and
-stays behind when a process is killed; so a second one that finds nothing in it, or a process that is not there, looks again. It is
-never made shorter: on a full disk its one block is there already.
+The lock is the kernel's (flock) and ends with the process, however that ends, so there is nothing
+to clean up after a crash. The file says in JSON who holds it, `{"pid": …, "address": …}`, for
+processes that come second. The holder writes it right after it takes the lock, and the file stays
+behind when the process is killed. So a second process that finds an empty file, or a pid that does
+not exist, looks again. The file is never truncated: on a full disk its one block is there already.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class Holder(NamedTuple):
     pid: int
     address: str
     embedded: bool = False
-    """Whether it is a broker inside a program, whose place another such may take when it ends."""
+    """Whether the holder is an embedded broker; another embedded broker may take its place when it
+    ends.
+    """
 
 
 class DirectoryLock:
@@ -41,14 +44,18 @@ class DirectoryLock:
         self._descriptor: int | None = None
 
     def take(self, address: str) -> None:
-        """Takes the lock, or raises Conflict with the holder's address. Raises OSError if there can be no such file."""
+        """Takes the lock, or raises Conflict with the holder's address. Raises OSError if the file
+        cannot be made.
+        """
         descriptor = os.open(os.path.join(self._directory, NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         holder = Holder(os.getpid(), address, self._embedded)
         self._hold(descriptor, fcntl.LOCK_EX, json.dumps(holder._asdict()))
 
     def take_to_look(self) -> None:
-        """Keeps others from serving the directory while somebody looks at it; several may look. Changes nothing: where there is no lock
-        file, in a copy for example, there is nothing to take. Raises Conflict with the holder's address."""
+        """Takes a shared lock: no broker can serve the directory while someone inspects it, and
+        several may inspect. Changes nothing: where there is no lock file, in a copy for example,
+        there is nothing to lock. Raises Conflict with the holder's address.
+        """
         try:
             descriptor = os.open(os.path.join(self._directory, NAME), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -56,7 +63,7 @@ class DirectoryLock:
         self._hold(descriptor, fcntl.LOCK_SH, None)
 
     def _hold(self, descriptor: int, kind: int, text: str | None) -> None:
-        """Locks the open file, and writes into it if there is something to write."""
+        """Locks the open file, and writes the holder into it if there is one."""
         try:
             holder = _lock(descriptor, kind)
             if holder is not None:
@@ -70,9 +77,9 @@ class DirectoryLock:
         _taken.add(self)
 
     def give_back(self) -> None:
-        """Lets the next one in. Does nothing if the lock is not held."""
+        """Releases the lock. Does nothing if this process does not hold it."""
         if self._descriptor is not None:
-            with suppress(OSError):  # what stands in the file is only told to people
+            with suppress(OSError):  # the file's contents are only for people
                 _write(self._descriptor, "")
             self.drop()
 
@@ -99,7 +106,9 @@ class DirectoryLock:
 
 
 def is_served(directory: str) -> bool:
-    """Whether a process holds the lock of a directory at this moment. A directory that has vanished is nobody's to take."""
+    """Whether a process holds the lock of a directory at this moment. A directory that has vanished
+    counts as held, because no one can take it.
+    """
     try:
         descriptor = os.open(os.path.join(directory, NAME), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -131,7 +140,9 @@ def _write(descriptor: int, content: str) -> None:
 
 
 def _lock(descriptor: int, kind: int) -> Holder | None:
-    """Locks, or says who has it, as far as the file says. Who only looked for a moment is waited for."""
+    """Locks, or returns the holder that the file names. Waits for holders that only looked for a
+    moment.
+    """
     for _ in range(_LOOKS):
         try:
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)

@@ -1,7 +1,8 @@
 """How many files and connections a broker's own process may have open.
 
-Systems give a program 1,024 or fewer unless it asks for more, up to a hard limit. A broker with its default of 1,000 streams meets that
-under load, and where connections have taken all, the next segment cannot be opened either. So it asks for all that it may have.
+Systems give a program 1,024 or fewer unless it asks for more, up to a hard limit. A broker with its
+default of 1,000 streams reaches that limit under load, and once connections have used it up, the
+broker cannot open the next segment either. So it raises its limit to the hard limit.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import resource
 from typing import Final
 
 _ENOUGH: Final = 1 << 20
-"""Some systems allow billions, and some libraries walk through all that are allowed."""
+"""Some systems allow billions, and some libraries loop over all allowed descriptors."""
 
 
 def allow_open_files() -> int:
-    """As many as this process may have, for the whole of it, so only for one that is ours; gives the number."""
+    """Raises the limit of the whole process, so call it only in a process of our own. Returns the
+    limit.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _ENOUGH if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH)
     if soft != resource.RLIM_INFINITY and soft < wanted:

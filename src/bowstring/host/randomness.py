@@ -1,6 +1,7 @@
 """The machine's randomness.
 
-All of it comes from the operating system: a process that forks must not hand its child the same numbers.
+All of it comes from the operating system: a process that forks must not hand its child the same
+numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import uuid_utils
 
 
 class SystemRandomness:
-    """A `Randomness` that nobody can repeat."""
+    """A `Randomness` that cannot be repeated."""
 
     def __init__(self) -> None:
         self._source = random.SystemRandom()

@@ -1,12 +1,14 @@
 """Several processes on one data directory: the first serves it, the others are its guests.
 
-Who opens a directory that another process serves gets no error but the same broker: its clients go to the process that holds the lock,
-over the Unix socket in the directory (`bowstring.sock`), or to the port that the lock names. Nobody has to know who was first.
+A process that opens a directory which another process serves gets no error but the same broker: its
+clients connect to the process that holds the lock, over the Unix socket in the directory
+(`bowstring.sock`), or to the port that the lock names. No process has to know which one was first.
 
-When the process that serves ends, well or by SIGKILL, the kernel frees the lock. A guest that finds it free takes the directory and
-serves on, at the same socket and, if that is free, the same port; the others are its guests then. Clients notice a pause: what they
-had under way is sent again. What was acknowledged is on the disk. This is so between embedded brokers. `bowstring serve` is a service
-that somebody starts again, so its guests leave the directory to it and wait.
+When the process that serves ends, well or by SIGKILL, the kernel frees the lock. A guest that finds
+it free takes the directory and serves on, at the same socket and, if that is free, the same port;
+the others are its guests then. Clients notice a pause: they resend the requests under way.
+Everything acknowledged is on the disk. Only embedded brokers take over from each other. `bowstring
+serve` is a service that an operator starts again, so its guests leave the directory to it and wait.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from bowstring.host.lock import is_served
 
 SOCKET: Final = "bowstring.sock"
 SOCKET_PATH_BYTES_MAX: Final = 100
-"""The system takes 104 to 108, with a zero at the end; a longer path has no socket, and its guests use the port."""
+"""Systems allow 104 to 108 bytes, with a zero at the end; a longer path has no socket, and its
+guests use the port.
+"""
 LOOK_SECONDS: Final = 0.1
 
 
@@ -32,13 +36,15 @@ def socket_address(directory: str) -> str | None:
 
 
 class DirectorySocket:
-    """The socket in a directory that this process serves. It is for this user alone, and goes with the broker."""
+    """The socket in a directory that this process serves. It is for this user alone, and goes with
+    the broker.
+    """
 
     def __init__(self, directory: str) -> None:
         self.address = socket_address(directory) if os.path.isdir(directory) else None
 
     def claim(self) -> None:
-        """It is there now."""
+        """Restricts the socket, which exists now, to this user."""
         if self.address is not None:
             os.chmod(self.address.removeprefix("unix:"), 0o600)
 
@@ -55,21 +61,23 @@ class Guest:
         self.directory = directory
         self.conflict = conflict
         self.holder: str = conflict.details["address"]
-        """Where the process listens that serves, as host:port or unix:path."""
+        """The address of the serving process, as host:port or unix:path."""
         self._takes_over = conflict.details.get("embedded") == "yes"
 
     @classmethod
     def of(cls, directory: str, conflict: errors.Conflict) -> Guest | None:
-        """A guest, if the conflict says whose."""
+        """A guest, if the conflict names the host."""
         return cls(directory, conflict) if "address" in conflict.details else None
 
     @property
     def seeds(self) -> list[str]:
-        """Where clients find whoever serves the directory, now and later."""
+        """The address at which clients find the serving process, now and later."""
         socket = socket_address(self.directory)
         return list(dict.fromkeys(([socket] if socket else []) + [self.holder]))
 
     async def until_free(self) -> None:
-        """Waits until nobody serves the directory and this guest may: for ever, if it belongs to a service."""
+        """Waits until no process serves the directory and this guest may: for ever, if it belongs
+        to a service.
+        """
         while not self._takes_over or is_served(self.directory):  # noqa: ASYNC110 -- nothing tells us that a lock of the kernel is free
             await asyncio.sleep(LOOK_SECONDS)

@@ -1,8 +1,8 @@
 """Threads that run blocking calls while the loop goes on.
 
-A call that was handed over runs to its end, whatever becomes of the one who waits for it: a sync that is half done cannot be taken
-back, and its outcome must not get lost. So a cancelled caller stops waiting, and nothing else. This is why `loop.run_in_executor` is
-not used: it drops a call that has not begun when its caller is cancelled.
+A submitted call runs to its end, whatever happens to its caller: a half-done sync cannot be undone,
+and its outcome must not get lost. So a cancelled caller stops waiting, and nothing else. That rules
+out `loop.run_in_executor`: it drops a call that has not begun when its caller is cancelled.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ T = TypeVar("T")
 
 
 class Threads:
-    """A few threads. Calls begin in the order in which they were handed over."""
+    """A few threads. Calls begin in the order of their submission."""
 
     def __init__(self, count: int, name: str) -> None:
         self._executor = ThreadPoolExecutor(count, thread_name_prefix=name)
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Runs the call on one of the threads, and gives what it returned or raises what it raised."""
+        """Runs the call on one of the threads; returns what it returns, raises what it raises."""
         return await self.begin(call)
 
     def begin(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Hands the call over at once. The future may be cancelled, the call not."""
+        """Submits the call at once. The future may be cancelled, the call may not."""
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[T] = loop.create_future()
         self._executor.submit(_run, call, loop, outcome)
         return outcome
 
     async def close(self) -> None:
-        """Lets the calls that were handed over finish, then ends the threads, without holding up the loop."""
+        """Waits for the submitted calls, then ends the threads, without blocking the loop."""
         closing = Threads(1, "closing")
         await closing.run(self.join)
         closing.end()
@@ -43,7 +43,7 @@ class Threads:
         self._executor.shutdown(wait=True)
 
     def end(self) -> None:
-        """The threads end by themselves when they have nothing to do any more."""
+        """The threads end by themselves once they have no more calls."""
         self._executor.shutdown(wait=False)
 
 
@@ -55,7 +55,9 @@ class ThreadWorker(Threads):
 
 
 def _run(call: Callable[[], T], loop: asyncio.AbstractEventLoop, outcome: asyncio.Future[T]) -> None:
-    """On the thread. Whatever happened goes back to the loop; if that is closed, nobody waits any more."""
+    """Runs on the thread. Returns the outcome to the loop; if the loop is closed, no caller waits
+    any more.
+    """
     try:
         result = call()
     except StopIteration as error:

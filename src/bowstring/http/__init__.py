@@ -1,5 +1,5 @@
 """HTTP beside the broker: metrics, health and the version; console and WebSocket will live here.
 
-It runs in a thread of its own and asks the broker on the broker's loop (decision 0026). Starlette, uvicorn and prometheus-client are
-imported in that thread, so whoever runs a broker without HTTP never loads them.
+It runs in a thread of its own and asks the broker on the broker's loop (decision 0026). That thread
+imports Starlette, uvicorn and prometheus-client, so a broker without HTTP never loads them.
 """

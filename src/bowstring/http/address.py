@@ -1,4 +1,4 @@
-"""Where HTTP is served: taking the port, and saying in one sentence why it cannot be had."""
+"""Takes the port for HTTP, or says in one sentence why it cannot."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ BACKLOG = 128
 
 
 def bind(address: str, *, exactly: bool) -> socket.socket:
-    """A socket that listens at host:port. If the port is taken and need not be exactly this one, any free port of the host will do."""
+    """A socket that listens at host:port. If the port is in use and was only the default, it takes
+    any free port of the host.
+    """
     place = listening.parse(address, "http")
     assert place is not None, "the settings take no socket for HTTP"
     host, port = place

@@ -1,8 +1,8 @@
-"""The pages: `/metrics`, `/livez`, `/readyz`, `/version`. What is not one of them is refused in JSON.
+"""The pages: `/metrics`, `/livez`, `/readyz`, `/version`. Any other path gets an error in JSON.
 
-Everything here can be read by anybody who reaches the port, and nothing changes anything. There is no login yet, so the port is on
-loopback unless `http` says otherwise; no other origin may read it (no CORS). The Host header is not checked: once a page can change
-something, it has to be.
+Anyone who reaches the port can read everything here, and can change nothing. There is no login yet,
+so the port is on loopback unless `http` says otherwise; no other origin may read it (no CORS). The
+Host header is not checked: once a page can change something, it has to be.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 class Pages:
-    """What is answered where."""
+    """The routes."""
 
     def __init__(self, *, version: str, alive: Asked, ready: Asked, view: Callable[[], Awaitable[View]]) -> None:
         self._version = version

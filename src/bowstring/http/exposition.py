@@ -1,6 +1,8 @@
-"""A view as the text that Prometheus reads, by prometheus-client: a registry of our own, and a collector that reads the view.
+"""Renders a view as the text that Prometheus reads, by prometheus-client: a registry of our own,
+and a collector that reads the view.
 
-Beside the table's metrics the text has those of the process (`process_…`: CPU, memory, open files), as every exporter has them.
+In addition to the table's metrics the text has those of the process (`process_…`: CPU, memory, open
+files), as every exporter has.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from bowstring.http.metrics import Metric, View, metrics
 
 
 class _ViewCollector(Collector):
-    """Gives the metrics of one view."""
+    """Yields the metrics of one view."""
 
     def __init__(self, view: View) -> None:
         self._view = view

@@ -1,4 +1,6 @@
-"""What the pages show: the figures of a broker, with the many topics and positions that it may have cut to a few."""
+"""The figures that the pages show. A broker may have many topics and positions; only a few of them
+get figures of their own.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ from bowstring.broker.statistics import PositionStatistics, Statistics, TopicsSt
 T = TypeVar("T")
 
 OTHERS: Final = "(other)"
-"""The label of everything beyond the bound. No topic has such a name."""
+"""The label for all topics and positions beyond the bound. No topic can have this name."""
 
 
 class DiskSpace(NamedTuple):
-    """What the file system says about a data directory."""
+    """Sizes of the file system of a data directory."""
 
     size_bytes: int
     free_bytes: int
@@ -31,7 +33,7 @@ class Figures(NamedTuple):
     streams_max: int
     streams_refused: int
     statistics: Statistics | None = None
-    """None while there is no incarnation that serves."""
+    """None while no incarnation serves."""
     topics: TopicsStatistics = TopicsStatistics([], [])
 
 
@@ -62,7 +64,7 @@ def bounded_positions(positions: Iterable[PositionStatistics], positions_max: in
 
 
 def _largest(entries: Iterable[T], entries_max: int, size: Callable[[T], tuple[object, ...]]) -> tuple[list[T], list[T]]:
-    """Up to so many, and the rest; both in the order in which they came."""
+    """Up to this many, and the rest; both in their given order."""
     everything = list(entries)
     if len(everything) <= entries_max:
         return everything, []

@@ -1,8 +1,9 @@
 """The metrics, in one table: name, kind, meaning, and where the value comes from.
 
-The table makes `/metrics` and the page docs/reference/metrics.md; the Grafana dashboard is checked against it. Names follow Prometheus:
-`bowstring_`, a noun, the unit, `_total` for what only rises. Labels have few values: kinds of errors, parts of memory, and topics and
-positions up to a bound (`figures`).
+The table makes `/metrics` and the page docs/reference/metrics.md; a test checks the Grafana
+dashboard against it. Names follow Prometheus: `bowstring_`, a noun, the unit, `_total` for
+counters. Labels have few values: kinds of errors, parts of memory, and topics and positions up to a
+bound (`figures`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class Metric(NamedTuple):
     """counter, gauge or histogram."""
     meaning: str
     samples: Callable[[View], Iterable[Any]]
-    """What `/metrics` shows: samples, or one distribution; nothing if there is none now."""
+    """The values that `/metrics` shows: samples, or one distribution; empty if there are none now.
+    """
     labels: tuple[str, ...] = ()
 
 
@@ -115,7 +117,7 @@ GROUPS: Final = (
             _broker(
                 "bowstring_duplicate_messages_total",
                 "counter",
-                "Messages that were known already, by their batch or by their id, and not stored again.",
+                "Messages that the broker recognised, by their batch or by their id, and did not store again.",
                 lambda now: now.duplicates,
             ),
             _labelled(
@@ -157,11 +159,11 @@ GROUPS: Final = (
                 "Flushes that carried their pages in the journal row.",
                 lambda now: now.flush.inlined,
             ),
-            _broker("bowstring_flush_waiting_bytes", "gauge", "Bytes of pages to be written yet.", lambda now: now.flush.waiting_bytes),
+            _broker("bowstring_flush_waiting_bytes", "gauge", "Bytes of pages still to be written.", lambda now: now.flush.waiting_bytes),
             _broker(
                 "bowstring_flush_oldest_seconds",
                 "gauge",
-                "How long the oldest flush under way has been so; 0 if there is none.",
+                "Age of the oldest flush under way; 0 if there is none.",
                 lambda now: now.flush.oldest_seconds,
             ),
             _seconds("bowstring_flush_seconds", "From taking a flush until it is committed.", lambda now: now.flush.flush_seconds),
@@ -193,7 +195,7 @@ GROUPS: Final = (
                 "work",
                 lambda now: [((each.work,), each.troubles) for each in now.upkeep.work],
             ),
-            _broker("bowstring_journal_rows", "gauge", "Rows of the journal that are not trimmed.", lambda now: now.upkeep.journal_rows),
+            _broker("bowstring_journal_rows", "gauge", "Rows in the journal.", lambda now: now.upkeep.journal_rows),
             _broker("bowstring_seals_total", "counter", "Seals of the journal.", lambda now: now.upkeep.seals),
             _broker("bowstring_sealed_pages_total", "counter", "Pages that became part of an extent.", lambda now: now.upkeep.sealed_pages),
             _broker("bowstring_sealed_bytes_total", "counter", "Bytes of these pages.", lambda now: now.upkeep.sealed_bytes),
@@ -212,7 +214,7 @@ GROUPS: Final = (
             _broker(
                 "bowstring_released_segments_total",
                 "counter",
-                "Segments that nothing used any more.",
+                "Segments that no longer hold anything in use.",
                 lambda now: now.upkeep.released_segments,
             ),
         ),
@@ -241,11 +243,11 @@ GROUPS: Final = (
         (
             _broker("bowstring_disk_full", "gauge", "1 if publishes are refused for lack of room.", lambda now: now.disk.full),
             _space("bowstring_disk_size_bytes", "The file system of the data directory.", lambda disk: disk.size_bytes),
-            _space("bowstring_disk_free_bytes", "What is free on it for this user.", lambda disk: disk.free_bytes),
+            _space("bowstring_disk_free_bytes", "Free space for this user.", lambda disk: disk.free_bytes),
             _space("bowstring_catalog_bytes", "The catalog with its write-ahead log.", lambda disk: disk.catalog_bytes),
             _broker("bowstring_segments", "gauge", "Segment files that are complete.", lambda now: now.disk.segments),
             _broker("bowstring_segment_bytes", "gauge", "Their size.", lambda now: now.disk.segment_bytes),
-            _broker("bowstring_segment_used_bytes", "gauge", "Bytes in them that something refers to.", lambda now: now.disk.used_bytes),
+            _broker("bowstring_segment_used_bytes", "gauge", "Bytes in use in these segment files.", lambda now: now.disk.used_bytes),
             _broker("bowstring_orphans", "gauge", "Files that the broker put aside: see operations.", lambda now: now.disk.orphans),
             _broker("bowstring_orphan_bytes", "gauge", "Their size.", lambda now: now.disk.orphan_bytes),
         ),
@@ -279,7 +281,7 @@ GROUPS: Final = (
             _position(
                 "bowstring_position_moved_timestamp_seconds",
                 "gauge",
-                "When the position was moved last, in seconds since 1970.",
+                "When the position moved last, in seconds since 1970.",
                 lambda position: position.moved / 1e6,
             ),
         ),

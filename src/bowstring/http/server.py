@@ -1,8 +1,9 @@
 """HTTP in a thread of its own, beside a broker that runs on another loop.
 
-The port is taken at once, by the broker's thread, so that a port in use is an error of the start. Everything else, importing included,
-happens in this thread: a page that takes long to write never holds up a flush, and a broker whose loop hangs is still told to be so. What
-pages show is asked for on the broker's loop, with a limit on how long that may take (decision 0026).
+The broker's thread takes the port at once, so that a port in use is an error at start. Everything
+else, importing included, happens in the HTTP thread: a slow page never delays a flush, and the
+pages still answer when the broker's loop hangs. The pages ask the broker's loop for their figures,
+with a time limit (decision 0026).
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class HttpServer:
         self._stopping = False
         self._served: Future[None] | None = None
         self._scraping: asyncio.Lock | None = None
-        """Scrapes take turns: several at once would only ask the broker for the same."""
+        """Scrapes take turns: several at once would only ask the broker for the same figures."""
 
     @property
     def url(self) -> str | None:
@@ -59,7 +60,7 @@ class HttpServer:
         return None if self._socket is None else address.url(self._socket)
 
     def start(self) -> None:
-        """Takes the port and begins. Raises why the port cannot be had."""
+        """Takes the port and begins. Raises an error if the port is not available."""
         exactly = "http" in self._settings.given
         wanted = self._settings.http
         if not exactly and self._settings.listen.endswith(":0"):
@@ -69,11 +70,11 @@ class HttpServer:
         self._served = asyncio.run_coroutine_threadsafe(self._serve(), self._thread.loop)
 
     def loaded(self) -> None:
-        """The broker serves: from here on its loop can be asked."""
+        """Call this when the broker serves: from now on its loop can be asked."""
         self._loaded = True
 
     async def stop(self) -> None:
-        """Ends the thread. What is being answered is cut off."""
+        """Ends the thread. Cuts off requests under way."""
         self._stopping = True
         if self._uvicorn is not None:
             self._uvicorn.should_exit = self._uvicorn.force_exit = True
@@ -90,7 +91,7 @@ class HttpServer:
         try:
             await self._run_uvicorn()
         except Exception:
-            _log.exception("HTTP has ended in a way that nobody foresaw; the broker goes on without it")
+            _log.exception("HTTP has ended unexpectedly; the broker goes on without it")
 
     async def _run_uvicorn(self) -> None:
         import uvicorn
@@ -117,7 +118,9 @@ class HttpServer:
             await self._uvicorn.serve(sockets=[self._socket])
 
     async def _alive(self) -> Readiness:
-        """The loop answers. A broker that has failed is not alive: only a new process can go on. One that loads is."""
+        """Whether the loop answers. A failed broker is not alive, because only a new process can go
+        on. A broker that loads is alive.
+        """
         if not self._loaded:
             return Readiness(True, "alive")
         try:
@@ -178,5 +181,7 @@ def _size(path: str) -> int:
 
 
 def _quiet(record: logging.LogRecord) -> bool:
-    """uvicorn tells that it starts and ends; what is ours to tell is told by us. Other servers in this process keep their words."""
+    """Silences uvicorn's messages about start and end, because the broker logs its own. Other
+    servers in this process keep theirs.
+    """
     return record.threadName != THREAD or record.levelno >= logging.WARNING

@@ -1,1 +1,3 @@
-"""Events as lines of a log: standard `logging`, logger `bowstring.broker`, as text or as JSON. Handlers are installed by commands only."""
+"""Events as lines of a log: standard `logging`, logger `bowstring.broker`, as text or as JSON. Only
+commands install handlers.
+"""

@@ -1,7 +1,8 @@
-"""Tells the events of a broker to the logger `bowstring.broker`.
+"""Sends the events of a broker to the logger `bowstring.broker`.
 
-A record has the event's words as its message; `record.event` is the event's name and `record.fields` are its fields, for handlers that
-want more than a line. Events that can come in great numbers are told as `repeats` says.
+A record has the event's words as its message; `record.event` is the event's name and
+`record.fields` are its fields, for handlers that want more than a line. `repeats` decides which of
+many equal events are logged.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class EventLog:
             _tell(event, kind, fields)
 
     def close(self) -> None:
-        """Tells what was counted and not told yet."""
+        """Logs the counts that are not logged yet."""
         counting, self._counting = self._counting, None
         if counting is not None:
             counting.cancel()
@@ -45,7 +46,7 @@ class EventLog:
         key = event, tuple(fields.get(name) for name in kind.alike or ())
         first = self._repeats.note(key, self._clock.monotonic())
         if self._counting is None:
-            with suppress(RuntimeError):  # outside of a loop the number is told at the end
+            with suppress(RuntimeError):  # outside of a loop the number is logged at the end
                 self._counting = asyncio.get_running_loop().create_task(self._count())
         return first
 

@@ -1,10 +1,11 @@
-"""How a record of the log is written: as text for people, or as JSON, one object a line.
+"""Writes a record of the log: as text for people, or as JSON, one object a line.
 
     2026-11-16T09:30:00.123Z INFO    a topic was created topic=orders partitions=4 client=127.0.0.1:51234
     {"time":"2026-11-16T09:30:00.123Z","level":"info","event":"topic-created","message":"a topic was created","topic":"orders",…}
 
-A line is one line whatever is in it: values with spaces or control characters are quoted as in JSON, and so are such messages. Only a
-traceback, which a bug has, goes on in further lines of text; as JSON it is a field.
+A line is one line whatever is in it: values with spaces or control characters are quoted as in
+JSON, and so are such messages. Only a traceback, the sign of a bug, takes further lines of text; as
+JSON it is a field.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Final
 from bowstring import times
 
 SPANS: Final = {"retention", "deduplication"}
-"""Fields that are seconds, and that people read as 7d."""
+"""Fields in seconds, shown to people as 7d."""
 
 
 class TextFormat(logging.Formatter):
@@ -52,7 +53,7 @@ def moment(record: logging.LogRecord) -> str:
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """The fields of an event; of any other record, who told it."""
+    """The fields of an event; for any other record, its logger."""
     return getattr(record, "fields", None) or ({} if hasattr(record, "event") else {"logger": record.name})
 
 
@@ -68,7 +69,7 @@ def _one_line(text: str) -> str:
 
 
 def _plain(value: object) -> object:
-    """JSON has no infinity, and nobody wants nanoseconds."""
+    """JSON has no infinity, and nanoseconds are of no use."""
     if isinstance(value, float):
         return round(value, 6) if math.isfinite(value) else None
     return value

@@ -1,4 +1,6 @@
-"""The log of a command that is a broker: everything of ours, and the warnings of others, to stderr."""
+"""The log of a command that runs a broker: all our records, and the warnings of other libraries, to
+stderr.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from bowstring.logs.formats import JsonFormat, TextFormat
 
 
 def install(level: int, form: str = "text") -> None:
-    """From here on lines go to stderr. `level` is for ours; of other libraries warnings are told."""
+    """Sends the log to stderr from now on. `level` applies to our records; other libraries log
+    warnings.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormat() if form == "json" else TextFormat())
     logging.root.handlers[:] = [handler]

@@ -1,4 +1,5 @@
-"""Which of many equal events are told: the first at once, the others as a number, once a minute.
+"""Decides which of many equal events to log: the first at once, the others as a number, once a
+minute.
 
 note("a", 0.0)  -> True       told
 note("a", 1.0)  -> False      counted
@@ -13,7 +14,7 @@ from typing import Final, Generic, TypeVar
 
 SECONDS: Final = 60.0
 KEYS_MAX: Final = 1000
-"""So many are told apart. Further ones are not told at all, but their number is bounded, and so is the log."""
+"""The most events told apart. Further ones are not logged, so the log is bounded."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -27,7 +28,7 @@ class Repeats(Generic[K]):
         self._counts: dict[K, int] = {}
 
     def note(self, key: K, now: float) -> bool:
-        """Whether this one is to be told."""
+        """Whether to log this one."""
         if key in self._since:
             self._counts[key] = self._counts.get(key, 0) + 1
             return False
@@ -37,7 +38,7 @@ class Repeats(Generic[K]):
         return True
 
     def due(self, now: float) -> list[tuple[K, int]]:
-        """How many there were of those whose minute is over."""
+        """The events whose minute is over, and how many there were of each."""
         told: list[tuple[K, int]] = []
         for key in [key for key, since in self._since.items() if now - since >= self._seconds]:
             count = self._counts.pop(key, 0)
@@ -49,7 +50,7 @@ class Repeats(Generic[K]):
         return told
 
     def rest(self) -> list[tuple[K, int]]:
-        """How many were counted and not told yet; then all is forgotten."""
+        """The events that were counted and not logged yet; then forgets everything."""
         counts = list(self._counts.items())
         self._since.clear()
         self._counts.clear()

@@ -1,10 +1,11 @@
 """Messages as they travel and rest: columns of a batch, their bytes, ids and hashes.
 
-`schema` names the columns, `limits` says what a message is held to. `metadata` is the one way in which the head of a batch may be
-written, `encoding` writes batches by it, `layout` checks what came from outside against it, with `contents` for what the columns may
-hold and `diagnosis` for saying what is wrong with a head that is not ours. `conversion` makes our columns of those of other libraries.
-`ids` and `hashing` are the two small agreements between kit
-and broker beside the batch.
+`schema` names the columns, `limits` has the limits of a message. `metadata` defines the one valid
+head of a batch, `encoding` writes batches with it, and `layout` checks batches from outside against
+it; `contents` checks the values of columns, and `diagnosis` explains what is wrong with a foreign
+head. `conversion` turns columns of other libraries into ours. `ids` and `hashing` are two further
+small agreements between kit and broker.
 
-Nothing is imported here, so that `bowstring.messages.ids` and its neighbours load no more than each needs.
+This package imports nothing, so that `bowstring.messages.ids` and its neighbours load no more than
+each needs.
 """

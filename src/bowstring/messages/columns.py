@@ -1,8 +1,9 @@
-"""Making columns: from Python lists, from one message, from Arrow arrays of the columns' own types (`conversion` makes those).
+"""Making columns: from Python lists, from one message, from Arrow arrays of the columns' own types
+(`conversion` makes those).
 
-Each way ends in a `Part`: nodes and buffers of one column, just as they are written. Whatever the input was, a part has offsets that
-begin at 0, only the bytes of its own rows, no bytes under nulls, times that are null as zero, and a validity bitmap only with nulls,
-whose bits end with the last row.
+Each way ends in a `Part`: nodes and buffers of one column, ready to be written. Whatever the input
+was, a part has offsets that begin at 0, only the bytes of its own rows, no bytes under nulls, zeros
+for null times, and a validity bitmap only with nulls, whose bits end with the last row.
 
 A null that stands alone becomes the part of a column of nulls, which the writer then leaves out.
 """
@@ -29,12 +30,14 @@ _TWO = struct.Struct("<ii")
 _MOMENT = struct.Struct("<q")
 DATA_MAX = 2**31 - 1
 _NOTHING: Attributes = {}
-_SHARED = 4  # rows for each of the attributes that they share, from which on it is worth while to turn those into Arrow first
+_SHARED = 4  # rows per shared attributes object from which on it pays to turn each object into Arrow once
 TEXT_HINT = "The names and values of attributes are text: {'country': 'CH'}."
 
 
 class Part(NamedTuple):
-    """A column in canonical layout: nodes as length, null count, …; buffers with their exact lengths."""
+    """A column in canonical layout: nodes as length, null count, …; buffers with their exact
+    lengths.
+    """
 
     nodes: tuple[int, ...]
     buffers: tuple[Bytes | Unjoined, ...]
@@ -108,14 +111,14 @@ def texts(name: str, rows: int, many: Sequence[bytes | str | None]) -> Part:
 
 
 def unjoined(rows: int, values: Unjoined) -> Part:
-    """The column of many values that are left where they are."""
+    """The column of many values, without copying them."""
     if values.size > DATA_MAX:
         raise too_large("value")
     return Part((rows, 0), (b"", _plain(values.offsets.astype(np.int32)), values))
 
 
 def ids(rows: int, many: Sequence[str]) -> Part:
-    """The column of one or many ids, which are text and nothing else."""
+    """The column of one or many ids, which must be text."""
     if not _all_text(many):
         raise errors.InvalidArgument("There is an id that is not text.", hint="Ids are str, in every row or in none.")
     return text_of_one("id", rows, many) if rows == 1 else texts("id", rows, many)
@@ -134,7 +137,9 @@ def moments(name: str, rows: int, many: Moments) -> Part:
 
 
 def attributes(rows: int, many: Sequence[Attributes | None]) -> Part:
-    """The column of many messages' attributes. Where most of them are the very same objects, each of those is turned into Arrow once."""
+    """The column of many messages' attributes. If most rows share the same objects, each object is
+    turned into Arrow once.
+    """
     _check_count("attributes", rows, many)
     places = list(map(id, many))
     distinct = dict(zip(places, many, strict=True))
@@ -156,7 +161,7 @@ def _each_attributes(rows: int, many: Sequence[Attributes | None]) -> Part:
 
 
 def _entries(maps: list[Attributes]) -> tuple[npt.NDArray[np.int32], pa.Array, pa.Array]:
-    """All names in one list, all values in another, and where those of each map begin."""
+    """All names in one list, all values in another, and the offsets of each map."""
     try:
         names = list(chain.from_iterable(maps))
         values = list(chain.from_iterable([each.values() for each in maps]))
@@ -171,7 +176,9 @@ def _entries(maps: list[Attributes]) -> tuple[npt.NDArray[np.int32], pa.Array, p
 
 
 def integers(numbers: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """As `pa.array` would make it; but that imports numpy.ma the first time, which takes a tenth of a second."""
+    """As `pa.array` would make it; but that imports numpy.ma the first time, which takes a tenth of
+    a second.
+    """
     validity = None if valid is None or valid.all() else pa.py_buffer(_bitmap(valid))
     return pa.Array.from_buffers(pa.from_numpy_dtype(numbers.dtype), len(numbers), [validity, pa.py_buffer(np.ascontiguousarray(numbers))])
 
@@ -180,7 +187,7 @@ def integers(numbers: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None = No
 
 
 def part(column: schema.Column, array: pa.Array) -> Part:
-    """An array of the column's type, cut to its own rows and cleaned of what lies under nulls."""
+    """An array of the column's type, cut to its own rows, without bytes under nulls."""
     if pa.types.is_null(array.type):
         return Part((len(array), len(array)), ())
     if column.bit == schema.ATTRIBUTES:
@@ -274,7 +281,7 @@ def _as_bytes(name: str, value: object) -> bytes:
 
 
 def too_large(name: str) -> errors.TooLarge:
-    """The bytes of a column do not fit into one batch."""
+    """The error for a column whose bytes do not fit into one batch."""
     return errors.TooLarge(f"{name} has more than 2 GiB.", hint="Split the batch.")
 
 
@@ -287,10 +294,10 @@ def _not_moments(name: str, what: object) -> errors.InvalidArgument:
 
 
 def null_ids(count: int) -> errors.InvalidArgument:
-    """Ids are there in all rows or in none."""
+    """The error for ids in only some of the rows."""
     return errors.InvalidArgument(f"{count} of the ids are null.", hint="Give every row an id, or send no ids at all.")
 
 
 def not_text(what: object) -> errors.InvalidArgument:
-    """Names and values of attributes are text, and nothing else."""
+    """The error for names and values of attributes that are not text."""
     return errors.InvalidArgument(f"There are attributes that are not text: {what}.", hint=TEXT_HINT)

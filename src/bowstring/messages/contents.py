@@ -1,15 +1,16 @@
-"""What the columns of a batch may hold.
+"""Checks the values in the columns of a batch.
 
-The kit asks these questions before it sends, so that a wrong row is refused where it was written, and the broker asks them again of
-everything that arrives. Both have the columns as buffers of canonical layout (offsets from 0, nulls without bytes, times that are null
-as zero), so the questions are asked of whole buffers and none of them walks over rows.
+The kit runs these checks before it sends, so that a program learns of a wrong row at once, and the
+broker runs them again on every batch that arrives. Both have the columns as buffers of canonical
+layout (offsets from 0, nulls without bytes, zeros for null times), so the checks work on whole
+buffers and never loop over rows.
 
     created, due, expires    from 1970 to before 2200
     id                       1 to 256 bytes of text
     attributes               no name twice in a row; no name of ours
 
-The first row that is wrong is named, counted from 0. NumPy needs 1 to 3 µs for the smallest thing, so a single message, which is what a
-quiet producer sends, is looked at by hand first.
+Errors name the first wrong row, counted from 0. NumPy needs 1 to 3 µs for the smallest operation,
+so a batch of one message, the usual one of a quiet producer, is checked by hand first.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from bowstring.messages import limits, schema
 from bowstring.messages.metadata import Bytes, Form
 
 _RESERVED = limits.RESERVED_PREFIX.encode()
-_MOMENT = struct.Struct("<Q")  # unsigned: what is before 1970 is then far beyond 2200
-# The columns about which there is something to ask.
+_MOMENT = struct.Struct("<Q")  # unsigned: a time before 1970 is then far beyond 2200
+# The columns to check.
 CHECKED: Final = schema.ATTRIBUTES | schema.TIMES | schema.ID
 
 
 def check(form: Form, rows: int, buffers: Sequence[Bytes], *, reserved_ok: bool) -> None:
-    """Refuses rows that may not be there. `buffers` are all buffers of the form's columns, uncompressed."""
+    """Refuses invalid rows. `buffers` are all buffers of the form's columns, uncompressed."""
     if not form.mask & CHECKED or (rows == 1 and _one_is_fine(form, buffers, reserved_ok=reserved_ok)):
         return
     for column, at, _ in form.places:
@@ -46,7 +47,9 @@ def check(form: Form, rows: int, buffers: Sequence[Bytes], *, reserved_ok: bool)
 
 
 def _one_is_fine(form: Form, buffers: Sequence[Bytes], *, reserved_ok: bool) -> bool:
-    """Whether the only row is surely fine; what is not sure is for the questions to all rows, which also have the words for it."""
+    """Whether the only row is certainly valid. If not, the checks of all rows decide, and word the
+    error.
+    """
     for column, at, _ in form.places:
         if column.bit & schema.TIMES:
             fine = _MOMENT.unpack(buffers[at + 1])[0] < limits.MOMENT_MAX
@@ -88,7 +91,7 @@ def _check_attributes(row_offsets: Bytes, name_offsets: Bytes, name_bytes: Bytes
     offsets = np.frombuffer(row_offsets, np.int32)
     text = bytes(name_bytes)
     names = pa.StringArray.from_buffers(len(name_offsets) // 4 - 1, pa.py_buffer(name_offsets), pa.py_buffer(text))
-    # A search through the bytes of all names is cheap, and nearly always the end of it.
+    # Searching the bytes of all names is cheap, and nearly always finds nothing.
     if not reserved_ok and _RESERVED in text:
         ours = pc.starts_with(names, limits.RESERVED_PREFIX).to_numpy(zero_copy_only=False)
         if ours.any():
@@ -103,7 +106,9 @@ def _check_attributes(row_offsets: Bytes, name_offsets: Bytes, name_bytes: Bytes
 
 
 def _are_alike(counts: npt.NDArray[np.int32], ends: npt.NDArray[np.int32], text: bytes) -> bool:
-    """Whether all rows have the names of the first one, in its order, and that has none twice: usual, and told by comparing bytes."""
+    """Whether all rows have the names of the first row, in its order, and that row has no name
+    twice. This is the usual case, and comparing bytes is enough.
+    """
     each = int(counts[0])
     if (counts != each).any():
         return False
@@ -114,7 +119,9 @@ def _are_alike(counts: npt.NDArray[np.int32], ends: npt.NDArray[np.int32], text:
 
 
 def _check_unique(counts: npt.NDArray[np.int32], names: pa.StringArray) -> None:
-    """No row has a name twice: each pair of row and name, as one number, is there once."""
+    """Refuses a row that has a name twice: each pair of row and name, as one number, must be
+    unique.
+    """
     encoded = names.dictionary_encode()
     rows = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     pairs = rows * len(encoded.dictionary) + encoded.indices.to_numpy()

@@ -1,8 +1,9 @@
-"""Arrow columns of any library's types, as the types of a batch.
+"""Converts Arrow columns of any library's types to the types of a batch.
 
-Polars sends views, categoricals and enums, and has no map type. pandas sends dictionaries, lists of pairs and structs. DuckDB sends
-whatever its columns are. Few of Arrow's kernels know all of these types, so every column is converted here, once, before any kernel
-is used. A column that has the right type already is returned as it is.
+Polars sends views, categoricals and enums, and has no map type. pandas sends dictionaries, lists of
+pairs and structs. DuckDB sends whatever its columns are. Few of Arrow's kernels know all of these
+types, so every column is converted here, once, before any kernel is used. A column that has the
+right type already is returned as it is.
 
     key, value     text or bytes of any kind: plain, large, view, fixed size; a UUID is its 16 bytes
     id             text of any kind; a UUID is its usual text
@@ -10,11 +11,12 @@ is used. A column that has the right type already is returned as it is.
     attributes     a map of text to text, a list of structs with the fields `key` and `value`, a list of pairs, or a struct whose
                    fields are the attributes, in which a null field is an attribute that the row does not have
 
-Each of these may be dictionary-encoded or run-end-encoded. A column of nulls may have any type. Everything else is refused: a number
-could become text in more than one way, and guessing is not this module's part.
+Each of these may be dictionary-encoded or run-end-encoded. A column of nulls may have any type.
+Everything else is refused: a number could become text in more than one way, and this module does
+not guess.
 
-Texts of dictionaries and views share bytes, which a plain column repeats for every row. `bounded` therefore divides a batch first, by
-the size that it will have.
+Texts of dictionaries and views share bytes, which a plain column repeats for every row. `bounded`
+therefore divides a batch first, by the size that it will have.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from bowstring.messages.columns import integers
 from bowstring.messages.sizes import size_of
 
 AT_ONCE_BYTES: Final = 64 * 1024 * 1024
-"""What is converted at once, if it is not one row."""
+"""About how many bytes to convert at once; a single row may have more."""
 _MAP: Final = pa.map_(pa.utf8(), pa.utf8())
 _MAP_HINT: Final = "It has to be a map of text to text (Arrow map<string, string>), a list of structs with key and value, or a struct."
 _VIEW_BYTES: Final = 16
@@ -51,7 +53,9 @@ def is_canonical(given: pa.Schema) -> bool:
 
 
 def canonical(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows, each column in its own type. The columns are those of a batch, each at most once."""
+    """The same rows, each column in its own type. The columns are those of a batch, each at most
+    once.
+    """
     if is_canonical(batch.schema):
         return batch
     wanted = [column for column in schema.COLUMNS if column.name in batch.schema.names]
@@ -74,7 +78,7 @@ def bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def converted(column: schema.Column, array: pa.Array) -> pa.Array:
-    """The array as the column's own type; refused where meaning would have to be guessed."""
+    """The array as the column's own type. Refuses it if the meaning is ambiguous."""
     kind = array.type
     if kind == column.type:
         return array
@@ -133,7 +137,8 @@ def _moments(column: schema.Column, array: pa.Array) -> pa.Array:
     if kind.tz is None:
         hint = "Give it one: .dt.replace_time_zone('UTC') in Polars, .dt.tz_localize('UTC') in pandas, timestamptz in DuckDB."
         raise errors.InvalidArgument(f"{column.name} is {array.type}, which has no time zone.", hint=hint)
-    # Nanoseconds are cut to microseconds; from seconds and milliseconds a time may not fit, and that must not wrap around.
+    # Nanoseconds are cut to microseconds; from seconds and milliseconds a time may not fit, and
+    # that must not wrap around.
     return flat.cast(column.type, safe=kind.unit != "ns")
 
 
@@ -167,7 +172,9 @@ def _list_of_map(array: pa.Array) -> pa.Array:
 
 
 def _pairs(array: pa.Array, entries: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Names and values of entries, which are structs with the fields `key` and `value`, or lists of two."""
+    """Names and values of entries, which are structs with the fields `key` and `value`, or lists of
+    two.
+    """
     kind = entries.type
     if pa.types.is_struct(kind) and sorted(field.name for field in kind) == ["key", "value"]:
         if entries.null_count:
@@ -220,7 +227,7 @@ def _map(lengths: npt.NDArray[Any], rows: pa.Array, names: pa.Array, values: pa.
 
 
 def _flat(array: pa.Array) -> pa.Array:
-    """Without an extension type, a dictionary or runs around it, and without views."""
+    """The array without extension type, dictionary or runs around it, and without views."""
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
         return _flat(array.storage)
@@ -236,7 +243,9 @@ def _flat(array: pa.Array) -> pa.Array:
 
 
 def _lengths(array: pa.Array) -> Numbers:
-    """About how many bytes each row will have: exact for texts and bytes, an equal share for everything else."""
+    """About how many bytes each row will have: exact for texts and bytes, an equal share for
+    everything else.
+    """
     kind, rows = array.type, len(array)
     if isinstance(array, pa.ExtensionArray):
         return _lengths(array.storage)

@@ -1,8 +1,8 @@
-"""What is wrong with a head that is not canonical, in a sentence.
+"""Says in a sentence what is wrong with a head that is not canonical.
 
-`layout` refuses such a head already because it differs; nothing here decides. But the author of a kit wants to know *what* differs,
-so this reads the foreign flatbuffer as far as it can be read: every position is checked against the bounds, there is no recursion,
-and what cannot be read is itself the answer.
+`layout` has already refused the head because it differs; nothing here decides. But the author of a
+kit wants to know *what* differs, so this reads the foreign flatbuffer as far as possible: it checks
+every position against the bounds, it never recurses, and an unreadable head is itself the answer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Table:
         return struct.unpack_from(kind, self._data, at)[0]
 
     def _position(self, field: int) -> int:
-        """Where a field stands, 0 when it has its default."""
+        """The position of a field, 0 when it has its default."""
         slot = 4 + 2 * field
         distance = self._number("<H", self._fields + slot) if slot + 2 <= self._size else 0
         return self._at + distance if distance else 0
@@ -57,7 +57,9 @@ class _Table:
 
 
 def foreign(mask: int, rows: int, head: bytes) -> errors.InvalidArgument:
-    """The error for a head (marker and length included) that is not one of a batch with these columns."""
+    """The error for a head (marker and length included) that does not fit a batch with these
+    columns.
+    """
     try:
         sentence, hint = _tables_differ(mask, rows, head[8:])
     except struct.error:
@@ -97,7 +99,9 @@ def _tables_differ(mask: int, rows: int, flatbuffer: bytes) -> tuple[str, str]:
 
 
 def positions(wanted: Form, rows: int, head: bytes) -> errors.InvalidArgument:
-    """The error for a head that has the form's size but not its bytes: mostly buffers that stand elsewhere than they should."""
+    """The error for a head that has the form's size but not its bytes: usually its buffers are in
+    the wrong places.
+    """
     if not wanted.resembles(head):
         return foreign(wanted.mask, rows, head)
     at = wanted.size - 16 * wanted.nodes - 8 - 16 * wanted.buffers

@@ -1,16 +1,18 @@
-"""Writing batches, and reading back what was checked.
+"""Writes batches, and reads back checked ones.
 
-The kit writes what a program sends, the broker rewrites what it may not pass on whole. Both write canonically (see `metadata`), and
-both keep the promise that no row's bytes travel in another's message: a column that is a slice of a larger one is cut to its own
-bytes, bytes under nulls are dropped, and padding is zeros that we write, not memory that happened to lie there. pyarrow's own writer
-is not used, because its padding and its bitmaps hold what its input held.
+The kit writes the messages of a program, the broker rewrites batches that it may not pass on whole.
+Both write canonically (see `metadata`), and both keep the promise that no row's bytes travel in
+another's message: they cut a column that is a slice of a larger one to its own bytes, drop bytes
+under nulls, and pad with zeros, never with uninitialised memory. pyarrow's own writer does not do
+this: its padding and its bitmaps hold what its input held.
 
-There are three ways in. `draft_columns` takes Python lists, which is what `send()` gathers; a single message, the most frequent
-batch of a quiet producer, is packed by hand in about 3 µs instead of pyarrow's 8 to 21. `encode` takes a record batch of anybody's
-making, so it converts (`conversion`), compacts and checks (`columns` has both kinds of making). `take` takes rows of a batch that
-was checked before.
+There are three ways in. `draft_columns` takes Python lists, which is what `send()` gathers; a
+single message, the most frequent batch of a quiet producer, is packed by hand in about 3 µs instead
+of pyarrow's 8 to 21. `encode` takes a record batch from any library, so it converts (`conversion`),
+compacts and checks; `columns` serves both. `take` takes rows of a batch that was checked before.
 
-A null `value` beside other columns is a message without payload. Columns in which all rows are null are left out.
+A null `value` with other columns is a message without payload. Columns in which all rows are null
+are left out.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from bowstring.messages.columns import Attributes, Moments, Part
 from bowstring.messages.metadata import CODECS, Bytes, Form, Unjoined, form
 
 _RAW = (-1).to_bytes(8, "little", signed=True)  # in place of the size: this buffer was left uncompressed
-_SMALLEST_COMPRESSED = 64  # bytes; in anything smaller the compressor's own frame is more than what it saves
+_SMALLEST_COMPRESSED = 64  # bytes; for anything smaller the compressor's own frame is larger than what it saves
 
 
 class Encoded(NamedTuple):
@@ -42,7 +44,9 @@ class Encoded(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """The same before its last copy: the kit joins the pieces right behind the header of a request."""
+    """The same as pieces, before the last copy: the kit joins them right behind the header of a
+    request.
+    """
 
     mask: int
     rows: int
@@ -60,7 +64,9 @@ def decode(mask: int, data: bytes | memoryview | pa.Buffer) -> pa.RecordBatch:
 
 
 def encode(batch: pa.RecordBatch, *, compression: str | None = None, reserved_ok: bool = False) -> Encoded:
-    """A record batch with some of our columns, in any order and of any types that can become theirs."""
+    """A record batch with some of our columns, in any order and of any types that can become
+    theirs.
+    """
     from bowstring.messages import conversion  # a broker starts without the kernels that this needs
 
     schema.mask_of(batch.schema.names)
@@ -68,8 +74,9 @@ def encode(batch: pa.RecordBatch, *, compression: str | None = None, reserved_ok
 
 
 def draft(batch: pa.RecordBatch, *, created: int | None = None, compression: str | None = None, reserved_ok: bool = False) -> Draft:
-    """The same in pieces, of columns that have their own types (`conversion`). Where the batch does not say when its rows were `created`,
-    this does."""
+    """The same in pieces, for columns that have their own types already (`conversion`). `created`
+    is used if the batch has no such column.
+    """
     parts = [(column.bit, columns.part(column, array)) for column, array in _ordered(batch)]
     if created is not None and "created" not in batch.schema.names:
         parts.append((schema.CREATED, columns.moments("created", batch.num_rows, created)))
@@ -100,8 +107,9 @@ def draft_columns(
     compression: str | None = None,
     reserved_ok: bool = False,
 ) -> Draft:
-    """Python lists with one entry a row. Values and keys are bytes, or text that becomes UTF-8; times are µs since 1970, one for
-    all rows or one for each."""
+    """Python lists with one entry a row. Values and keys are bytes, or text that becomes UTF-8;
+    times are µs since 1970, one for all rows or one for each.
+    """
     single = rows == 1
     text, moment = (columns.text_of_one, columns.moment_of_one) if single else (columns.texts, columns.moments)
     parts: list[tuple[int, Part]] = []
@@ -125,7 +133,9 @@ def draft_columns(
 
 
 def take(batch: pa.RecordBatch, rows: npt.NDArray[np.int64] | pa.Array, *, compression: str | None = None) -> Encoded:
-    """The given rows of a checked batch as a message of their own, with no byte of any other row in it."""
+    """The given rows of a checked batch as a message of their own, with no byte of any other row in
+    it.
+    """
     taken = batch.take(rows if isinstance(rows, pa.Array) else columns.integers(np.asarray(rows, np.int64)))
     parts = [(column.bit, columns.part(column, array)) for column, array in _ordered(taken)]
     return _write(parts, taken.num_rows, compression, checked=False).encoded()
@@ -148,7 +158,7 @@ def together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _concatenated_by_column(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """What `pyarrow.concat_batches` gives, which pyarrow has since 19."""
+    """The same as `pyarrow.concat_batches`, which pyarrow has since 19."""
     arrays = [pa.concat_arrays([batch.column(at) for batch in batches]) for at in range(batches[0].num_columns)]
     return pa.RecordBatch.from_arrays(arrays, schema=batches[0].schema)
 
@@ -157,7 +167,9 @@ _concatenated: Callable[[list[pa.RecordBatch]], pa.RecordBatch] = getattr(pa, "c
 
 
 def _ordered(batch: pa.RecordBatch) -> list[tuple[schema.Column, pa.Array]]:
-    """The columns of a batch in our order; every one of them is ours and there once, and there are rows."""
+    """The columns of a batch in our order; every one of them is ours and there once, and there are
+    rows.
+    """
     if batch.num_rows == 0:
         raise errors.InvalidArgument("The batch is empty.", hint="Send at least one row.")
     schema.mask_of(batch.schema.names)
@@ -165,7 +177,9 @@ def _ordered(batch: pa.RecordBatch) -> list[tuple[schema.Column, pa.Array]]:
 
 
 def _write(parts: list[tuple[int, Part]], rows: int, compression: str | None, *, checked: bool, reserved_ok: bool = False) -> Draft:
-    """The parts in their order; those with nothing but nulls are left out, and where all are, a `value` of nulls stands for them."""
+    """The parts in their order, without those of nothing but nulls. If no part is left, a `value`
+    of nulls stands for them.
+    """
     mask = 0
     buffers: list[Any] = []
     nodes: list[int] = []
@@ -194,7 +208,9 @@ def _drafted(wanted: Form, rows: int, buffers: Sequence[Bytes], nodes: Sequence[
 
 
 def _compressed(mask: int, buffers: list[Bytes], compression: str) -> tuple[Form, list[Bytes]]:
-    """Every buffer compressed behind its size, or left raw where that is smaller; not at all when nothing is saved."""
+    """Every buffer compressed behind its size, or left raw where that is smaller; not at all when
+    nothing is saved.
+    """
     if compression not in CODECS:
         raise errors.InvalidArgument(f"compression={compression!r} is not known.", hint="Use None, 'lz4' or 'zstd'.")
     packed: list[Bytes] = []

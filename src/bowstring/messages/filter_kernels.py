@@ -1,4 +1,6 @@
-"""Filters applied to many messages at once, with Arrow's kernels: a tree of `filters` and the columns of a page give booleans."""
+"""Filters applied to many messages at once, with Arrow's kernels: a tree of `filters` and the
+columns of a page give booleans.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from bowstring.messages import filters
 from bowstring.messages.filters import Column, Compare, Filter, In, IsNull, Like, Not, Value
 
 ColumnOf = Callable[[str], pa.Array | None]
-"""The column of a name over all rows; None where every row has nothing there."""
+"""The column of a name over all rows; None if all rows are null."""
 
 _MOMENT = pa.timestamp("us", "UTC")
 _TYPES = {"key": pa.binary(), "attributes": pa.utf8(), "partition": pa.int64(), "offset": pa.int64()}

@@ -1,4 +1,5 @@
-"""Filters: a small part of SQL over what a message carries beside its value, as text and as a tree.
+"""Filters: a small part of SQL over the fields of a message other than its value, as text and as a
+tree.
 
     attributes.country = 'CH' and (key like 'customer-%' or created >= '2026-11-15T09:00Z') and not attributes['test'] is null
     partition in (0, 3) and offset between 17 and 40
@@ -14,12 +15,13 @@
               | "partition" | "offset"
     value     = 'text' (a quote in it is doubled) | x'6b6579' (bytes, for keys) | 17 (for partition and offset)
 
-Attributes are text, a key is bytes that are compared with text as UTF-8, and times are compared with moments as commands write them:
-`2026-11-15T09:00Z`, or `-1h` from now. Partition and offset are whole numbers. As in SQL nothing is known of what is null: a test of it is
-neither true nor false, and only rows for which the whole is true pass.
+Attributes are text, a key is bytes that are compared with text as UTF-8, and times are compared
+with moments as commands write them: `2026-11-15T09:00Z`, or `-1h` from now. Partition and offset
+are whole numbers. As in SQL, a test of a null is neither true nor false, and only rows for which
+the whole filter is true pass.
 
-The kit reads a filter to refuse a wrong one at once, the broker reads it again and applies it (`filter_kernels`). Nothing here touches
-Arrow.
+The kit reads a filter to refuse a wrong one at once, the broker reads it again and applies it
+(`filter_kernels`). Nothing here touches Arrow.
 """
 
 from __future__ import annotations
@@ -69,16 +71,18 @@ class Column(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Columns of one kind can be compared with each other."""
+        """The kind of the column. Columns of one kind can be compared with each other."""
         return "times" if self.is_time else "numbers" if self.is_number else "keys" if self.name == "key" else "text"
 
 
 Value = bytes | str | int
-"""Of a key, an attribute, a time in microseconds or a number."""
+"""A value of a key, an attribute, a time in microseconds or a number."""
 
 
 class Compare(NamedTuple):
-    """A test of a column against a value or another column; `kernel` is the name that Arrow has for it."""
+    """A test of a column against a value or another column; `kernel` is the name that Arrow has for
+    it.
+    """
 
     kernel: str
     column: Column
@@ -127,7 +131,9 @@ Filter = Compare | In | Like | IsNull | Not | Every | Any
 
 
 def parse(text: str, now: int = 0) -> Filter:
-    """The tree of a filter. Raises InvalidArgument that points at the place. Moments such as `-1h` count from `now`."""
+    """The tree of a filter. Raises InvalidArgument that points at the place. Moments such as `-1h`
+    count from `now`.
+    """
     if len(text) > LENGTH_MAX:
         raise errors.InvalidArgument(f"where has {len(text)} characters.", hint=f"The maximum is {LENGTH_MAX}.")
     if not text.strip():
@@ -168,7 +174,7 @@ class _Parser:
             match = _TOKEN.match(self._text, position)
             if match is None or match.lastgroup is None:
                 place = position + len(self._text[position:]) - len(self._text[position:].lstrip())
-                what = "a text that does not end" if self._text[place] == "'" else f"{self._text[place]!r}, which means nothing here"
+                what = "a text that does not end" if self._text[place] == "'" else f"{self._text[place]!r}, which has no meaning here"
                 hint = "Close it with a quote; a quote inside is written twice." if self._text[place] == "'" else _right()
                 self._refuse(place, f"it has {what}", hint)
             found.append(_Token(match.lastgroup, match[match.lastgroup], match.start(match.lastgroup)))
@@ -365,7 +371,7 @@ class _Parser:
 
 
 def _of_another_kind(column: Column, value: str) -> tuple[str, str]:
-    """What is wrong with a value that is a number, or is none, and what would be right."""
+    """What is wrong with a value that should or should not be a number, and what to write."""
     if column.is_number:
         return f"{column.name} is compared with {value}", f"It is a whole number: write {column.name} = 17."
     if column.is_time:

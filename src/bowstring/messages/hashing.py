@@ -1,12 +1,14 @@
-"""Two hashes: one that kit and broker agree on, one that is the broker's own.
+"""Two hashes: kit and broker agree on one, the other is the broker's own.
 
-**Keys.** The partition of a key is its XXH64 (seed 0), read as an unsigned number, modulo the number of partitions. Kits of all
-languages compute it, so it can never change; docs/hash-vectors.json has vectors to test a kit with. (Plain modulo rather than a
-consistent hash: the partitions of a topic are fixed, and every language has it for unsigned 64-bit numbers.)
+**Keys.** The partition of a key is its XXH64 (seed 0), read as an unsigned number, modulo the
+number of partitions. Kits of all languages compute it, so it can never change;
+docs/hash-vectors.json has vectors to test a kit with. (Plain modulo rather than a consistent hash:
+the partitions of a topic are fixed, and every language has it for unsigned 64-bit numbers.)
 
-**Ids.** The broker looks for the ids of a whole batch among those it has, as sorted 64-bit hashes. XXH64 of an Arrow column would be a
-call for each row; `id_hashes` instead takes eight bytes of all rows at a time with NumPy. A hit is compared with the stored id
-itself, so this hash decides about speed and never about truth. But it is stored, and therefore never changes either.
+**Ids.** The broker looks for the ids of a whole batch among those it has, as sorted 64-bit hashes.
+XXH64 of an Arrow column would be a call for each row; `id_hashes` instead takes eight bytes of all
+rows at a time with NumPy. A hit is compared with the stored id itself, so this hash decides about
+speed and never about truth. But it is stored, and therefore never changes either.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def partition_of(key: bytes, partitions: int) -> int:
 
 
 def partitions_of(keys: Sequence[bytes | None] | pa.Array, partitions: int) -> npt.NDArray[np.int64]:
-    """The partitions of many keys; -1 for rows without a key, which go elsewhere."""
+    """The partitions of many keys; -1 for rows without a key, whose partition does not come from a
+    hash.
+    """
     column: Any = keys.to_pylist() if isinstance(keys, pa.Array) else keys  # pyright: ignore[reportAttributeAccessIssue]
     try:
         hashes = np.fromiter(map(xxhash.xxh64_intdigest, column), np.uint64, len(column))
@@ -53,10 +57,12 @@ def partitions_of(keys: Sequence[bytes | None] | pa.Array, partitions: int) -> n
 
 
 def id_hashes(ids: pa.Array) -> Hashes:
-    """A 64-bit hash of each text of a utf8 column without nulls, 20 to 45 ns for a short one, 300 to 500 for 128 bytes.
+    """A 64-bit hash of each text of a utf8 column without nulls, 20 to 45 ns for a short one, 300
+    to 500 for 128 bytes.
 
-    For a text of n bytes: h = n · GOLDEN; for each eight bytes w, little-endian and filled with zeros, h = (h xor w) · MIX and then
-    h = h xor (h >> 29); at last h = h · GOLDEN, h = h xor (h >> 32).
+    For a text of n bytes: h = n · GOLDEN; for each eight bytes w, little-endian and filled with
+    zeros, h = (h xor w) · MIX and then h = h xor (h >> 29); at last h = h · GOLDEN, h = h xor (h >>
+    32).
     """
     rows = len(ids)
     if rows == 0:

@@ -1,13 +1,15 @@
-"""Generated ids: the name of a message that was given none.
+"""Generated ids: the names of messages whose program gave none.
 
-A batch has an id: its producer's (a UUID) and the producer's running number. Together with the partition and the row this names every
-message in it, so no id column has to be sent or stored, and one entry in the deduplication stands for a whole batch:
+A batch has an id: its producer's (a UUID) and the producer's running number. Together with the
+partition and the row this names every message in it, so no id column has to be sent or stored, and
+one entry in the deduplication stands for a whole batch:
 
     0193f0c2a1b87c3d9e4f5a6b7c8d9e0f-1a-3-2f
     producer (32 hexadecimal digits) · number · partition · row, each in hexadecimal without leading zeros
 
-A program that gives such an id back (to find, delete or send again) means that message. So what counts as one must never be in doubt:
-`parse` takes exactly what `generated` writes, and everything else is a natural id.
+A program that passes such an id back (to find, delete or send again) means that message. So there
+must be no doubt which ids are generated: `parse` accepts exactly what `generated` writes, and
+everything else is a natural id.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 class GeneratedId(NamedTuple):
-    """What a generated id names: a row that this producer's batch of this number had in this partition."""
+    """What a generated id names: a row that this producer's batch of this number had in this
+    partition.
+    """
 
     producer: bytes
     number: int
@@ -52,7 +56,8 @@ def parse(text: str) -> GeneratedId | None:
 def column(producer: bytes, number: int, partition: int, first_row: int, rows: int) -> pa.Array:
     """The ids of consecutive rows as an Arrow column, 20 to 25 ns a row.
 
-    Rows with the same number of digits have ids of the same length, and stand together: each such run is a matrix of characters.
+    Rows with the same number of digits have ids of the same length, and stand together: each such
+    run is a matrix of characters.
     """
     prefix = np.frombuffer(f"{producer.hex()}-{number:x}-{partition:x}-".encode(), np.uint8)
     runs: list[npt.NDArray[np.uint8]] = []

@@ -1,9 +1,11 @@
 """The broker's one check of a batch from outside.
 
-Everything behind this trusts what came through: pages are written as they came, decoded without checks, and handed to every engine
-that reads Arrow. A bad batch can kill a process (pyarrow reads it and crashes on access), fill its memory (16 kB of ZSTD can declare
-512 MB), or carry bytes that no row owns. So what is accepted is canonical, which means that there is exactly one way to write it
-(uncompressed; compressors may differ), and everything else is refused with a sentence. The order matters:
+Everything behind this check trusts its result: the broker writes pages as they came, decodes them
+without checks, and hands them to every engine that reads Arrow. A bad batch can kill a process
+(pyarrow reads it and crashes on access), fill its memory (16 kB of ZSTD can declare 512 MB), or
+carry bytes that no row owns. So the broker accepts only canonical batches: there is exactly one way
+to write each of them (uncompressed; compressors may differ). It refuses everything else, and says
+why. The order matters:
 
 1. what the header declares: schema, columns, rows, bytes;
 2. the metadata, byte by byte the one that `metadata` writes for these lengths and null counts. After this the buffers are known to
@@ -15,7 +17,8 @@ that reads Arrow. A bad batch can kill a process (pyarrow reads it and crashes o
 6. what Arrow allows and we do not: offsets that begin after 0 or end before the data does, bytes under a null, bits behind the last row;
 7. the contents: times, ids, attributes (`contents`).
 
-Steps 1 to 4 do not depend on the number of rows: about 5 µs for a lone value, 15 for all columns. Nothing walks over rows in Python.
+Steps 1 to 4 do not depend on the number of rows: about 5 µs for a lone value, 15 for all columns.
+Nothing walks over rows in Python.
 """
 
 from __future__ import annotations
@@ -33,15 +36,17 @@ from bowstring.messages.metadata import MARKER, ZEROS, Form, Head, forms_by_size
 _TRUNCATED = "Send the whole record-batch message."
 _OFFSET = struct.Struct("<i")
 _NUMBER = struct.Struct("<q")
-_RAW = -1  # what a buffer declares that was left uncompressed in a compressed batch
+_RAW = -1  # the size that marks an uncompressed buffer in a compressed batch
 
 
 def check(
     schema: int, mask: int, rows: int, data: bytes | memoryview | pa.Buffer, *, bytes_max: int, reserved_ok: bool = False
 ) -> pa.RecordBatch:
-    """The batch, over the same bytes where they are not compressed, or `InvalidArgument`, `TooLarge` or `NotSupported`.
+    """The batch, over the same bytes where they are not compressed, or `InvalidArgument`,
+    `TooLarge` or `NotSupported`.
 
-    `reserved_ok` lets attribute names pass that begin with `bowstring-`: those that the broker writes itself.
+    `reserved_ok` accepts attribute names that begin with `bowstring-`, which only the broker
+    writes.
     """
     view = memoryview(data).cast("B")
     _check_declared(schema, mask, rows, len(view), bytes_max)
@@ -81,7 +86,7 @@ def _too_large(what: str, bytes_max: int) -> errors.TooLarge:
 
 
 def _form_of(mask: int, rows: int, view: memoryview) -> Form:
-    """The form by the length of the metadata, which tells how the batch is compressed."""
+    """The form that the length of the metadata belongs to; it tells how the batch is compressed."""
     if len(view) < 8:
         raise errors.InvalidArgument(f"The batch is truncated: it has {len(view)} bytes.", hint=_TRUNCATED)
     if view[:4] != MARKER:
@@ -104,7 +109,9 @@ def _form_of(mask: int, rows: int, view: memoryview) -> Form:
 
 
 def _check_head(form: Form, rows: int, view: memoryview) -> Head:
-    """The metadata is the one that would be written for the lengths and null counts in it, and for this number of rows."""
+    """Checks that the metadata equals what we would write for its lengths, null counts and number
+    of rows.
+    """
     head = form.read(view)
     written = bytes(view[: form.size])
     # The bounds keep the sum of the lengths within 64 bits.
@@ -144,7 +151,7 @@ def _check_nodes(form: Form, head: Head) -> None:
 
 
 def _check_sizes(form: Form, head: Head, sizes: Sequence[int]) -> None:
-    """Every buffer whose size follows from the number of rows and nulls has that size."""
+    """Checks the size of every buffer whose size follows from the number of rows and nulls."""
     rows = head.rows
     for column, at, node in form.places:
         _check_size(column.name, "a validity bitmap", sizes[at], (rows + 7) // 8 if head.nodes[2 * node + 1] else 0)
@@ -167,7 +174,9 @@ def _check_size(name: str, what: str, size: int, wanted: int) -> None:
 
 
 def _declared_sizes(form: Form, head: Head, view: memoryview, bytes_max: int) -> list[int]:
-    """The sizes after decompression that the buffers of a compressed batch declare in their first 8 bytes."""
+    """The sizes after decompression that the buffers of a compressed batch declare in their first 8
+    bytes.
+    """
     sizes: list[int] = []
     position = total = form.size
     for number, length in enumerate(head.lengths):
@@ -189,7 +198,7 @@ def _declared_sizes(form: Form, head: Head, view: memoryview, bytes_max: int) ->
 
 
 def _split(form: Form, head: Head, view: memoryview) -> list[memoryview]:
-    """The buffers of the body; between them is nothing but zeros."""
+    """The buffers of the body. Checks that only zeros stand between them."""
     buffers: list[memoryview] = []
     position = form.size
     for length in head.lengths:
@@ -211,7 +220,9 @@ def _decode(mask: int, data: bytes | memoryview | pa.Buffer) -> pa.RecordBatch:
 
 
 def _check_buffers(form: Form, head: Head, buffers: Sequence[memoryview]) -> None:
-    """What Arrow allows and we do not. `validate` has made sure that offsets never fall, so both ends are all there is to see."""
+    """Checks what Arrow allows and we do not. `validate` has made sure that offsets never fall, so
+    looking at both ends is enough.
+    """
     for column, at, node in form.places:
         if column.bit == schema.ATTRIBUTES:
             _check_ends(column.name, buffers[at + 1], head.nodes[2 * node + 2])
@@ -233,7 +244,7 @@ def _check_ends(name: str, offsets: memoryview, end: int) -> None:
 
 
 def _check_nulls(column: schema.Column, rows: int, validity: memoryview, second: memoryview) -> None:
-    """A null has no bytes, a time that is null is zero, and there are no bits behind the last row."""
+    """Checks that a null has no bytes, a null time is zero, and no bits follow the last row."""
     bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")
     if bits[rows:].any():
         raise errors.InvalidArgument(f"The validity bitmap of {column.name} has bits behind its last row.", hint="Leave them zero.")

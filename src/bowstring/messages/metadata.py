@@ -1,14 +1,18 @@
-"""The head of a batch: the one way in which its metadata is written.
+"""The head of a batch, whose metadata may be written in only one way.
 
-A batch travels as Arrow's encapsulated record-batch message: a marker, the length of the metadata, the metadata (a flatbuffer), and
-the body, which is the columns' buffers one after the other, each padded with zeros to 8 bytes.
+A batch travels as Arrow's encapsulated record-batch message: a marker, the length of the metadata,
+the metadata (a flatbuffer), and the body, which is the columns' buffers one after the other, each
+padded with zeros to 8 bytes.
 
-A flatbuffer can say the same thing in many ways. We allow one, byte by byte what pyarrow writes, because then *checking is writing*:
-take the buffer lengths and null counts out of a foreign head, write the head that belongs to them, and compare. Equal means that the
-buffers stand in order, do not overlap, leave no gap but the padding, and that nothing else is hidden in there (custom metadata,
-dictionaries, columns we do not have). No reader of foreign flatbuffers is needed for anything that is accepted.
+A flatbuffer can say the same thing in many ways. We allow one, byte by byte what pyarrow writes,
+because then *checking is writing*: take the buffer lengths and null counts out of a foreign head,
+write the head that belongs to them, and compare. Equal means that the buffers stand in order, do
+not overlap, leave no gap but the padding, and that nothing else is hidden in there (custom
+metadata, dictionaries, columns we do not have). No reader of foreign flatbuffers is needed for
+anything that is accepted.
 
-For given columns and compression only 64-bit integers differ from batch to batch, always at the same places:
+For given columns and compression only 64-bit integers differ from batch to batch, always at the
+same places:
 
     0    marker, length of the metadata            constant
     8    the flatbuffer's tables                   constant, with the body's length (40) and the number of rows (72 or 80) in it
@@ -16,9 +20,10 @@ For given columns and compression only 64-bit integers differ from batch to batc
          8 bytes                                   constant, the number of nodes in it
          nodes: length and null count of each
 
-So one `struct` reads or writes a head. The constants below were read off pyarrow 26; a test compares all columns and compressions
-with the pyarrow that is installed. They are ours now: another pyarrow may write otherwise, this stays, since pages rest for years
-and the kits of other languages write the same bytes.
+So one `struct` reads or writes a head. The constants below were read off pyarrow 26; a test
+compares all columns and compressions with the pyarrow that is installed. They are ours now: another
+pyarrow may write otherwise, this stays, since pages rest for years and the kits of other languages
+write the same bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +44,7 @@ Bytes: TypeAlias = bytes | memoryview
 MARKER: Final = b"\xff\xff\xff\xff"
 CODECS: Final[tuple[str | None, ...]] = (None, "lz4", "zstd")
 
-# Padding, by how much is needed.
+# Padding, by its length.
 ZEROS: Final = tuple(bytes(count) for count in range(8))
 
 # A map column is four nodes deep (map, entry, name, value), all others are one node.
@@ -48,14 +53,17 @@ _MAP_BUFFERS: Final = 9
 
 
 class _Tables(NamedTuple):
-    """The flatbuffer from byte 8 up to the number of buffers, with zeros where it differs from form to form or batch to batch."""
+    """The flatbuffer from byte 8 up to the number of buffers, with zeros where it differs from form
+    to form or batch to batch.
+    """
 
     rows_at: int
     nodes_at: int  # where the distance to the nodes stands
     head: bytes
 
 
-# Message: root at 28, version V5, type RecordBatch, body length at 40; the batch's table follows with its number of rows.
+# Message: root at 28, version V5, type RecordBatch, body length at 40; the batch's table follows
+# with its number of rows.
 _MESSAGE: Final = "14000000 00000000 0c00%s0006000500 08000c000c000000 00030400%s000000 0000000000000000"
 _TABLES: Final[dict[str | None, _Tables]] = {
     None: _Tables(72, 64, bytes.fromhex(_MESSAGE % ("16", "18") + "00000a0018000c00 040008000a000000 0000000010000000" + "00" * 12)),
@@ -84,20 +92,22 @@ _PLAIN_AT: Final = 18
 
 
 def is_compressed(data: Bytes | bytearray) -> bool:
-    """Whether a batch that was checked is compressed: the first byte in which the heads differ tells."""
+    """Whether a checked batch is compressed: the first byte in which the heads differ tells."""
     return data[_PLAIN_AT] != 0x16
 
 
 class Unjoined:
-    """A buffer in the form of the values of its rows, all of them bytes, which are copied only when the message is joined.
+    """A buffer as the list of its rows' values, all of them bytes, which are copied only when the
+    message is joined.
 
-    To put them into a buffer first costs another copy and, worse, memory that is fresh each time. For tiny values that is cheaper.
+    Joining them into a buffer first costs another copy and, worse, fresh memory each time. For tiny
+    values that is still cheaper.
     """
 
     __slots__ = ("offsets", "size", "values")
 
     WORTH_WHILE: Final = 64
-    """From how many bytes a value on it is."""
+    """The value size from which on the list is cheaper."""
 
     def __init__(self, values: Sequence[bytes], lengths: npt.NDArray[np.int64]) -> None:
         self.values = values
@@ -110,7 +120,7 @@ class Unjoined:
 
 
 class Place(NamedTuple):
-    """Where a column's first buffer and first node stand in the lists of a form."""
+    """The places of a column's first buffer and first node in the lists of a form."""
 
     column: schema.Column
     buffer: int
@@ -118,7 +128,9 @@ class Place(NamedTuple):
 
 
 class Head(NamedTuple):
-    """What differs between two batches of one form. `nodes` is length, null count, length, null count, …"""
+    """The numbers in which two batches of one form differ. `nodes` is length, null count, length,
+    null count, …
+    """
 
     rows: int
     body: int
@@ -172,7 +184,9 @@ class Form:
         return b"".join(self.pieces(rows, buffers, nodes)[0])
 
     def pieces(self, rows: int, buffers: Sequence[Bytes | Unjoined], nodes: Sequence[int]) -> tuple[list[Bytes], int]:
-        """What a message is joined of: head, buffers, zeros between them; and its size. The buffers are of single bytes."""
+        """The pieces of a message (head, buffers, zeros between them) and its size. The buffers are
+        of single bytes.
+        """
         first, second, third = self._constants
         pieces: list[Bytes] = [b""]
         spots: list[int] = []
@@ -192,13 +206,17 @@ class Form:
         return pieces, self.size + position
 
     def read(self, data: bytes | memoryview) -> Head:
-        """What stands where lengths, nodes and rows stand; only `write` tells whether the rest belongs to it."""
+        """Reads the numbers at the places of lengths, nodes and rows; only comparing with `write`
+        tells whether the rest fits.
+        """
         fields = self._fields.unpack_from(data)
         buffers_end = 5 + self._buffer_count
         return Head(fields[3], fields[1], fields[6:buffers_end:2], fields[buffers_end + 1 :])
 
     def resembles(self, data: bytes | memoryview) -> bool:
-        """Whether the tables are those of this form, so that what `read` gives are really lengths and nodes."""
+        """Whether the tables are those of this form, so that `read` really returns lengths and
+        nodes.
+        """
         fields = self._fields.unpack_from(data)
         return (fields[0], fields[2], fields[4]) == self._constants
 

@@ -1,13 +1,15 @@
-"""The columns of a batch, and which of them one has.
+"""The columns of a batch, and the mask that says which of them a batch has.
 
-A batch carries any of seven columns, in this order. Which of them are there is a bit mask in the header beside the batch, together
-with the schema id, so no schema message is sent or stored: a lone value costs 152 bytes of metadata and 24 of its own.
+A batch carries any of seven columns, in this order. A bit mask in the header of the batch says
+which, together with the schema id, so no schema message is sent or stored: a lone value costs 152
+bytes of metadata and 24 of its own.
 
-A column is in the mask when at least one row has something in it. A column of nulls is left out (only a batch of nothing but nulls
-has one, its `value`), so a batch has exactly one form. `id` is in all rows or in none.
+A column is in the mask when at least one row has something in it. A column of nulls is left out
+(only a batch of nothing but nulls has one, its `value`), so a batch has exactly one form. `id` is
+in all rows or in none.
 
-Schema 1 means that the payload is the `value` column, bytes. Other ids are for payloads that are columns themselves (A10); the mask
-then still says which of the other columns are there.
+Schema 1 means that the payload is the `value` column, bytes. Other ids are reserved for payloads
+that are columns themselves; the mask then still says which of the other columns the batch has.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ COLUMNS: Final[tuple[Column, ...]] = (
 )
 
 ASSIGNED: Final = ("topic", "partition", "offset", "arrived", "producer_group", "transaction")
-"""The other columns of a batch that was read. The broker assigns them, so a batch that is sent may have them, and they are ignored."""
+"""The further columns of a batch that was read. The broker assigns them, so it ignores them in a
+batch that is sent.
+"""
 
 _BITS: Final = {column.name: column.bit for column in COLUMNS}
 

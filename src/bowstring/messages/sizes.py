@@ -1,4 +1,4 @@
-"""How many bytes Arrow data has."""
+"""Counts the bytes of Arrow data."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pyarrow as pa
 
 
 def size_of(data: Any) -> int:
-    """Bytes of an array, a batch or a table. Of slices these are the bytes that they refer to; of slices of views, with a pyarrow that
-    cannot tell those (22 and before), all bytes of the buffers."""
+    """Bytes of an array, a batch or a table. For slices, the bytes that they refer to; for slices
+    of views, pyarrow up to 22 cannot tell those, and all bytes of the buffers count.
+    """
     try:
         return data.nbytes
     except pa.ArrowTypeError:

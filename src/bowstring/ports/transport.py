@@ -1,26 +1,41 @@
 """Calls between kit and broker, at the level of messages: bytes in, bytes out, unary or streamed.
 
-Every message is one protobuf message of `proto/bowstring/v1` whose last field may be a batch; `bowstring.wire.codec` splits the two
-without copying. Errors of the product cross as themselves: what a handler raises as `bowstring.Error` is raised at the caller as the
-same class. A broken connection is `Unavailable`. gRPC implements this for real, the simulation with delays, losses and cuts.
+The calls are those of the table in `ports.calls`. A transport does not look into messages: their form is a matter of the codec. It
+tells the handler who calls. Errors of the product cross as themselves: the caller raises the class of `bowstring.Error` that the
+handler has raised. A broken connection is `Unavailable`. gRPC implements this port for real, the simulation with delays, losses and
+cuts.
 """
 
 from __future__ import annotations
 
-from contextvars import ContextVar
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from bowstring.ports.disk import Buffer
 
-CALLER: Final[ContextVar[str]] = ContextVar("caller", default="")
-"""The address of the client whose call is being served, for whoever tells of it; empty if it is not known."""
+
+class Caller(NamedTuple):
+    """Who makes a call, as its transport knows it."""
+
+    who: str = ""
+    """The user; empty, because there is no login yet."""
+    address: str = ""
+    """Where the call comes from, in the words of people: `127.0.0.1:51234`, `unix:`."""
+    transport: str = ""
+    """The transport that the call came by: `grpc`."""
+    deadline: float | None = None
+    """When the caller stops waiting for the answer, by the time of the running loop; None if it waits for ever."""
+
+
+NOBODY: Final = Caller()
+"""The caller of what the broker does by itself."""
 
 
 class Inbound(Protocol):
     """A call's stream as its handler sees it."""
 
     async def read(self) -> bytes | None:
-        """The next message of the caller, or None when it has said all. Nothing is read ahead: this is the back-pressure."""
+        """Gives the next message of the caller, or None when the caller has ended its side. The transport reads nothing ahead: this is
+        the back-pressure."""
         ...
 
     async def write(self, message: Buffer) -> None:
@@ -29,11 +44,11 @@ class Inbound(Protocol):
 
 
 class Handler(Protocol):
-    """The server's side: what the gateway implements."""
+    """The server's side. The gateway implements it."""
 
-    async def call(self, method: str, request: bytes) -> bytes: ...
+    async def call(self, method: str, request: bytes, caller: Caller) -> bytes: ...
 
-    async def stream(self, method: str, inbound: Inbound) -> None:
+    async def stream(self, method: str, inbound: Inbound, caller: Caller) -> None:
         """Serves a stream until it returns (the stream ends well), raises (it ends with that error) or is cancelled."""
         ...
 
@@ -44,11 +59,11 @@ class Stream(Protocol):
     async def write(self, message: Buffer) -> None: ...
 
     async def read(self) -> bytes | None:
-        """The next message, None when the stream ended well; raises the handler's error, or Unavailable."""
+        """Gives the next message, None when the stream ended well; raises the handler's error, or Unavailable."""
         ...
 
     async def end(self) -> None:
-        """The caller has said all; what the handler still sends can be read."""
+        """Ends the caller's side. What the handler still sends can be read."""
         ...
 
     def cancel(self) -> None: ...

@@ -2,12 +2,13 @@
 
     orders = spark.readStream.format("bowstring").option("subscribe", "orders").load()
 
-Rows travel as Arrow record batches from the broker to Spark. Read in this order: `options` (what people may say), `places` (which
-offsets that means), `limits` and `tasks` (how much of it now, and by whom), `source` and `stream` (what Spark calls), `reading` (a
-task), `columns` and `payloads` (the rows). `starting` and `java` start a Spark where there is none.
+Rows travel as Arrow record batches from the broker to Spark. Read in this order: `options` (the
+options of a read), `places` (the offsets that they mean), `limits` and `tasks` (how much to read
+now, and which task reads it), `source` and `stream` (the classes that Spark calls), `reading` (a
+task), `columns` and `payloads` (the rows). `starting` and `java` start a Spark if there is none.
 
-`register(spark)` makes the format known where Spark's Python does not find it, and switches filter push-down on; `session()` gives an
-embedded Spark, or one at an address.
+`register(spark)` registers the format if Spark's Python does not find it, and switches filter
+push-down on; `session()` returns an embedded Spark, or one at an address.
 """
 
 from __future__ import annotations

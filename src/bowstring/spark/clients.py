@@ -1,8 +1,9 @@
-"""One client a process for each server: a Python worker runs many tasks, and connecting for each would cost more than a small task.
+"""One client a process for each server: a Python worker runs many tasks, and connecting for each
+would cost more than a small task.
 
-Spark forks its workers before anything of ours is loaded, so that no connection is ever inherited. The kit is loaded here, when it is
-first used: some of the processes that Spark starts only look at options and columns, and starting them is most of what a small query
-costs.
+Spark forks its workers before it loads any module of ours, so no connection is ever inherited. This
+module loads the kit on first use: some of the processes that Spark starts only look at options and
+columns, and starting them is most of the cost of a small query.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ def client(options: Options) -> Client:
         from bowstring.client.sync import connect
 
         _CLIENTS[key] = connect(options.server, token=options.token, name="spark", timeout=options.timeout_seconds)
-        gc.freeze()  # a worker looks for garbage after each task: not in what is loaded for good, which took a tenth of a second
+        gc.freeze()  # a worker collects garbage after each task; freezing the loaded modules saves a tenth of a second
     return _CLIENTS[key]
 
 
 def close() -> None:
-    """Closes what this process has open."""
+    """Closes the clients of this process."""
     while _CLIENTS:
         _CLIENTS.popitem()[1].close()

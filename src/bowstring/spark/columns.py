@@ -1,7 +1,9 @@
-"""The columns of a read: their Spark types, and how each is made of a batch without looking at rows.
+"""The columns of a read: their Spark types, and how each comes from a batch without a loop over
+rows.
 
-Spark takes an Arrow batch only if its schema is exactly what was declared, and looks at that for the first batch alone; so every batch is
-made with the declared schema. Columns that the broker sent are handed on as they are, constant ones are made once and sliced.
+Spark accepts an Arrow batch only if its schema is exactly the declared one, and checks only the
+first batch; so every batch gets the declared schema. Columns of the broker pass through unchanged,
+constant columns are made once and sliced.
 """
 
 from __future__ import annotations
@@ -56,13 +58,13 @@ SOURCES: Final = {"timestamp": "arrived", "headers": "attributes"}
 """Columns that come from one of another name."""
 CONSTANT: Final = {"topic", "partition", "timestampType"}
 OWN: Final = ("_key", "_topic", "_partition", "_offset", "_timestamp", "_headers")
-"""What a message's own columns are called beside those of a typed payload."""
+"""The names of a message's own columns when a typed payload has columns too."""
 PROBLEM: Final = "_problem"
-"""Why a payload could not be read, where its columns are null."""
+"""The column that says why a payload could not be read; its other columns are null."""
 ALWAYS: Final = {"topic", "partition", "offset", "timestamp", "timestampType"}
-"""Columns that every message has, so that NOT NULL is always true of them."""
+"""Columns that every message has, so they may always be NOT NULL."""
 LOG_APPEND_TIME: Final = 1
-"""What Spark's Kafka source calls the time of arrival."""
+"""The name of the time of arrival in Spark's Kafka source."""
 
 
 def schema(options: Options) -> StructType:
@@ -89,7 +91,9 @@ def kind(name: str, options: Options) -> DataType:
 
 
 def check(given: StructType, options: Options) -> None:
-    """Refuses a schema that names columns which are not there, other types than they have, or other columns than the options ask for."""
+    """Refuses a schema with unknown columns, with wrong types, or with other columns than the
+    options ask for.
+    """
     typed = options.payload in ("json", "arrow")
     for field in given.fields:
         _check_nullable(field, typed, options)
@@ -120,12 +124,12 @@ def _check_payload(field: StructField, options: Options) -> None:
 
 
 def _check_nullable(field: StructField, typed: bool, options: Options) -> None:
-    """With `onBadPayload=null` every column that a bad payload concerns has to be nullable."""
+    """With `onBadPayload=null`, every column that a bad payload can make null must be nullable."""
     own = field.name[1:] if typed and field.name in OWN else "" if typed else field.name
     if options.on_bad_payload == "null" and not field.nullable and own not in ALWAYS:
         raise InvalidArgument(
             f"the schema has '{field.name}' as NOT NULL, and onBadPayload=null makes nulls.",
-            hint="Leave NOT NULL away, or use onBadPayload=skip.",
+            hint="Omit NOT NULL, or use onBadPayload=skip.",
         )
 
 
@@ -141,7 +145,7 @@ def _in_json(kind: DataType, inside: bool = False) -> bool:
 
 
 def needed(names: list[str]) -> list[str]:
-    """The columns of a reader from which these are made; at least one."""
+    """The reader's columns that these columns need; at least one."""
     found = [SOURCES.get(name, name) for name in names if name not in CONSTANT]
     return list(dict.fromkeys(found)) or ["offset"]
 
@@ -173,7 +177,7 @@ class Columns:
 
 
 def _headers(attributes: Any) -> Any:
-    """Pairs of text and bytes, in the memory of the map that they come from."""
+    """Pairs of text and bytes, in the memory of the map."""
     pairs = pa.StructArray.from_arrays([attributes.keys, attributes.items.view(pa.binary())], names=["key", "value"])
     offsets = attributes.offsets
     if attributes.null_count:

@@ -1,7 +1,8 @@
-"""Filters that Spark pushes down, as bounds of what is read at all.
+"""Turns filters that Spark pushes down into bounds of the read.
 
-A filter on topic, partition, offset or timestamp says which ranges of offsets can hold rows that pass. It only narrows: Spark applies
-every filter again, so a bound may be wider than its filter, and one that is not understood costs nothing but time.
+A filter on topic, partition, offset or timestamp says which ranges of offsets can hold rows that
+pass. It only narrows: Spark applies every filter again, so a bound may be wider than its filter,
+and an unsupported filter costs only time.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ _STEPS: Final[dict[str, Any]] = {"offset": 1, "timestamp": _MICROSECOND}
 
 @dataclass
 class Bounds:
-    """What can pass all filters so far."""
+    """The rows that can pass all filters so far."""
 
     prefix: str = ""
-    """What the message's own columns begin with."""
+    """The prefix of the message's own columns."""
     names: dict[str, set[Any]] = field(default_factory=dict[str, set[Any]])
     """The topics and the partitions, where they are limited."""
     lows: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -35,7 +36,7 @@ class Bounds:
     """The first offset and timestamp above."""
 
     def add(self, given: Filter) -> None:
-        """Narrows by one more filter, if it is of a kind that is understood."""
+        """Narrows by one more filter, if it is of a supported kind."""
         name, value = self._named(given), getattr(given, "value", ())
         if name in ("topic", "partition") and isinstance(given, EqualTo | In):
             values = set(value) if isinstance(given, In) else {value}
@@ -54,7 +55,7 @@ class Bounds:
         return path[0].removeprefix(self.prefix) if len(path) == 1 and path[0].startswith(self.prefix) else ""
 
     def narrow(self, tasks: list[Task], client: Client) -> list[Task]:
-        """The same tasks within the bounds, without those that have nothing left."""
+        """The tasks cut to the bounds, without the empty ones."""
         topics, partitions = self.names.get("topic"), self.names.get("partition")
         kept = [
             self._within(task, client)
@@ -74,7 +75,9 @@ class Bounds:
 
 
 def _since(client: Client, task: Task, moment: datetime, unknown: int) -> int:
-    """The first offset that arrived at the moment or later. What is to come is not asked for: the clocks may differ."""
+    """The first offset that arrived at the moment or later. Never asks about the future, because
+    the clocks may differ.
+    """
     if moment >= datetime.now(UTC) - timedelta(minutes=1):
         return unknown
     return client.offsets(task.topic, moment, partitions=[task.partition])[task.partition]

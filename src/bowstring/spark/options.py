@@ -1,7 +1,9 @@
-"""The options of a read, checked: every one of them has the name and the meaning that it has in Spark's Kafka source, or is ours.
+"""The options of a read, checked.
 
-Spark hands options over as text with names in lower case. What is unknown, contradictory or not to be read is refused here, on the
-driver, before anything runs. What depends on topics that may not be there yet is checked in `places`.
+Each has the name and the meaning that it has in Spark's Kafka source, or is ours. Spark passes
+options as text with names in lower case. This module refuses unknown, contradictory and malformed
+options on the driver, before anything runs. `places` checks what depends on topics, which may not
+exist yet.
 """
 
 from __future__ import annotations
@@ -43,13 +45,13 @@ KAFKA: Final = {
 EARLIEST: Final = -2
 LATEST: Final = -1
 IDS: Final = "_ids"
-"""The key under which a stream's offsets carry the numbers of their topics; no topic can have this name."""
+"""The key of the topics' numbers in a stream's offsets; no topic can have this name."""
 
 Kind = Literal["earliest", "latest", "offsets", "moment", "moments"]
 
 
 class Place(NamedTuple):
-    """From where or to where to read, as it was asked for."""
+    """The place to read from or to, as the options give it."""
 
     kind: Kind
     option: str
@@ -58,12 +60,12 @@ class Place(NamedTuple):
     """By topic and partition: offsets, or moments in microseconds."""
     moment: int = 0
     asked: int = 0
-    """When it was asked for, for moments that are to come."""
+    """The time of the request, for moments in the future."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a read was asked to do."""
+    """The options of one read."""
 
     server: str | None
     token: str | None
@@ -88,19 +90,21 @@ class Options:
     on_bad_payload: str
     name: str | None
     timeout_seconds: float
-    """How long a broker may be away."""
+    """How long the read waits for a broker that is away."""
     chooses_columns: str | None
-    """The option that says which columns there are, if one does."""
+    """The option that chooses the columns, if one does."""
 
     @property
     def description(self) -> str:
-        """What is read, for people."""
+        """The topics of the read, for people."""
         what = f"topics like {self.pattern}" if self.pattern is not None else ", ".join(self.topics)
         return f"{what} of {self.server}"
 
 
 def parse(given: Mapping[str, str], now: int, kind: Literal["batch", "stream"] | None = None) -> Options:
-    """The options as values. `kind` is what is being made of them, once that is known."""
+    """The options as values. `kind` says whether they are for a batch or a stream, once that is
+    known.
+    """
     said = _Said(given)
     said.check(kind)
     topics, pattern, assigned = _topics(said)
@@ -173,7 +177,7 @@ class _Said:
             raise InvalidArgument("both server and context were given.", hint="Give one of them.")
 
     def text(self, name: str) -> str | None:
-        """What was given; nothing at all is refused."""
+        """The value of an option. Refuses an empty one."""
         value = self._given.get(name.lower())
         if value is not None and not value.strip():
             raise InvalidArgument(f"{name} is empty.", hint=f"Give it a value, or omit {name}.")
@@ -249,7 +253,7 @@ def _unknown(name: str, value: str) -> InvalidArgument | NotSupported:
         what = "Reading a subscription as a queue" if name in ("subscription", "mode", "lease") else "Writing to topics from Spark"
         return NotSupported(f"'{LATER[name]}': {what[0].lower()}{what[1:]} comes in a later version.", hint="Read as a log: 'subscribe'.")
     if name == "path":
-        return InvalidArgument(f"load() was given '{value}', and a topic is no path.", hint=f"Use .option('subscribe', '{value}').load().")
+        return InvalidArgument(f"load() was given '{value}'; a topic is not a path.", hint=f"Use .option('subscribe', '{value}').load().")
     close = get_close_matches(name, NAMES, 1)
     hint = f"Did you mean '{NAMES[close[0]]}'?" if close else f"There are {', '.join(NAMES.values())}."
     return InvalidArgument(f"there is no option '{name}'.", hint=hint)
@@ -277,7 +281,9 @@ def _topics(said: _Said) -> tuple[tuple[str, ...], str | None, dict[str, tuple[i
 
 
 def _place(said: _Said, prefix: str, now: int) -> Place | None:
-    """Where to start or to end: by offsets, by one moment, or by a moment for each partition; None where nothing is said."""
+    """Where to start or to end: by offsets, by one moment, or by a moment for each partition; None
+    if no option says.
+    """
     options = (f"{prefix}Offsets", f"{prefix}Timestamp", f"{prefix}OffsetsByTimestamp")
     given = [option for option in options if said.text(option) is not None]
     if len(given) > 1:
@@ -313,7 +319,9 @@ def _offset(value: Any, option: str, ending: bool) -> int:
 
 
 def _moment(text: str, option: str, now: int) -> int:
-    """Milliseconds since 1970, or text with a zone; never to come, because what it means would change with every look."""
+    """A moment as milliseconds since 1970, or as text with a zone. Refuses the future, because its
+    offsets would change with every look.
+    """
     if re.fullmatch(r"[0-9]{1,15}", text):
         moment = int(text) * 1000
         if moment >= times.MOMENT_MAX:

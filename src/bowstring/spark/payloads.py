@@ -1,8 +1,10 @@
-"""What values hold: bytes, text, a JSON object, or Arrow rows; and what becomes of a message whose value is something else.
+"""Reads payloads: bytes, text, a JSON object, or Arrow rows; and handles messages whose value is
+something else.
 
-A message is bad if its value cannot be read, or lacks what the schema says is NOT NULL. `onBadPayload` decides: the task fails with a
-sentence that names the message (`fail`); the payload's columns are null and `_problem` says why (`null`); or the message is left out, and
-the task logs how many it left out (`skip`).
+A message is bad if its value cannot be read, or lacks what the schema says is NOT NULL.
+`onBadPayload` decides: the task fails with a sentence that names the message (`fail`); the
+payload's columns are null and `_problem` says why (`null`); or the message is left out, and the
+task logs how many it left out (`skip`).
 """
 
 from __future__ import annotations
@@ -30,11 +32,11 @@ LOG: Final = logging.getLogger("bowstring.spark")
 _UNREADABLE: Final = (pa.ArrowException, ValueError, KeyError, TypeError)
 
 Problems = dict[int, str]
-"""What is wrong with bad messages, as a sentence, by row of the batch."""
+"""What is wrong with each bad message, as a sentence, by row of the batch."""
 
 
 class Rows:
-    """Makes Spark's batches of ours, all with exactly the schema that was declared."""
+    """Turns our batches into Spark's, all with exactly the declared schema."""
 
     def __init__(self, options: Options, schema: pa.Schema, topic: str, partition: int) -> None:
         self._payload = options.payload
@@ -61,7 +63,7 @@ class Rows:
         return needed(names)
 
     def make(self, batch: Batch) -> Iterator[pa.RecordBatch]:
-        """Spark's batches of one of ours."""
+        """The batches for Spark from one of ours."""
         problems: Problems = {}
         sources = None
         if self._payload == "arrow":
@@ -78,7 +80,7 @@ class Rows:
             yield pa.RecordBatch.from_arrays([declared(arrays[field.name], field.type) for field in self._schema], schema=self._schema)
 
     def report(self) -> None:
-        """Says in the log of the worker how many messages were left out."""
+        """Logs in the worker how many messages were left out."""
         if self.skipped:
             LOG.warning("onBadPayload=skip left out %d messages of %s. The first: %s", self.skipped, self._place, self._first_skipped)
 
@@ -104,7 +106,9 @@ class Rows:
         return self._read(batch, values, lambda some: json_values.parsed(some, schema), "is not JSON of these columns ({})", problems)
 
     def _read(self, batch: Batch, values: Any, read: Callable[[Any], dict[str, Any]], what: str, problems: Problems) -> dict[str, Any]:
-        """All values at once; where that fails, with an empty object in place of the bad ones."""
+        """Reads all values at once; if that fails, again with an empty object in place of each bad
+        one.
+        """
         try:
             return read(values)
         except _UNREADABLE:
@@ -113,7 +117,9 @@ class Rows:
         return read(pc.if_else(pa.array(_good(len(values), problems)), values, pa.scalar(b"{}", values.type)))
 
     def _arrow(self, batch: Batch, problems: Problems) -> tuple[dict[str, Any], Any]:
-        """Messages of several rows, and the message that each row is from. A bad message has one row of nulls."""
+        """The rows of messages with several rows, and the message of each row. A bad message has
+        one row of nulls.
+        """
         tables: list[pa.Table] = []
         nothing = pa.table([pa.nulls(1, loose(field.type)) for field in self._fields], schema=_nullable(self._fields))
         for row, value in enumerate(batch.column("value")):
@@ -129,14 +135,14 @@ class Rows:
     # ---- bad messages
 
     def _note(self, batch: Batch, row: int, sentence: str, problems: Problems) -> None:
-        """A message is bad: that is the end, or is kept for later."""
+        """Notes a bad message: raises its error, or keeps it for later."""
         said = sentence.format(f"{self._place}@{batch.column('offset')[row].as_py()}")
         if self._policy == "fail":
-            raise InvalidArgument(said, hint=LENIENT if self._payload != "bytes" else "Leave NOT NULL away.")
+            raise InvalidArgument(said, hint=LENIENT if self._payload != "bytes" else "Omit NOT NULL.")
         problems.setdefault(row, said)
 
     def _check_lacking(self, batch: Batch, arrays: dict[str, Any], sources: Any, problems: Problems) -> None:
-        """Finds messages without something that the schema says is not null."""
+        """Finds messages that lack a field which the schema declares NOT NULL."""
         for field in self._strict:
             what = "the value of {}" if field in self._fields else "the message {}"
             for mask, where in lacking(arrays[field.name], field):
@@ -146,7 +152,7 @@ class Rows:
                         self._note(batch, row, f"{what} has no '{where}', and the schema says NOT NULL.", problems)
 
     def _treated(self, arrays: dict[str, Any], sources: Any, problems: Problems, count: int) -> dict[str, Any]:
-        """The columns as the policy wants them where some messages are bad."""
+        """The columns as the policy wants them if some messages are bad."""
         good = _good(count, problems)
         kept = pa.array(good if sources is None else good[sources.to_numpy()])
         if self._policy == "skip":
@@ -169,7 +175,7 @@ def _good(count: int, problems: Problems) -> NDArray[np.bool_]:
 
 
 def _bad(values: Any, read: Callable[[Any], object], first: int) -> Iterator[tuple[int, Exception]]:
-    """The values that cannot be read, found by halving: few bad ones among many cost few reads."""
+    """The unreadable values, found by bisection: few bad ones among many cost few reads."""
     try:
         read(values)
     except _UNREADABLE as error:
@@ -186,7 +192,7 @@ def _nullable(fields: list[pa.Field]) -> pa.Schema:
 
 
 def _opened(value: Any, fields: list[pa.Field]) -> pa.Table:
-    """The rows of one message; columns by name, those that it has not are null."""
+    """The rows of one message; columns by name, missing ones are null."""
     schema = _nullable(fields)
     if value is None:
         return schema.empty_table()

@@ -1,9 +1,12 @@
-"""Which offsets a read means: what the options ask for, held against what the topics have at this moment.
+"""Finds the offsets of a read: compares the options with the offsets that the topics have at this
+moment.
 
-Offsets are known here as `{topic: {partition: offset}}`, where the offset is the next one to read or the first one not to read. As JSON,
-in checkpoints and in a stream's progress, they look as those of Spark's Kafka source do, and carry the numbers of the topics besides: a
-topic that was deleted and made again is another one, and its offsets mean other messages. The end of a stream's first micro-batch also
-carries where that micro-batch begins, because Spark does not log it. No topic's name begins with `_`, so these keys meet none.
+Offsets are known here as `{topic: {partition: offset}}`, where the offset is the next one to read
+or the first one not to read. As JSON, in checkpoints and in a stream's progress, they look like
+those of Spark's Kafka source, plus the numbers of the topics: a topic that was deleted and created
+again is another topic, and its offsets mean other messages. The end of a stream's first micro-batch
+also carries where that micro-batch begins, because Spark does not log it. No topic's name begins
+with `_`, so these keys cannot clash with a topic.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ class Standing(NamedTuple):
     ranges: dict[int, range]
     """The offsets that can be read, of each partition that is wanted."""
     row_bytes: float
-    """What a message takes on the average."""
+    """The average size of a message."""
 
     @property
     def ends(self) -> dict[int, int]:
@@ -52,7 +55,9 @@ Standings = dict[str, Standing]
 
 
 def look(client: Client, options: Options) -> Standings:
-    """The topics that are read, in the order of their names. Raises `TopicNotFound` for one that is named and not there."""
+    """The topics that are read, in the order of their names. Raises `TopicNotFound` for a named
+    topic that does not exist.
+    """
     return standings_of(listed(client, options, missing_ok=False), options)
 
 
@@ -69,7 +74,7 @@ def standings_of(topics: Iterable[Topic], options: Options) -> Standings:
 
 
 def check_named(client: Client, options: Options, standings: Standings) -> None:
-    """Raises `TopicNotFound` for a topic that is named and not there."""
+    """Raises `TopicNotFound` for a named topic that does not exist."""
     for name in options.topics:
         if name not in standings:
             client.topic(name)
@@ -115,7 +120,7 @@ def _offsets(given: Mapping[int, int], standing: Standing) -> dict[int, int]:
 
 
 def _check_covers(place: Place, standings: Standings) -> None:
-    """Offsets by partition have to be told for all partitions that are read, and for no others."""
+    """Refuses offsets by partition unless they name exactly the partitions that are read."""
     wanted = {(name, partition) for name, standing in standings.items() for partition in standing.ranges}
     given = {(name, partition) for name, partitions in place.offsets.items() for partition in partitions}
     if missing := sorted(wanted - given):
@@ -134,10 +139,12 @@ def _named(partitions: list[tuple[str, int]]) -> str:
 
 
 def _since(client: Client, name: str, standing: Standing, place: Place, strategy: str) -> dict[int, int]:
-    """The first offsets that arrived at a moment or later. Where there is none, a start fails, or is the end if the strategy says so."""
+    """The first offsets that arrived at a moment or later. If there is none, a start fails, or is
+    the end if the strategy says so.
+    """
     moments = {partition: place.offsets[name][partition] if place.kind == "moments" else place.moment for partition in standing.ranges}
     arrived: dict[int, int] = {}
-    if place.option.startswith("ending"):  # what is to come by then is not waited for: a batch ends with what is there
+    if place.option.startswith("ending"):  # a batch ends with what is there, and does not wait for messages that arrive by then
         arrived = {partition: standing.ranges[partition].stop for partition, moment in moments.items() if moment > place.asked}
     for moment in dict.fromkeys(moments[partition] for partition in moments.keys() - arrived.keys()):
         wanted = [partition for partition, its in moments.items() if its == moment]
@@ -158,7 +165,7 @@ def _since(client: Client, name: str, standing: Standing, place: Place, strategy
 
 
 def check_start(starts: Offsets, standings: Standings) -> None:
-    """Raises `OutOfRange` where messages that were asked for are gone, or were never there."""
+    """Raises `OutOfRange` if requested messages are gone, or were never there."""
     for name, offsets in starts.items():
         for partition, offset in offsets.items():
             kept = standings[name].ranges[partition]
@@ -181,7 +188,7 @@ def check_range(starts: Offsets, ends: Offsets, standings: Standings) -> None:
 
 
 def clamp(starts: Offsets, standings: Standings) -> Offsets:
-    """The same starts, moved to where there is something to read."""
+    """The starts, moved to offsets that can be read."""
     return {
         name: {
             partition: min(max(offset, standings[name].ranges[partition].start), standings[name].ranges[partition].stop)
@@ -195,7 +202,9 @@ def clamp(starts: Offsets, standings: Standings) -> Offsets:
 
 
 def to_json(offsets: Offsets, ids: Mapping[str, int]) -> dict[str, Any]:
-    """Offsets as Spark keeps them. The same offsets give the same text, because Spark compares that."""
+    """Offsets as Spark keeps them. The same offsets give the same text, because Spark compares
+    that.
+    """
     told: dict[str, Any] = {
         name: {str(number): offset for number, offset in sorted(partitions.items())} for name, partitions in sorted(offsets.items())
     }
@@ -213,7 +222,9 @@ def from_json(told: Mapping[str, Any]) -> tuple[Offsets, dict[str, int]]:
 
 
 def start_of(start: Mapping[str, Any], end: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Where a micro-batch begins: in the first one, where its end says; else where the one before ended."""
+    """Where a micro-batch begins: in the first one, where its end says; else where the one before
+    ended.
+    """
     begin: Mapping[str, Any] = end.get(START, start)
     if INITIAL in begin:
         raise Conflict(

@@ -21,8 +21,9 @@ BATCH_ROWS = 65536
 
 
 def read(task: Task, options: Options, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Every message of the range that is still there, in order. If some are gone that is `OutOfRange`, unless the task is lenient; a topic
-    that is gone is passed over with `failOnDataLoss=false` only."""
+    """Every message of the range that is still there, in order. Raises `OutOfRange` if some are
+    gone, unless the task is lenient. Passes over a deleted topic only with `failOnDataLoss=false`.
+    """
     rows = Rows(options, schema, task.topic, task.partition)
     try:
         yield from _read(task, client_of(options), rows)

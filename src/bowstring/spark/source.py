@@ -1,7 +1,8 @@
 """The format `bowstring` as Spark sees it, and its batch reads.
 
-Spark makes these objects in Python processes of its own on the driver, and pickles the reader to the tasks; so a reader holds nothing
-but values. What comes from this machine's environment (the server) is put into the options there, because tasks run elsewhere.
+Spark makes these objects in Python processes of its own on the driver, and pickles the reader to
+the tasks; so a reader holds nothing but values. The driver puts the values of its environment (the
+server) into the options, because tasks run elsewhere.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from bowstring.spark.options import Options, Place
 from bowstring.spark.stream import StreamReader
 
 PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
-"""The process in which Spark pushes filters down. A reader that takes filters is refused in any other."""
+"""The process in which Spark pushes filters down. Spark refuses a reader that takes filters in any
+other process.
+"""
 
 
 class Source(DataSource):
@@ -76,7 +79,9 @@ class Source(DataSource):
 
 
 def _server(asked: Options) -> str:
-    """The server that tasks connect to, wherever they run: contexts and variables are those of this machine."""
+    """The server that tasks connect to, wherever they run: contexts and variables are those of this
+    machine.
+    """
     return str(contexts.choose(asked.server, asked.context, written="{}=").server)
 
 
@@ -120,15 +125,17 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
-        if isinstance(partition, tasks.Task):  # Spark makes a task of nothing where there is none
+        if isinstance(partition, tasks.Task):  # Spark makes an empty task if there is none
             yield from reading.read(partition, self._options, self._schema)
 
 
 class FilteringReader(BatchReader):
-    """The same where Spark pushes filters down."""
+    """The same reader, for a Spark that pushes filters down."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Takes filters on topic, partition, offset and timestamp as bounds. Spark applies all of them again."""
+        """Takes filters on topic, partition, offset and timestamp as bounds. Spark applies all of
+        them again.
+        """
         for given in filters:
             self._bounds.add(given)
         return filters

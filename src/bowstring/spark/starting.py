@@ -23,13 +23,17 @@ LOCAL: Final = {
     "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 1)),
     "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false",
 }
-"""What suits a Spark that lives in one process: no web server, nothing open to the network, no 200 tasks for a handful of rows. The JVM
-would check the bounds of every single value that it takes from an Arrow batch; the broker has checked the batch as a whole."""
+"""Settings for a Spark in one process: no web server, nothing open to the network, no 200 tasks for
+a handful of rows. The JVM does not check the bounds of every single value of an Arrow batch,
+because the broker has checked the batch as a whole.
+"""
 
 
 def session(address: str | None = None, *, name: str = "bowstring", config: Mapping[str, Any] | None = None) -> SparkSession:
-    """A Spark session that knows the format `bowstring`: embedded and local by default, or at an address, which is a master
-    (`spark://…`, `yarn`, `k8s://…`, `local[2]`) or a Connect server (`sc://…`). `config` are settings of Spark."""
+    """A Spark session that knows the format `bowstring`: embedded and local by default, or at an
+    address, which is a master (`spark://…`, `yarn`, `k8s://…`, `local[2]`) or a Connect server
+    (`sc://…`). `config` are settings of Spark.
+    """
     _check_spark()
     from pyspark.sql import SparkSession
 
@@ -54,7 +58,9 @@ def session(address: str | None = None, *, name: str = "bowstring", config: Mapp
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the format known to this session, where Spark has not found it by itself, and switches filter push-down on."""
+    """Registers the format with this session, if Spark has not found it by itself, and switches
+    filter push-down on.
+    """
     _check_spark()
     from pyspark.errors import AnalysisException
 
@@ -78,7 +84,9 @@ def _check_spark() -> None:
 
 
 def _prepare() -> None:
-    """The environment of a JVM that is started from here: a Java that fits, and workers with this Python."""
+    """The environment of a JVM that is started from here: a suitable Java, and workers with this
+    Python.
+    """
     chosen = java.home(os.environ)
     if chosen is not None:
         os.environ["JAVA_HOME"] = str(chosen)

@@ -1,13 +1,16 @@
 """Streaming reads: where a micro-batch begins and ends.
 
-Spark's log of offsets is the truth, and a stream that is started again goes on from there. The log holds only the ends of micro-batches.
-Spark asks for the start of the first one again whenever it plans it, so `initialOffset` is a mark that never changes and asks nobody;
-`latestOffset` decides what the mark means and writes that start into the first end. `latestOffset(start)` is asked at every trigger:
-its `start` is in the commit log, so everything before it is in the sink, and that is when progress is told. `partitions` is asked with
-logged offsets when a micro-batch is repeated, and then gives the same rows again. Nothing here changes anything at the broker, apart
-from the named position.
+Spark's log of offsets is the truth, and a restarted stream continues from there. The log holds only
+the ends of micro-batches. Spark asks for the start of the first one again whenever it plans it, so
+`initialOffset` is a mark that never changes and needs no broker; `latestOffset` decides what the
+mark means and writes that start into the first end. Spark calls `latestOffset(start)` at every
+trigger: its `start` is in the commit log, so everything before it is in the sink, and the stream
+reports its progress then. When Spark repeats a micro-batch it calls `partitions` with logged
+offsets, which gives the same rows again. Nothing here changes anything at the broker, apart from
+the named position.
 
-Limits come from the options. Spark says by the limit that it gives whether they count: with `ReadAllAvailable` they do not.
+Limits come from the options. The limit that Spark passes says whether they apply: with
+`ReadAllAvailable` they do not.
 """
 
 from __future__ import annotations
@@ -37,38 +40,43 @@ if TYPE_CHECKING:
     from bowstring.client.topic_watch import TopicWatch
 
 IDLE_SECONDS: Final = 0.25
-"""How long a stream without anything to read waits for news. Spark asks every 10 ms without it. The other sources of a query, and whoever
-stops it, wait as long."""
+"""How long an idle stream waits for news at the broker. Without it Spark asks every 10 ms. The
+other sources of a query, and a call that stops it, wait as long.
+"""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads on from where the last micro-batch ended."""
+    """Continues where the last micro-batch ended."""
 
     def __init__(self, asked: Options, schema: pa.Schema) -> None:
         self._options = asked
         self._schema = schema
         self._target: Standings | None = None
-        """What there was when a query with Trigger.AvailableNow began."""
+        """The ends of the topics when a query with Trigger.AvailableNow began."""
         self._latest: dict[str, Any] | None = None
         self._last_trigger = float("-inf")
         self._told: dict[str, Any] | None = None
-        """The progress that was told last."""
+        """The progress that was reported last."""
         self._watch: TopicWatch | None = None
         self._waiting: dict[str, Any] | None = None
-        """Where there was nothing to read when Spark asked last."""
+        """The offsets at which there was nothing to read when Spark asked last."""
 
     # ---- offsets
 
     def initialOffset(self) -> dict[str, Any]:
-        """The mark of a new query. The first `latestOffset` decides where it begins, once and for all."""
+        """The mark of a new query. The first `latestOffset` decides where it begins, once and for
+        all.
+        """
         return {places.INITIAL: True}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fixes what counts as available: what is there now."""
+        """Fixes the ends of a query with Trigger.AvailableNow: what is there now."""
         self._target = self._look(0.0)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Tells Spark that there are limits; which, the options know better than a single one could say."""
+        """Tells Spark that there are limits. The options hold them; Spark's single limit could not
+        express them all.
+        """
         asked = self._options
         if asked.offsets_max is not None:
             return ReadMaxRows(asked.offsets_max)
@@ -94,7 +102,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return places.to_json(ends, _ids(standings))
 
     def _first(self, standings: Standings, limit: ReadLimit) -> dict[str, Any]:
-        """The end of the first micro-batch, with its start. It may be empty: from then on the start is in Spark's log."""
+        """The end of the first micro-batch, with its start. It may be empty: from then on the start
+        is in Spark's log.
+        """
         asked, connected = self._options, clients.client(self._options)
         places.check_named(connected, asked, standings)
         starts = places.resolve(connected, asked.start or Place("latest", "startingOffsets"), standings, asked.strategy)
@@ -108,7 +118,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**places.to_json(ends, _ids(standings)), places.START: begin}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """What there is, and the figures of this micro-batch, for the progress of the query: Spark takes no other figures from Python."""
+        """The latest offsets and the figures of this micro-batch, for the progress of the query:
+        Spark takes no other figures from Python.
+        """
         return self._latest
 
     def _progress(self, starts: Offsets, ends: Offsets, standings: Standings) -> dict[str, Any]:
@@ -124,18 +136,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _tell(self, start: dict[str, Any]) -> None:
-        """Keeps the progress under the name that was given. Everything before `start` is in the sink; a checkpoint that was set back sets
-        the position back, because Spark's log is the truth."""
+        """Commits the progress under the stream's name. Everything before `start` is in the sink. A
+        checkpoint that was set back sets the position back, because Spark's log is the truth.
+        """
         if self._options.name is None or start == self._told:
             return
         connected = clients.client(self._options)
         for topic, offsets in places.from_json(start)[0].items():
-            with suppress(TopicNotFound):  # whether that may be is for `_check_topics` to say
+            with suppress(TopicNotFound):  # `_check_topics` decides whether that is allowed
                 connected.set_position(self._options.name, topic, offsets)
         self._told = start
 
     def _look(self, seconds: float) -> Standings:
-        """What there is now. A stream that has nothing to read waits for news at the broker: Spark asks again at once."""
+        """The topics as they are now. A stream with nothing to read waits for news at the broker,
+        because Spark asks again at once.
+        """
         if self._watch is None:
             from bowstring.client.topic_watch import TopicWatch
 
@@ -144,14 +159,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return places.standings_of(self._watch.look(seconds).values(), self._options)
 
     def _waits_for_more(self, waiting: int) -> bool:
-        """Whether a micro-batch would be too small, and is not overdue. What is available now is never waited for."""
+        """Whether a micro-batch would be too small, and is not overdue. Trigger.AvailableNow never
+        waits.
+        """
         least = self._options.offsets_min
         if least is None or waiting >= least or self._target is not None:
             return False
         return time.monotonic() - self._last_trigger < self._options.delay_seconds_max
 
     def _within(self, limit: ReadLimit, starts: Offsets, ends: Offsets, standings: Standings) -> Offsets:
-        """The ends of a micro-batch that is made now: no further than the options allow, where Spark says that they count."""
+        """The ends of the next micro-batch: no further than the options allow, if Spark applies
+        limits.
+        """
         self._last_trigger = time.monotonic()
         asked = self._options
         if isinstance(limit, ReadAllAvailable):
@@ -161,7 +180,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends if asked.offsets_max is None else limits.advance(starts, ends, asked.offsets_max)
 
     def _starts(self, start: dict[str, Any], standings: Standings) -> Offsets:
-        """Where each partition goes on. One that the stream has not seen yet begins at its beginning."""
+        """Where each partition continues. A partition that is new to the stream begins at its
+        beginning.
+        """
         told, ids = places.from_json(start)
         known = {
             name: {number: offset for number, offset in told[name].items() if number in standing.ranges}
@@ -176,7 +197,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return places.clamp(starts, standings)
 
     def _check_topics(self, ids: dict[str, int], standings: Standings) -> None:
-        """A topic that has gone, or was made again, has taken messages with it. One that is no longer asked for has not."""
+        """Refuses a topic that was deleted, or created again: its messages are gone. A topic that
+        the options no longer name is fine.
+        """
         for name, number in ids.items():
             if name not in standings and (self._options.pattern is not None or name in self._options.topics):
                 raise TopicNotFound(f"the topic '{name}' is gone, with messages that this stream has not read.", hint=LOST)
@@ -194,7 +217,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for name, offsets in ends.items():
             seen = known.get(name, {}) if ids.get(name) == end_ids[name] else {}
             for number, stop in offsets.items():
-                # A partition that is new to the stream is read from its first message that is left.
+                # A partition that is new to the stream is read from its first remaining message.
                 ranges.append(tasks.Task(name, end_ids[name], number, seen.get(number, 1), stop, lenient or number not in seen))
         return tasks.split(ranges, self._options)
 

@@ -1,4 +1,4 @@
-"""Who reads what: ranges of offsets, one for each Spark task."""
+"""The ranges of offsets that Spark's tasks read, one for each task."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Task(InputPartition):
     end: int
     """Not included."""
     lenient: bool
-    """Whether messages that are gone by then are passed over."""
+    """Whether the task passes over messages that are gone by then."""
 
     @property
     def rows(self) -> int:
@@ -29,7 +29,9 @@ class Task(InputPartition):
 
 
 def split(tasks: list[Task], options: Options) -> list[Task]:
-    """The same offsets in finer tasks, as `minPartitions` and `maxRecordsPerPartition` ask; tasks without offsets are left away."""
+    """The same offsets in finer tasks, as `minPartitions` and `maxRecordsPerPartition` ask; empty
+    tasks are left out.
+    """
     tasks = [task for task in tasks if task.rows > 0]
     if options.task_rows_max is not None:
         tasks = [part for task in tasks for part in _parts(task, -(-task.rows // options.task_rows_max))]

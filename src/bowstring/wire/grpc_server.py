@@ -14,6 +14,7 @@ the schema, so that tools such as grpcurl need no file of ours.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -32,7 +33,7 @@ from bowstring import errors
 from bowstring.ports.calls import CALLS
 from bowstring.ports.disk import Buffer
 from bowstring.ports.events import UNOBSERVED, Observer
-from bowstring.ports.transport import CALLER, Handler, Inbound
+from bowstring.ports.transport import Caller, Handler, Inbound
 from bowstring.wire import grpc_listening, status
 from bowstring.wire.generated import bowstring_pb2 as pb
 
@@ -141,53 +142,54 @@ class GrpcServer:
         return grpc.method_handlers_generic_handler(SERVICE.full_name, handlers)
 
     async def _unary(self, method: str, request: bytes, context: Context) -> bytes:
-        return await self._guarded(method, context, lambda: self._handler.call(method, request))
+        caller = _caller(context)
+        return await self._guarded(method, context, caller, lambda: self._handler.call(method, request, caller))
 
     async def _stream(self, method: str, context: Context) -> None:
         # Before anything is written: if the first write is cancelled, grpcio forgets that it has sent the metadata, sends it again with
         # the status, and fails. The caller would wait for ever.
         await context.send_initial_metadata(())
-        await self._guarded(method, context, lambda: self._counted(method, context.peer(), _GrpcInbound(context)))
+        caller = _caller(context)
+        await self._guarded(method, context, caller, lambda: self._counted(method, context.peer(), _GrpcInbound(context), caller))
 
-    async def _counted(self, method: str, peer: str, inbound: Inbound) -> None:
-        self._check_limits(peer)
+    async def _counted(self, method: str, peer: str, inbound: Inbound, caller: Caller) -> None:
+        self._check_limits(peer, caller)
         self.streams += 1
         self._streams_of[peer] += 1
-        self._observer.note("stream-opened", call=method, client=CALLER.get(), streams=self.streams)
+        self._observer.note("stream-opened", call=method, client=caller.address, streams=self.streams)
         try:
-            await self._handler.stream(method, inbound)
+            await self._handler.stream(method, inbound, caller)
         finally:
-            self._observer.note("stream-closed", call=method, client=CALLER.get(), streams=self.streams - 1)
+            self._observer.note("stream-closed", call=method, client=caller.address, streams=self.streams - 1)
             self.streams -= 1
             self._streams_of[peer] -= 1
             if not self._streams_of[peer]:
                 del self._streams_of[peer]
 
-    def _check_limits(self, peer: str) -> None:
+    def _check_limits(self, peer: str, caller: Caller) -> None:
         if self._streams_of[peer] >= self._connection_streams_max and not peer.startswith("unix:"):
-            self._refused("connection.streams-max", self._streams_of[peer])
+            self._refused("connection.streams-max", self._streams_of[peer], caller)
             raise errors.Unavailable(
                 f"this connection has {self._streams_of[peer]} streams already, which is the limit (connection.streams-max).",
                 hint="Open another connection, or raise the limit.",
             )
         if self.streams >= self._streams_max:
-            self._refused("connections.max", self.streams)
+            self._refused("connections.max", self.streams, caller)
             raise errors.Unavailable(
                 f"this broker serves {self.streams} streams already, which is its limit (connections.max).",
                 hint="Close some producers and readers, or raise the limit.",
             )
 
-    def _refused(self, limit: str, streams: int) -> None:
+    def _refused(self, limit: str, streams: int, caller: Caller) -> None:
         self.refused += 1
-        self._observer.note("client-refused", limit=limit, streams=streams, client=CALLER.get())
+        self._observer.note("client-refused", limit=limit, streams=streams, client=caller.address)
 
-    async def _guarded(self, method: str, context: Context, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def _guarded(self, method: str, context: Context, caller: Caller, call: Callable[[], Awaitable[Any]]) -> Any:
         """Runs the handler; what it raises becomes the call's status."""
-        CALLER.set(_shown(context.peer()))
         try:
             return await call()
         except errors.Error as error:
-            self._observer.note("call-refused", call=method, client=CALLER.get(), problem=str(error))
+            self._observer.note("call-refused", call=method, client=caller.address, problem=str(error))
             code, text, error_bytes = status.to_status(error)
         except Exception:
             _log.exception("%s from %s failed in a way that nobody foresaw", method, context.peer())
@@ -224,6 +226,13 @@ def _streamed(name: str, stream: Callable[[str, Context], Awaitable[None]]) -> A
         await stream(name, context)
 
     return grpc.stream_stream_rpc_method_handler(serve)
+
+
+def _caller(context: Context) -> Caller:
+    """The caller of a call: gRPC knows where it comes from, and how long it waits."""
+    seconds = context.time_remaining()
+    deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
+    return Caller(address=_shown(context.peer()), transport="grpc", deadline=deadline)
 
 
 def _shown(peer: str) -> str:
