@@ -20,7 +20,9 @@ from typing import Any
 
 from bowstring.broker.log.flusher import Flusher
 from bowstring.broker.upkeep.upkeep import Upkeep
-from bowstring.catalog.sqlite.catalog import SqliteCatalog
+from bowstring.catalog.journal_rows import split
+from bowstring.catalog.sqlite.database import Database
+from bowstring.catalog.sqlite.journal import SqliteJournal
 from bowstring.cli.main import main
 from bowstring.host.file import HostFile
 from bowstring.host.worker import Threads
@@ -152,8 +154,8 @@ def _timed(call: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _watch_flushes() -> None:
-    take, commit_flush, commit, on_worker = Flusher._take, Flusher._commit_flush, SqliteCatalog.commit, SqliteCatalog._commit
-    sync, file_sync, checkpoint = LocalStore.sync, HostFile.sync, SqliteCatalog._checkpoint_now
+    take, commit_flush, commit, on_worker = Flusher._take, Flusher._commit_flush, SqliteJournal.commit, SqliteJournal._commit
+    sync, file_sync, checkpoint = LocalStore.sync, HostFile.sync, Database._checkpoint_now
     asked: dict[int, dict[str, float]] = {}
 
     def taken(self: Flusher) -> Any:
@@ -165,13 +167,13 @@ def _watch_flushes() -> None:
         await commit_flush(self, flush)
         watch.flushes.append({**asked.pop(flush.sequence, {}), "done": _now()})
 
-    async def committing(self: SqliteCatalog, fence: Any, sequence: int, *rest: Any) -> None:
+    async def committing(self: SqliteJournal, sequence: int, *rest: Any) -> None:
         asked[sequence]["asked"] = _now()
-        await commit(self, fence, sequence, *rest)
+        await commit(self, sequence, *rest)
 
-    def begun(self: SqliteCatalog, fence: Any, row: Any) -> None:
-        asked[row["sequence"]]["begun"] = _now()
-        on_worker(self, fence, row)
+    def begun(self: SqliteJournal, row: Any) -> None:
+        asked[split(row["position"])[1]]["begun"] = _now()
+        on_worker(self, row)
 
     async def syncing(self: LocalStore) -> None:
         if not _in_upkeep.get() and asked:
@@ -186,13 +188,13 @@ def _watch_flushes() -> None:
         if _in_upkeep.get():
             watch.syncs.append((begun_at, _now()))
 
-    def checkpointed(self: SqliteCatalog) -> None:
+    def checkpointed(self: Database) -> None:
         begun_at = _now()
         checkpoint(self)
         watch.checkpoints.append(_now() - begun_at)
 
-    Flusher._take, Flusher._commit_flush, SqliteCatalog.commit, SqliteCatalog._commit = taken, committed, committing, begun
-    LocalStore.sync, HostFile.sync, SqliteCatalog._checkpoint_now = syncing, file_synced, checkpointed
+    Flusher._take, Flusher._commit_flush, SqliteJournal.commit, SqliteJournal._commit = taken, committed, committing, begun
+    LocalStore.sync, HostFile.sync, Database._checkpoint_now = syncing, file_synced, checkpointed
 
 
 def _write() -> None:

@@ -18,11 +18,12 @@ from typing import Protocol
 
 import pytest
 
+from bowstring import frames
 from bowstring.errors import TopicExists, TopicNotFound
-from bowstring.ports.catalog import Catalog, Fence, Registered, Row, TopicRow, inlined
+from bowstring.ports.catalog import Catalog, Fence, Registered, TopicRow
 from bowstring.ports.failures import Damaged, Fenced
+from bowstring.ports.journal import Journal, Row
 from bowstring.ports.store import Page, Reference
-from bowstring.store import frames
 
 BROKER = 1
 
@@ -55,15 +56,19 @@ class Place(Protocol):
         ...
 
 
-def references_of(sequence: int, pages: Sequence[Page]) -> list[Reference]:
+def references_of(sequence: int, pages: Sequence[Page], broker: int = BROKER) -> list[Reference]:
     """Where the pages of a commit are, as a flusher reckons."""
-    references: list[Reference] = []
-    position = 0
-    for page in pages:
-        length = frames.framed_length(page)
-        references.append(inlined(sequence, position, length))
-        position += frames.padded(length)
-    return references
+    return frames.inlined(pages, broker, 1, sequence).references
+
+
+async def commit(catalog: Catalog, fence: Fence, sequence: int, changes: bytes, pages: Sequence[Page]) -> None:
+    """As a flusher does it."""
+    await catalog.journal(fence).commit(sequence, changes, frames.inlined(pages, *fence, sequence).data)
+
+
+def reading(catalog: Catalog, broker: int = BROKER) -> Journal:
+    """The broker's journal for somebody who only reads: no fence is needed for that."""
+    return catalog.journal(Fence(broker, 0))
 
 
 def same_pages(left: Sequence[Page], right: Sequence[Page]) -> bool:
@@ -72,7 +77,7 @@ def same_pages(left: Sequence[Page], right: Sequence[Page]) -> bool:
 
 
 async def journal_of(catalog: Catalog) -> list[Row]:
-    return await catalog.journal(BROKER, 0, 1_000_000)
+    return await reading(catalog).rows(0, 1_000_000)
 
 
 def topic(name: str, partitions: int = 1, created: int = 0, settings: bytes = b"") -> TopicRow:
@@ -89,24 +94,24 @@ class CatalogContract:
 
     async def test_every_incarnation_gets_a_higher_epoch_than_the_one_before(self, place: Place):
         catalog = await place.open()
-        assert await catalog.register(BROKER) == Registered(epoch=1, sequence=0)
-        assert await catalog.register(BROKER) == Registered(epoch=2, sequence=0)
+        assert await catalog.register(BROKER) == Registered(Fence(BROKER, 1), 0)
+        assert await catalog.register(BROKER) == Registered(Fence(BROKER, 2), 0)
         catalog = await place.again()
-        assert await catalog.register(BROKER) == Registered(epoch=3, sequence=0)
+        assert await catalog.register(BROKER) == Registered(Fence(BROKER, 3), 0)
 
     async def test_an_incarnation_starts_behind_the_last_row(self, place: Place):
         catalog = await place.open()
         first = await catalog.register(BROKER)
         for sequence in (1, 2, 3):
-            await catalog.commit(Fence(BROKER, first.epoch), sequence, b"changes", [])
+            await commit(catalog, first.fence, sequence, b"changes", [])
         catalog = await place.again()
-        assert await catalog.register(BROKER) == Registered(epoch=2, sequence=3)
+        assert await catalog.register(BROKER) == Registered(Fence(BROKER, 2), 3)
 
     async def test_nobody_commits_or_makes_topics_without_having_registered(self, place: Place):
         catalog = await place.open()
         for epoch in (0, 1):
             with pytest.raises(Fenced):
-                await catalog.commit(Fence(BROKER, epoch), 1, b"changes", [])
+                await commit(catalog, Fence(BROKER, epoch), 1, b"changes", [])
             with pytest.raises(Fenced):
                 await catalog.create_topic(Fence(BROKER, epoch), topic("orders"))
         assert await journal_of(catalog) == []
@@ -116,9 +121,9 @@ class CatalogContract:
 
     async def test_a_committed_row_is_there_after_reopening(self, place: Place):
         catalog, fence = await started(place)
-        await catalog.commit(fence, 1, b"first", [])
-        await catalog.commit(fence, 2, b"", [])
-        await catalog.commit(fence, 3, bytes(range(256)) * 400, [])
+        await commit(catalog, fence, 1, b"first", [])
+        await commit(catalog, fence, 2, b"", [])
+        await commit(catalog, fence, 3, bytes(range(256)) * 400, [])
         expected = [Row(1, 1, b"first"), Row(2, 1, b""), Row(3, 1, bytes(range(256)) * 400)]
         assert await journal_of(catalog) == expected
         assert await journal_of(await place.again()) == expected
@@ -126,61 +131,61 @@ class CatalogContract:
     @pytest.mark.parametrize("sequence", [0, 1, 2, 4, 5, 1 << 62])
     async def test_a_commit_with_the_wrong_sequence_is_fenced_and_stores_nothing(self, place: Place, sequence: int):
         catalog, fence = await started(place)
-        await catalog.commit(fence, 1, b"first", [])
-        await catalog.commit(fence, 2, b"second", [])
+        await commit(catalog, fence, 1, b"first", [])
+        await commit(catalog, fence, 2, b"second", [])
         with pytest.raises(Fenced):
-            await catalog.commit(fence, sequence, b"another", PAGES)
+            await commit(catalog, fence, sequence, b"another", PAGES)
         assert await journal_of(catalog) == [Row(1, 1, b"first"), Row(2, 1, b"second")]
-        await catalog.commit(fence, 3, b"third", [])
+        await commit(catalog, fence, 3, b"third", [])
 
     async def test_an_older_epoch_is_fenced(self, place: Place):
         catalog, old = await started(place)
-        await catalog.commit(old, 1, b"first", [])
-        new = Fence(BROKER, (await catalog.register(BROKER)).epoch)
+        await commit(catalog, old, 1, b"first", [])
+        new = (await catalog.register(BROKER)).fence
         for sequence in (1, 2, 3):
             with pytest.raises(Fenced):
-                await catalog.commit(old, sequence, b"first", [])
+                await commit(catalog, old, sequence, b"first", [])
         with pytest.raises(Fenced):
-            await catalog.commit(Fence(BROKER, new.epoch + 1), 2, b"from the future", [])
-        await catalog.commit(new, 2, b"second", [])
+            await commit(catalog, Fence(BROKER, new.epoch + 1), 2, b"from the future", [])
+        await commit(catalog, new, 2, b"second", [])
         assert await journal_of(catalog) == [Row(1, 1, b"first"), Row(2, 2, b"second")]
 
     async def test_a_repeated_commit_of_the_very_same_row_is_answered_as_landed(self, place: Place):
         catalog, fence = await started(place)
-        await catalog.commit(fence, 1, b"first", PAGES)
-        await catalog.commit(fence, 1, b"first", PAGES)
-        await catalog.commit(fence, 2, b"second", [])
-        await catalog.commit(fence, 1, b"first", PAGES)
-        await catalog.commit(fence, 2, b"second", [])
+        await commit(catalog, fence, 1, b"first", PAGES)
+        await commit(catalog, fence, 1, b"first", PAGES)
+        await commit(catalog, fence, 2, b"second", [])
+        await commit(catalog, fence, 1, b"first", PAGES)
+        await commit(catalog, fence, 2, b"second", [])
         assert await journal_of(catalog) == [Row(1, 1, b"first"), Row(2, 1, b"second")]
-        assert same_pages(await catalog.read(references_of(1, PAGES)), PAGES)
+        assert same_pages(await reading(catalog).read(references_of(1, PAGES)), PAGES)
 
     async def test_a_row_that_differs_in_changes_or_pages_is_not_the_very_same(self, place: Place):
         catalog, fence = await started(place)
-        await catalog.commit(fence, 1, b"first", PAGES[:1])
+        await commit(catalog, fence, 1, b"first", PAGES[:1])
         other_page = Page(PAGES[0].header, b"A batch")
         for changes, pages in [(b"First", PAGES[:1]), (b"first", []), (b"first", PAGES[:2]), (b"first", [other_page])]:
             with pytest.raises(Fenced):
-                await catalog.commit(fence, 1, changes, pages)
-        assert same_pages(await catalog.read(references_of(1, PAGES[:1])), PAGES[:1])
+                await commit(catalog, fence, 1, changes, pages)
+        assert same_pages(await reading(catalog).read(references_of(1, PAGES[:1])), PAGES[:1])
 
     async def test_a_thousand_commits_are_all_there_in_order(self, place: Place):
         catalog, fence = await started(place)
         expected: list[Row] = []
         for sequence in range(1, 1_001):
             changes = sequence.to_bytes(8, "big") * (sequence % 40)
-            await catalog.commit(fence, sequence, changes, PAGES[: sequence % 4])
+            await commit(catalog, fence, sequence, changes, PAGES[: sequence % 4])
             expected.append(Row(sequence, 1, changes))
         assert await journal_of(catalog) == expected
         catalog = await place.again()
         assert await journal_of(catalog) == expected
         for sequence in (1, 333, 999):
             pages = PAGES[: sequence % 4]
-            assert same_pages(await catalog.read(references_of(sequence, pages)), pages)
+            assert same_pages(await reading(catalog).read(references_of(sequence, pages)), pages)
 
     async def test_commits_that_were_handed_over_together_land_in_order(self, place: Place):
         catalog, fence = await started(place)
-        await asyncio.gather(*(catalog.commit(fence, sequence, b"%d" % sequence, []) for sequence in range(1, 101)))
+        await asyncio.gather(*(commit(catalog, fence, sequence, b"%d" % sequence, []) for sequence in range(1, 101)))
         assert [row.changes for row in await journal_of(catalog)] == [b"%d" % sequence for sequence in range(1, 101)]
 
     # ---- the race ----------------------------------------------------------------------------------------------------
@@ -200,9 +205,9 @@ class CatalogContract:
         old, new = await place.open(), await place.beside()
         sequence = 0
         for _ in range(50):
-            fence = Fence(BROKER, (await old.register(BROKER)).epoch)
-            commit, register = old.commit(fence, sequence + 1, b"racing", []), new.register(BROKER)
-            calls: list[Awaitable[object]] = [commit, register] if commit_first else [register, commit]
+            fence = (await old.register(BROKER)).fence
+            committing, register = commit(old, fence, sequence + 1, b"racing", []), new.register(BROKER)
+            calls: list[Awaitable[object]] = [committing, register] if commit_first else [register, committing]
             answers = await asyncio.gather(*calls, return_exceptions=True)
             committed, registered = answers if commit_first else reversed(answers)
             assert isinstance(registered, Registered)
@@ -216,31 +221,31 @@ class CatalogContract:
     async def test_the_journal_is_read_page_by_page(self, place: Place):
         catalog, fence = await started(place)
         for sequence in range(1, 26):
-            await catalog.commit(fence, sequence, b"%d" % sequence, PAGES[:1])
+            await commit(catalog, fence, sequence, b"%d" % sequence, PAGES[:1])
         found: list[Row] = []
-        while rows := await catalog.journal(BROKER, found[-1].sequence if found else 0, 10):
+        while rows := await reading(catalog).rows(found[-1].sequence if found else 0, 10):
             assert len(rows) <= 10
             found += rows
         assert [(row.sequence, row.changes) for row in found] == [(n, b"%d" % n) for n in range(1, 26)]
-        assert await catalog.journal(BROKER, 25, 10) == []
-        assert await catalog.journal(BROKER, 100, 10) == []
+        assert await reading(catalog).rows(25, 10) == []
+        assert await reading(catalog).rows(100, 10) == []
 
     async def test_a_flipped_byte_in_a_row_is_damage_that_names_the_sequence(self, place: Place):
         catalog, fence = await started(place)
         for sequence in range(1, 6):
-            await catalog.commit(fence, sequence, b"changes", [])
+            await commit(catalog, fence, sequence, b"changes", [])
         await place.flip_a_byte(3, "changes", 2)
         catalog = await place.again()
         with pytest.raises(Damaged, match=r"\b3\b"):
             await journal_of(catalog)
-        assert [row.sequence for row in await catalog.journal(BROKER, 0, 2)] == [1, 2]
-        assert [row.sequence for row in await catalog.journal(BROKER, 3, 10)] == [4, 5]
+        assert [row.sequence for row in await reading(catalog).rows(0, 2)] == [1, 2]
+        assert [row.sequence for row in await reading(catalog).rows(3, 10)] == [4, 5]
 
     @pytest.mark.parametrize("lost", [1, 3])
     async def test_a_missing_row_is_damage_that_names_the_sequence(self, place: Place, lost: int):
         catalog, fence = await started(place)
         for sequence in range(1, 6):
-            await catalog.commit(fence, sequence, b"changes", [])
+            await commit(catalog, fence, sequence, b"changes", [])
         await place.lose_a_row(lost)
         with pytest.raises(Damaged, match=rf"\b{lost}\b"):
             await journal_of(await place.again())
@@ -249,41 +254,41 @@ class CatalogContract:
 
     async def test_inlined_pages_come_back_in_whatever_order_they_are_asked_for(self, place: Place):
         catalog, fence = await started(place)
-        await catalog.commit(fence, 1, b"one", PAGES)
-        await catalog.commit(fence, 2, b"none", [])
-        await catalog.commit(fence, 3, b"two", PAGES[:2])
+        await commit(catalog, fence, 1, b"one", PAGES)
+        await commit(catalog, fence, 2, b"none", [])
+        await commit(catalog, fence, 3, b"two", PAGES[:2])
         references, pages = references_of(1, PAGES) + references_of(3, PAGES[:2]), PAGES + PAGES[:2]
-        assert same_pages(await catalog.read(references), pages)
+        assert same_pages(await reading(catalog).read(references), pages)
         catalog = await place.again()
-        assert same_pages(await catalog.read(references[::-1]), pages[::-1])
-        assert same_pages(await catalog.read(references[1::2] + references[::2]), pages[1::2] + pages[::2])
-        assert await catalog.read([]) == []
+        assert same_pages(await reading(catalog).read(references[::-1]), pages[::-1])
+        assert same_pages(await reading(catalog).read(references[1::2] + references[::2]), pages[1::2] + pages[::2])
+        assert await reading(catalog).read([]) == []
 
     async def test_a_page_with_a_flipped_byte_is_damaged_and_its_neighbours_are_not(self, place: Place):
         catalog, fence = await started(place)
-        await catalog.commit(fence, 1, b"changes", PAGES)
+        await commit(catalog, fence, 1, b"changes", PAGES)
         references = references_of(1, PAGES)
         await place.flip_a_byte(1, "pages", references[1].position + references[1].length - 1)
         catalog = await place.again()
         assert await journal_of(catalog) == [Row(1, 1, b"changes")]
         with pytest.raises(Damaged):
-            await catalog.read([references[1]])
+            await reading(catalog).read([references[1]])
         with pytest.raises(Damaged):
-            await catalog.read(references)
-        assert same_pages(await catalog.read([references[0], references[2]]), [PAGES[0], PAGES[2]])
+            await reading(catalog).read(references)
+        assert same_pages(await reading(catalog).read([references[0], references[2]]), [PAGES[0], PAGES[2]])
 
     async def test_a_reference_to_what_is_not_there_is_damage_and_reading_goes_on(self, place: Place):
         catalog, fence = await started(place)
-        await catalog.commit(fence, 1, b"with pages", PAGES)
-        await catalog.commit(fence, 2, b"without", [])
+        await commit(catalog, fence, 1, b"with pages", PAGES)
+        await commit(catalog, fence, 2, b"without", [])
         good = references_of(1, PAGES)[0]
         end = frames.padded(references_of(1, PAGES)[-1].position + references_of(1, PAGES)[-1].length)
         for bad in [good._replace(sequence=2), good._replace(sequence=7), good._replace(position=64), good._replace(position=end)]:
             with pytest.raises(Damaged):
-                await catalog.read([bad])
+                await reading(catalog).read([bad])
             with pytest.raises(Damaged):
-                await catalog.read([good, bad])
-            assert same_pages(await catalog.read([good]), PAGES[:1])
+                await reading(catalog).read([good, bad])
+            assert same_pages(await reading(catalog).read([good]), PAGES[:1])
 
     # ---- topics ------------------------------------------------------------------------------------------------------
 
@@ -313,7 +318,7 @@ class CatalogContract:
             await catalog.delete_topic(fence, made.id, moment + 1)
             ids.append(made.id)
             catalog = await place.again()
-            fence = Fence(BROKER, (await catalog.register(BROKER)).epoch)
+            fence = (await catalog.register(BROKER)).fence
         assert ids == sorted(set(ids))
         assert [(row.id, row.name, row.deleted) for row in await catalog.topics()] == [
             (n, "orders", m) for n, m in zip(ids, range(2, 7), strict=True)
@@ -344,20 +349,26 @@ class CatalogContract:
 async def started(place: Place) -> tuple[Catalog, Fence]:
     """A catalog, and the fence of its first incarnation."""
     catalog = await place.open()
-    return catalog, Fence(BROKER, (await catalog.register(BROKER)).epoch)
+    return catalog, (await catalog.register(BROKER)).fence
+
+
+async def make_topics(catalog: Catalog, fence: Fence, last: int = 7) -> None:
+    """Topics up to that id, of 8 partitions each, which the broker owns."""
+    for number in range(len(await catalog.topics()) + 1, last + 1):
+        assert (await catalog.create_topic(fence, topic(f"made {number}", 8))).id == number
 
 
 async def race(old: Catalog, beside: Catalog, draw: random.Random) -> None:
     """One incarnation commits as fast as it can, another takes over in the middle of it, and is believed."""
     start = await old.register(BROKER)
-    fence = Fence(BROKER, start.epoch)
+    fence = start.fence
     committed: list[Row] = []
 
     async def commit_on() -> None:
         for sequence in range(start.sequence + 1, start.sequence + draw.randrange(2, 12)):
             await turns(draw)
             changes = draw.randbytes(draw.randrange(0, 200))
-            await old.commit(fence, sequence, changes, [])
+            await commit(old, fence, sequence, changes, [])
             committed.append(Row(sequence, fence.epoch, changes))
 
     async def take_over() -> tuple[Registered, list[Row]]:
@@ -372,10 +383,10 @@ async def race(old: Catalog, beside: Catalog, draw: random.Random) -> None:
     assert set(committed) <= set(loaded)
     for sequence in (new.sequence, new.sequence + 1):
         with pytest.raises(Fenced):
-            await old.commit(fence, sequence, b"too late", [])
+            await commit(old, fence, sequence, b"too late", [])
     assert await journal_of(beside) == loaded
-    await beside.commit(Fence(BROKER, new.epoch), new.sequence + 1, b"new", [])
-    assert await journal_of(beside) == [*loaded, Row(new.sequence + 1, new.epoch, b"new")]
+    await commit(beside, new.fence, new.sequence + 1, b"new", [])
+    assert await journal_of(beside) == [*loaded, Row(new.sequence + 1, new.fence.epoch, b"new")]
 
 
 async def turns(draw: random.Random) -> None:

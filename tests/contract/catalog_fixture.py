@@ -1,19 +1,13 @@
 """A small catalog of every kind of row, kept as a file of each format: what an older Bowstring wrote must be read by every later one.
 
-`fixtures/catalog-1.sqlite` was made by this program at the commit before format 2 came, with
-
-    python -m tests.contract.catalog_fixture tests/contract/fixtures/catalog-1.sqlite
-
-and is never made again: the software that writes its format is gone.
+`fixtures/catalog-1.sqlite` was made at the commit before format 2 came, by a program that registered twice and stored what is below. It
+is never made again: the software that writes its format is gone.
 """
 
 from __future__ import annotations
 
-import asyncio
-import sys
-
-from bowstring.catalog.sqlite.catalog import SqliteCatalog
-from bowstring.ports.catalog import Fence, Row, TopicRow
+from bowstring.ports.catalog import TopicRow
+from bowstring.ports.journal import Row
 from bowstring.ports.store import Page
 
 BROKER = 1
@@ -33,36 +27,3 @@ TOPICS = [
 def pages_of(sequence: int) -> list[Page]:
     """The pages that the row of the fixture has inlined."""
     return PAGES[: sequence % 3]
-
-
-async def fill(catalog: SqliteCatalog) -> None:
-    """Two incarnations, and what they commit."""
-    for _ in range(2):
-        fence = Fence(BROKER, (await catalog.register(BROKER)).epoch)
-        for row in ROWS:
-            if row.epoch == fence.epoch:
-                await catalog.commit(fence, row.sequence, row.changes, pages_of(row.sequence))
-    for topic in TOPICS:
-        await catalog.create_topic(fence, topic)
-        if topic.deleted is not None:
-            await catalog.delete_topic(fence, topic.id, topic.deleted)
-
-
-class Inline:
-    """Runs calls at once."""
-
-    async def run(self, call):
-        return call()
-
-    async def close(self) -> None: ...
-
-
-async def make(path: str) -> None:
-    catalog = SqliteCatalog(path, Inline())
-    await catalog.open()
-    await fill(catalog)
-    await catalog.close()
-
-
-if __name__ == "__main__":
-    asyncio.run(make(sys.argv[1]))

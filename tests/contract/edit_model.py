@@ -9,7 +9,8 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
-from bowstring.ports.catalog import Catalog, Chunk, Edit, Extent, ExtentKey, Sealed, Snapshot
+from bowstring.ports.extents import Extent, ExtentKey, Sealed, Section, StateRow
+from bowstring.ports.journal import Edit, Journal
 from bowstring.ports.store import Reference
 
 SEGMENTS = [1 << 24 | n for n in range(1, 8)]
@@ -20,8 +21,7 @@ class Kept:
     """Everything that edits keep."""
 
     extents: dict[ExtentKey, Extent] = field(default_factory=dict)
-    snapshots: dict[tuple[int, int], Snapshot] = field(default_factory=dict)
-    chunks: dict[tuple[int, int, int], Chunk] = field(default_factory=dict)
+    states: dict[tuple[int, int, str, int], StateRow] = field(default_factory=dict)
     trimmed: int = 0
 
     def edited(self, edit: Edit, last: int) -> Kept:
@@ -29,8 +29,7 @@ class Kept:
         extents = {key: extent for key, extent in self.extents.items() if key not in edit.drop}
         return Kept(
             extents | {key_of(extent): extent for extent in edit.add},
-            self.snapshots | {snapshot[:2]: snapshot for snapshot in edit.snapshots},
-            {key: chunk for key, chunk in (self.chunks | {chunk[:3]: chunk for chunk in edit.chunks}).items() if chunk.bitmaps},
+            {key: row for key, row in (self.states | {row[:4]: row for row in edit.states}).items() if row.state},
             max(self.trimmed, min(edit.trim, last - 1)),
         )
 
@@ -61,32 +60,33 @@ class Kept:
         return Edit(
             add=add,
             drop=drop,
-            snapshots=[Snapshot(*at, last, draw.randbytes(draw.choice((0, 200, 4_000)))) for at in where],
-            chunks=[Chunk(*at, draw.randrange(3), draw.randbytes(draw.choice((0, 300, 9_000)))) for at in where],
+            states=[
+                state(*at, last, draw.randbytes(draw.choice((0, 200, 9_000))), machine=draw.choice(("a", "b")), part=draw.randrange(3))
+                for at in where
+            ],
             trim=draw.choice((0, self.trimmed, self.trimmed + 3, last)),
         )
 
 
-async def read(catalog: Catalog, trimmed: int) -> Kept:
-    """What the catalog keeps, asked for in all ways. `trimmed` is what `register` said."""
+async def read(journal: Journal, trimmed: int) -> Kept:
+    """What the catalog keeps of a broker, asked for in all ways. `trimmed` is what `register` said."""
     extents: list[Extent] = []
-    for sealed in await catalog.sealed():
+    for sealed in await journal.sealed():
         offset = 0
-        while found := await catalog.extents(sealed.topic, sealed.partition, offset, 3):
+        while found := await journal.extents(sealed.topic, sealed.partition, offset, 3):
             extents += found
             offset = found[-1].end_offset
     kept = Kept(
         {key_of(extent): extent for extent in extents},
-        {snapshot[:2]: snapshot for snapshot in await catalog.snapshots()},
-        {chunk[:3]: chunk for chunk in await catalog.chunks()},
+        {row[:4]: row for row in await journal.states()},
         trimmed,
     )
-    assert await catalog.sealed() == kept.sealed()
-    assert await catalog.usage() == kept.usage()
+    assert await journal.sealed() == kept.sealed()
+    assert await journal.usage() == kept.usage()
     for segment in kept.usage():
         expected = sorted(extent for extent in extents if segment in dict(extent.uses))
         found, after = [], None
-        while more := await catalog.extents_in(segment, after, 2):
+        while more := await journal.extents_in(segment, after, 2):
             found += more
             after = key_of(more[-1])
         assert found == expected
@@ -102,10 +102,18 @@ def draw_uses(draw: random.Random) -> tuple[tuple[int, int], ...]:
 
 
 def extent(
-    topic: int, partition: int, first: int, end: int, uses: tuple[tuple[int, int], ...] = ((SEGMENTS[0], 500),), *, ids: bool = True
+    topic: int,
+    partition: int,
+    first: int,
+    end: int,
+    uses: tuple[tuple[int, int], ...] = ((SEGMENTS[0], 500),),
+    *,
+    ids: bool = True,
+    broker: int = 1,
 ) -> Extent:
     """An extent with these offsets; the rest follows from them."""
     segment = uses[0][0]
+    index = Section("index", Reference(segment, 4_096, 700, 9))
     return Extent(
         topic=topic,
         partition=partition,
@@ -116,7 +124,12 @@ def extent(
         expires=first % 2 * 1_800_000_000_000_000,
         pages=end - first,
         bytes=(end - first) * 100,
-        index=Reference(segment, 4_096, 700, 9),
-        ids=Reference(segment, 8_192, 300, 9) if ids else None,
+        broker=broker,
+        sections=tuple(section for section in (index, Section("ids", Reference(segment, 8_192, 300, 9))) if ids or section is index),
         uses=uses,
     )
+
+
+def state(topic: int, partition: int, sequence: int, content: bytes, *, machine: str = "a", part: int = 0, broker: int = 1) -> StateRow:
+    """A state as of a flush."""
+    return StateRow(topic, partition, machine, part, broker, sequence, content)

@@ -154,7 +154,7 @@ class StoreContract:
     async def test_a_reference_that_differs_in_anything_finds_nothing(self, store: Store):
         (reference,) = await store.append(5, [page(1)])
         await store.sync()
-        segment, position, length, sequence = reference
+        segment, position, length, sequence, _ = reference
         others = [
             Reference(segment + 1, position, length, sequence),
             Reference(segment, position + 64, length, sequence),

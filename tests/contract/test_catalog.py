@@ -19,12 +19,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from bowstring.catalog.sqlite.catalog import SqliteCatalog
-from bowstring.errors import Conflict, TopicExists
+from bowstring.errors import InvalidArgument, TopicExists
 from bowstring.host.worker import ThreadWorker
-from bowstring.ports.catalog import Fence, Row
+from bowstring.ports.catalog import Fence
 from bowstring.ports.failures import Fenced
+from bowstring.ports.journal import Row
 from bowstring.ports.worker import Worker
-from tests.contract.catalog_contract import BROKER, CatalogContract, journal_of, topic
+from tests.contract.catalog_contract import BROKER, CatalogContract, commit, journal_of, topic
 from tests.contract.edit_contract import EditContract
 from tests.contract.topic_contract import TopicContract
 
@@ -73,13 +74,17 @@ class SqlitePlace:
         await self._behind_its_back(flip)
 
     async def lose_a_row(self, sequence: int) -> None:
-        await self._behind_its_back(lambda connection: connection.execute("DELETE FROM journal WHERE sequence = ?", (sequence,)))
+        await self._behind_its_back(lambda connection: connection.execute("DELETE FROM journal WHERE position = ?", (sequence,)))
 
     async def flip_a_bit(self, table: str, key: dict[str, int], column: str) -> None:
         def flip(connection: apsw.Connection) -> None:
             where = " AND ".join(f"{name} = {value}" for name, value in key.items())
             [(value,)] = connection.execute(f"SELECT {column} FROM {table} WHERE {where}").fetchall()
-            other = bytes([value[0] ^ 1]) + value[1:] if isinstance(value, bytes) else (value or 0) ^ 1
+            other: str | bytes | int
+            if isinstance(value, str):
+                other = chr(ord(value[0]) ^ 1) + value[1:]
+            else:
+                other = bytes([value[0] ^ 1]) + value[1:] if isinstance(value, bytes) else (value or 0) ^ 1
             connection.execute(f"UPDATE {table} SET {column} = ? WHERE {where}", (other,))
 
         await self._behind_its_back(flip)
@@ -91,7 +96,7 @@ class SqlitePlace:
     async def _behind_its_back(self, change: Callable[[apsw.Connection], object]) -> None:
         """On a connection of its own where the file allows it; memory is only to be had through the catalog's."""
         if self.path == ":memory:":
-            change(self.catalog._connection)
+            change(self.catalog.database.connection)
             return
         await self.catalog.close()
         connection = apsw.Connection(self.path)
@@ -125,7 +130,7 @@ class TestSqliteMemory(CatalogContract, EditContract, TopicContract):
 
 
 EPOCH_CHECK = "(SELECT epoch FROM broker WHERE number = :broker) = :epoch"
-SEQUENCE_CHECK = "coalesce((SELECT max(sequence) FROM journal), 0) = :sequence - 1"
+SEQUENCE_CHECK = "), :first) = :position - 1"
 
 
 @pytest.mark.parametrize(
@@ -139,9 +144,10 @@ SEQUENCE_CHECK = "coalesce((SELECT max(sequence) FROM journal), 0) = :sequence -
 )
 async def test_a_catalog_that_forgets_a_check_breaks_the_contract(forgotten: str, broken: Callable[[SqlitePlace], Awaitable[None]]):
     place = SqlitePlace(":memory:", InlineWorker())
-    query = place.catalog._sql["commit"]
+    database = place.catalog.database
+    query = database.sql["commit"]
     assert forgotten in query
-    place.catalog._sql = {**place.catalog._sql, "commit": query.replace(forgotten, "TRUE")}
+    database.sql = {**database.sql, "commit": query.replace(forgotten, "TRUE" if forgotten == EPOCH_CHECK else "), :first) IS NOT NULL")}
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         await broken(place)
     await place.close()
@@ -156,19 +162,19 @@ async def test_a_catalog_that_forgets_a_check_breaks_the_contract(forgotten: str
 )
 async def test_a_catalog_whose_edits_forget_the_epoch_breaks_the_contract(monkeypatch, broken: Callable[[SqlitePlace], Awaitable[None]]):
     place = SqlitePlace(":memory:", InlineWorker())
-    monkeypatch.setattr(place.catalog, "_check_epoch", lambda *_: None)
+    monkeypatch.setattr(place.catalog.database, "check_epoch", lambda *_: None)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         await broken(place)
     await place.close()
 
 
-async def test_a_file_belongs_to_one_broker_number(tmp_path: Path):
-    place = SqlitePlace(str(tmp_path / "catalog.db"), InlineWorker())
+@pytest.mark.parametrize("number", [0, -1, (1 << 15) + 1])
+async def test_a_number_that_no_broker_can_have_is_refused(number: int):
+    place = SqlitePlace(":memory:", InlineWorker())
     catalog = await place.open()
-    await catalog.register(1)
-    with pytest.raises(Conflict, match="belongs to broker 1"):
-        await catalog.register(2)
-    assert (await catalog.register(1)).epoch == 2
+    with pytest.raises(InvalidArgument, match="the number of a broker"):
+        await catalog.register(number)
+    assert (await catalog.register(1 << 15)).fence == Fence(1 << 15, 1)
     await place.close()
 
 
@@ -190,21 +196,21 @@ class AgainstAModel(RuleBasedStateMachine):
     def register(self) -> None:
         registered = self.runner.run(self.catalog.register(BROKER))
         self.epoch += 1
-        assert registered == (self.epoch, len(self.rows), 0)
+        assert registered == (Fence(BROKER, self.epoch), len(self.rows), 0)
 
     @rule(older=st.integers(0, 2), ahead=st.integers(-1, 2), changes=st.binary(max_size=3_000))
     def commit(self, older: int, ahead: int, changes: bytes) -> None:
         row = Row(len(self.rows) + ahead, self.epoch - older, changes)
-        commit = self.catalog.commit(Fence(BROKER, row.epoch), row.sequence, changes, [])
+        committing = commit(self.catalog, Fence(BROKER, row.epoch), row.sequence, changes, [])
         current = self.epoch > 0 and older == 0
         if current and ahead == 1:
-            self.runner.run(commit)
+            self.runner.run(committing)
             self.rows.append(row)
         elif current and row in self.rows:
-            self.runner.run(commit)
+            self.runner.run(committing)
         else:
             with pytest.raises(Fenced):
-                self.runner.run(commit)
+                self.runner.run(committing)
 
     @rule(older=st.integers(0, 1), name=st.sampled_from(["a", "b", "c"]))
     def create(self, older: int, name: str) -> None:

@@ -26,10 +26,11 @@ import pytest
 
 from bowstring.catalog.sqlite import file, wal
 from bowstring.catalog.sqlite.catalog import SqliteCatalog
-from bowstring.ports.catalog import Edit, Fence, Registered, Row
+from bowstring.ports.catalog import Fence, Registered
 from bowstring.ports.failures import StorageFailed
+from bowstring.ports.journal import Edit, Row
 from bowstring.ports.store import Page
-from tests.contract.catalog_contract import BROKER, references_of, same_pages, topic
+from tests.contract.catalog_contract import BROKER, commit, make_topics, reading, references_of, same_pages, topic
 from tests.contract.edit_model import Kept, read
 from tests.contract.test_catalog import InlineWorker
 from tests.simulation.disk import CRASH, POWER, Drive, SimulatedDisk
@@ -138,17 +139,18 @@ class Machine:
     async def _work(self, catalog: SqliteCatalog, process: Process) -> None:
         await catalog.open()
         registered = await catalog.register(BROKER)
-        if registered.epoch <= self.epoch:
-            raise Lost(f"epoch {registered.epoch} was given again")
-        self.epoch = registered.epoch
+        fence = registered.fence
+        if fence.epoch <= self.epoch:
+            raise Lost(f"epoch {fence.epoch} was given again")
+        self.epoch = fence.epoch
         await self._look(catalog, registered)
-        fence = Fence(BROKER, registered.epoch)
+        await make_topics(catalog, fence, last=3)
         while not process.dead:
             sequence = len(self.rows) + 1
             pages = [Page(b"h", self.random.randbytes(self.random.choice((10, 700, 9_000)))) for _ in range(self.random.randrange(3))]
             row = Row(sequence, fence.epoch, self.random.randbytes(self.random.choice((0, 120, 5_000))))
             self.under_way = (row, pages)
-            await catalog.commit(fence, sequence, row.changes, pages)
+            await commit(catalog, fence, sequence, row.changes, pages)
             self._is_durable(row, pages)
             if self.random.random() < 0.5:
                 await self._edit(catalog, fence)
@@ -166,9 +168,9 @@ class Machine:
     async def _edit(self, catalog: SqliteCatalog, fence: Fence) -> None:
         edit = self.kept.draw_edit(self.random, len(self.rows))
         if self.random.random() < 0.5:
-            edit = Edit(snapshots=edit.snapshots[:1], trim=edit.trim)  # a few writes, which may all survive
+            edit = Edit(states=edit.states[:1], trim=edit.trim)  # a few writes, which may all survive
         self.kept_next = self.kept.edited(edit, len(self.rows))
-        await catalog.edit(fence, edit)
+        await catalog.journal(fence).edit(edit)
         self._is_kept()
 
     def _is_kept(self) -> None:
@@ -177,14 +179,14 @@ class Machine:
 
     async def _look(self, catalog: SqliteCatalog, registered: Registered) -> None:
         """Is everything there? What was under way and is there, too, has been told from now on."""
-        kept = await read(catalog, registered.trimmed)
+        kept = await read(reading(catalog), registered.trimmed)
         if kept == self.kept_next != self.kept:
             self.harm["an edit that nobody was told of is there"] += 1
             self._is_kept()
         self.kept_next = self.kept
         if kept != self.kept:
             raise Lost(f"seed {self.seed}, life {self.lives}: what was edited is not there, or not whole: {kept}, not {self.kept}")
-        found = self.rows[: kept.trimmed] + await catalog.journal(BROKER, kept.trimmed, 1_000_000)
+        found = self.rows[: kept.trimmed] + await reading(catalog).rows(kept.trimmed, 1_000_000)
         if len(found) == len(self.rows) + 1 and self.under_way is not None and found[-1] == self.under_way[0]:
             self.harm["a commit that nobody was told of is there"] += 1
             self._is_durable(*self.under_way)
@@ -192,7 +194,7 @@ class Machine:
         if found != self.rows or registered.sequence != len(found):
             raise Lost(f"seed {self.seed}, life {self.lives}: {len(self.rows)} rows were durable, {len(found)} are there")
         for number, pages in self.pages.items():
-            if not same_pages(await catalog.read(references_of(number, pages)), pages):
+            if not same_pages(await reading(catalog).read(references_of(number, pages)), pages):
                 raise Lost(f"pages of row {number}")
         if not self.topics <= {row.name for row in await catalog.topics()}:
             raise Lost("topics")

@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from bowstring.catalog.sqlite.catalog import SqliteCatalog
-from bowstring.ports.catalog import Chunk, Edit, ExtentKey, Fence, Row, Snapshot
+from bowstring.ports.catalog import Fence
+from bowstring.ports.extents import ExtentKey
 from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
-from tests.contract.catalog_contract import BROKER, PAGES, journal_of, references_of, same_pages, topic
+from bowstring.ports.journal import Edit, Row
+from tests.contract.catalog_contract import BROKER, PAGES, commit, journal_of, make_topics, reading, references_of, same_pages, topic
 from tests.contract.edit_contract import KEPT
-from tests.contract.edit_model import Kept, extent, read
+from tests.contract.edit_model import Kept, extent, read, state
 from tests.contract.faulty_vfs import BROKEN, FULL, Faults, FaultyVFS
 from tests.contract.test_catalog import InlineWorker
 
@@ -43,7 +45,7 @@ def make(tmp_path: Path, faults: Faults) -> Iterator[Callable[..., SqliteCatalog
 
 async def opened(catalog: SqliteCatalog) -> Fence:
     await catalog.open()
-    return Fence(BROKER, (await catalog.register(BROKER)).epoch)
+    return (await catalog.register(BROKER)).fence
 
 
 # ---- a full disk -----------------------------------------------------------------------------------------------------
@@ -55,7 +57,7 @@ async def test_a_commit_that_finds_no_room_at_any_of_its_writes_counts_for_nothi
     for n in itertools.count(1):
         faults.plan("write", n, FULL)
         try:
-            await catalog.commit(fence, 1, b"too much", PAGES)
+            await commit(catalog, fence, 1, b"too much", PAGES)
             break
         except DiskFull:
             assert faults.struck
@@ -63,7 +65,7 @@ async def test_a_commit_that_finds_no_room_at_any_of_its_writes_counts_for_nothi
     assert n > 5
     faults.heal()
     assert await journal_of(catalog) == [Row(1, 1, b"too much")]
-    assert same_pages(await catalog.read(references_of(1, PAGES)), PAGES)
+    assert same_pages(await reading(catalog).read(references_of(1, PAGES)), PAGES)
     await catalog.close()
     catalog = make()
     await catalog.open()
@@ -78,7 +80,7 @@ async def test_a_commit_that_found_no_room_does_not_come_back_after_a_crash(make
         last = len(await journal_of(catalog))
         faults.plan("write", n, FULL)
         try:
-            await catalog.commit(fence, last + 1, b"too much", PAGES)
+            await commit(catalog, fence, last + 1, b"too much", PAGES)
             break
         except DiskFull:
             faults.heal()
@@ -113,23 +115,23 @@ async def test_an_edit_that_finds_no_room_at_any_of_its_writes_changes_nothing_a
         fence, edit, kept = await edited(catalog)
         faults.plan("write", n, FULL)
         try:
-            await catalog.edit(fence, edit)
+            await catalog.journal(fence).edit(edit)
             break
         except DiskFull:
             faults.heal()
-        assert await read(catalog, 0) == kept
+        assert await read(reading(catalog), 0) == kept
         copy = as_a_crash_leaves_it(tmp_path, n)
-        await catalog.edit(fence, Edit(drop=edit.drop))
+        await catalog.journal(fence).edit(Edit(drop=edit.drop))
         await catalog.close()
         crashed = SqliteCatalog(str(copy / "catalog.db"), InlineWorker())
         await crashed.open()
         assert (await crashed.register(BROKER)).trimmed == 0
-        assert await read(crashed, 0) == kept
+        assert await read(reading(crashed), 0) == kept
         await crashed.close()
         empty(tmp_path)
     assert n > 5
     faults.heal()
-    assert await read(catalog, 9) == kept.edited(edit, 12)
+    assert await read(reading(catalog), 9) == kept.edited(edit, 12)
     await catalog.close()
 
 
@@ -137,13 +139,14 @@ async def edited(catalog: SqliteCatalog) -> tuple[Fence, Edit, Kept]:
     """A catalog with 12 rows and an edit, what it keeps, and another edit that touches every table."""
     fence = await opened(catalog)
     for sequence in range(1, 13):
-        await catalog.commit(fence, sequence, b"changes", PAGES[:2])
+        await commit(catalog, fence, sequence, b"changes", PAGES[:2])
+    await make_topics(catalog, fence)
     made = await catalog.create_topic(fence, topic("orders"))
     await catalog.delete_topic(fence, made.id, 10)
-    await catalog.edit(fence, KEPT)
+    await catalog.journal(fence).edit(KEPT)
     add = [extent(2, n, 1, 100) for n in range(8)]
-    state = [Snapshot(2, n, 9, bytes(1_500)) for n in range(2)]
-    edit = Edit(add, [ExtentKey(1, 0, 1)], state, [Chunk(2, 0, 0, bytes(5_000)), Chunk(1, 0, 0, b"")], trim=9)
+    states = [*(state(2, n, 9, bytes(1_500)) for n in range(2)), state(2, 0, 9, bytes(5_000), part=1), state(1, 0, 9, b"", part=1)]
+    edit = Edit(add, [ExtentKey(1, 0, 1)], states, trim=9)
     return fence, edit, Kept().edited(KEPT, 12)
 
 
@@ -160,7 +163,7 @@ async def test_topics_and_registrations_that_find_no_room_leave_no_trace(make, f
         await catalog.register(BROKER)
     faults.heal()
     assert await catalog.topics() == [made]
-    await catalog.commit(fence, 1, b"still the same epoch", [])
+    await commit(catalog, fence, 1, b"still the same epoch", [])
     assert (await catalog.create_topic(fence, topic("payments"))).id == made.id + 1
     await catalog.close()
 
@@ -170,7 +173,7 @@ async def test_topics_and_registrations_that_find_no_room_leave_no_trace(make, f
 async def test_a_disk_that_fails_in_closing_loses_nothing(make, faults: Faults, kind: str, error: type[Exception]):
     catalog = make()
     fence = await opened(catalog)
-    await catalog.commit(fence, 1, b"changes", PAGES)
+    await commit(catalog, fence, 1, b"changes", PAGES)
     faults.plan(kind, 1, error, on=True)
     await catalog.close()
     assert faults.struck
@@ -185,14 +188,14 @@ async def test_a_checkpoint_that_finds_no_room_is_no_harm_and_is_tried_again(mak
     catalog = make(wal_bytes_max=1 << 40)
     fence = await opened(catalog)
     for sequence in range(1, 21):
-        await catalog.commit(fence, sequence, b"changes" * 100, PAGES)
+        await commit(catalog, fence, sequence, b"changes" * 100, PAGES)
     in_wal = catalog.wal_bytes
     faults.plan("write", 3, FULL, on=True)
     await catalog.checkpoint()
     assert faults.struck
     faults.heal()
     assert (catalog.statistics().checkpoints, catalog.wal_bytes) == (0, in_wal)
-    await catalog.commit(fence, 21, b"goes on", [])
+    await commit(catalog, fence, 21, b"goes on", [])
     await catalog.checkpoint()
     assert (catalog.statistics().checkpoints, catalog.wal_bytes) == (1, 0)
     assert len(await journal_of(catalog)) == 21
@@ -212,13 +215,13 @@ async def test_a_failed_write_or_sync_ends_the_catalog_and_nothing_more_is_writt
         made = await catalog.create_topic(fence, topic(f"topic {n}"))
         faults.plan(kind, n, BROKEN)
         try:
-            await catalog.commit(fence, last + 1, b"changes", PAGES)
+            await commit(catalog, fence, last + 1, b"changes", PAGES)
             break
         except StorageFailed:
             assert faults.struck
         faults.done.clear()
         with pytest.raises(StorageFailed):
-            await catalog.commit(fence, last + 1, b"changes", PAGES)
+            await commit(catalog, fence, last + 1, b"changes", PAGES)
         with pytest.raises(StorageFailed):
             await catalog.register(BROKER)
         with pytest.raises(StorageFailed):
@@ -238,12 +241,12 @@ async def test_an_edit_whose_write_or_sync_fails_ends_the_catalog(make, faults: 
         fence, edit, kept = await edited(catalog)
         faults.plan(kind, n, BROKEN)
         try:
-            await catalog.edit(fence, edit)
+            await catalog.journal(fence).edit(edit)
             break
         except StorageFailed:
             assert faults.struck
         faults.done.clear()
-        for call in (catalog.edit(fence, edit), catalog.alter_topic(fence, 1, b""), catalog.forget_topic(fence, 1, 9)):
+        for call in (catalog.journal(fence).edit(edit), catalog.alter_topic(fence, 1, b""), catalog.journal(fence).forget_topic(1, 9)):
             with pytest.raises(StorageFailed):
                 await call
         await catalog.close()
@@ -252,7 +255,7 @@ async def test_an_edit_whose_write_or_sync_fails_ends_the_catalog(make, faults: 
         catalog = make()
         await catalog.open()
         trimmed = (await catalog.register(BROKER)).trimmed
-        assert await read(catalog, trimmed) in (kept, kept.edited(edit, 12))
+        assert await read(reading(catalog), trimmed) in (kept, kept.edited(edit, 12))
         await catalog.close()
         empty(tmp_path)
     assert n > (5 if kind == "write" else 1)
@@ -262,12 +265,12 @@ async def test_an_edit_whose_write_or_sync_fails_ends_the_catalog(make, faults: 
 async def test_a_checkpoint_that_fails_is_told_by_the_next_write(make, faults: Faults):
     catalog = make()
     fence = await opened(catalog)
-    await catalog.commit(fence, 1, b"changes", PAGES)
+    await commit(catalog, fence, 1, b"changes", PAGES)
     faults.plan("sync", 2, BROKEN)
     await catalog.checkpoint()
     assert faults.struck
     with pytest.raises(StorageFailed, match="checkpoint"):
-        await catalog.commit(fence, 2, b"changes", [])
+        await commit(catalog, fence, 2, b"changes", [])
     assert await journal_of(catalog) == [Row(1, 1, b"changes")]
     await catalog.close()
 
@@ -276,14 +279,14 @@ async def test_a_read_that_fails_is_damage_and_reading_and_writing_go_on(make, f
     catalog = make()
     fence = await opened(catalog)
     large = [PAGES[1]._replace(body=bytes(3 << 20))]
-    await catalog.commit(fence, 1, b"changes", large)
-    await catalog.commit(fence, 2, b"changes", PAGES)
+    await commit(catalog, fence, 1, b"changes", large)
+    await commit(catalog, fence, 2, b"changes", PAGES)
     faults.plan("read", 10, BROKEN)
     with pytest.raises(Damaged):
-        await catalog.read(references_of(1, large))
+        await reading(catalog).read(references_of(1, large))
     assert faults.struck
-    assert same_pages(await catalog.read(references_of(1, large)), large)
-    await catalog.commit(fence, 3, b"changes", [])
+    assert same_pages(await reading(catalog).read(references_of(1, large)), large)
+    await commit(catalog, fence, 3, b"changes", [])
     await catalog.close()
 
 
@@ -293,7 +296,7 @@ async def test_a_catalog_that_is_closed_is_told_so_and_not_waited_for(make):
     await catalog.close()
     await catalog.close()
     with pytest.raises(StorageFailed, match="not open"):
-        await catalog.commit(fence, 1, b"late", [])
+        await commit(catalog, fence, 1, b"late", [])
     with pytest.raises(StorageFailed, match="not open"):
         await journal_of(catalog)
 
@@ -302,10 +305,10 @@ async def test_a_wal_that_was_left_behind_is_written_and_synced_before_the_datab
     """Its bytes may be in the cache alone, because a sync failed; the database must not be overwritten before they are durable."""
     catalog = make()
     fence = await opened(catalog)
-    await catalog.commit(fence, 1, b"changes", [PAGES[1]._replace(body=bytes(1 << 20))])
+    await commit(catalog, fence, 1, b"changes", [PAGES[1]._replace(body=bytes(1 << 20))])
     faults.plan("sync", 1, BROKEN)
     with pytest.raises(StorageFailed):
-        await catalog.commit(fence, 2, b"not synced", PAGES)
+        await commit(catalog, fence, 2, b"not synced", PAGES)
     await catalog.close()
     faults.heal()
     before = (tmp_path / "catalog.db-wal").read_bytes()
@@ -325,7 +328,7 @@ async def test_a_wal_that_was_left_behind_is_written_and_synced_before_the_datab
 async def test_a_wal_that_cannot_be_written_anew_does_not_open_and_loses_nothing(make, faults: Faults, tmp_path: Path, kind: str):
     catalog = make()
     fence = await opened(catalog)
-    await catalog.commit(fence, 1, b"changes", PAGES)
+    await commit(catalog, fence, 1, b"changes", PAGES)
     copy = as_a_crash_leaves_it(tmp_path, 1)
     await catalog.close()
     for path in copy.iterdir():
@@ -350,9 +353,9 @@ async def test_the_wal_is_folded_in_behind_a_commit_and_its_file_does_not_grow(m
     catalog = make(wal_bytes_max=256 << 10)
     fence = await opened(catalog)
     for sequence in range(1, 301):
-        await catalog.commit(fence, sequence, b"changes" * 100, PAGES)
-        if catalog._checkpoint is not None:
-            await catalog._checkpoint
+        await commit(catalog, fence, sequence, b"changes" * 100, PAGES)
+        if catalog.database._checkpoint is not None:
+            await catalog.database._checkpoint
     assert catalog.statistics().checkpoints >= 5
     assert (tmp_path / "catalog.db-wal").stat().st_size < 300 << 10
     await catalog.close()
@@ -362,7 +365,7 @@ async def test_a_commit_is_answered_before_the_checkpoint_that_it_makes_due_begi
     catalog = make(wal_bytes_max=0)
     fence = await opened(catalog)
     faults.done.clear()
-    await catalog.commit(fence, 1, b"changes", PAGES)
+    await commit(catalog, fence, 1, b"changes", PAGES)
     assert {file for _, file in faults.done} <= {"catalog.db-wal"}
     await catalog.close()
     assert ("sync", "catalog.db") in faults.done
@@ -371,9 +374,9 @@ async def test_a_commit_is_answered_before_the_checkpoint_that_it_makes_due_begi
 async def test_a_commit_is_one_sync(make, faults: Faults):
     catalog = make()
     fence = await opened(catalog)
-    await catalog.commit(fence, 1, b"changes", PAGES)
+    await commit(catalog, fence, 1, b"changes", PAGES)
     faults.done.clear()
-    await catalog.commit(fence, 2, b"changes", PAGES)
+    await commit(catalog, fence, 2, b"changes", PAGES)
     assert [done for done in faults.done if done[0] == "sync"] == [("sync", "catalog.db-wal")]
     await catalog.close()
 
@@ -384,7 +387,7 @@ async def test_what_is_written_for_a_flush_is_counted_as_the_wal_file_has_it(mak
     await catalog.checkpoint()
     before = catalog.statistics().wal_bytes_written
     for sequence in range(1, 31):
-        await catalog.commit(fence, sequence, b"c" * 120, [])
+        await commit(catalog, fence, sequence, b"c" * 120, [])
     written = catalog.statistics().wal_bytes_written - before
     assert written == catalog.wal_bytes == (tmp_path / "catalog.db-wal").stat().st_size - 32
     assert catalog.statistics().commits == 30

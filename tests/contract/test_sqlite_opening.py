@@ -12,10 +12,11 @@ import pytest
 from bowstring.catalog.sqlite import file
 from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from bowstring.errors import Conflict, Corrupt, NotSupported
-from bowstring.ports.catalog import Edit, Fence, Registered
+from bowstring.ports.catalog import Fence, Registered
 from bowstring.ports.failures import DiskFull, StorageFailed
+from bowstring.ports.journal import Edit
 from tests.contract import catalog_fixture
-from tests.contract.catalog_contract import BROKER, PAGES, journal_of, references_of, same_pages
+from tests.contract.catalog_contract import BROKER, PAGES, commit, journal_of, make_topics, reading, references_of, same_pages
 from tests.contract.edit_contract import KEPT
 from tests.contract.edit_model import Kept, read
 from tests.contract.faulty_vfs import BROKEN, FULL, Faults, FaultyVFS
@@ -39,7 +40,7 @@ def make(tmp_path: Path, faults: Faults) -> Iterator[Callable[..., SqliteCatalog
 
 async def opened(catalog: SqliteCatalog) -> Fence:
     await catalog.open()
-    return Fence(BROKER, (await catalog.register(BROKER)).epoch)
+    return (await catalog.register(BROKER)).fence
 
 
 async def test_a_catalog_in_use_is_refused(make):
@@ -115,7 +116,7 @@ async def test_opening_that_fails_at_any_step_is_told_and_works_once_the_disk_do
         faults.heal()
         catalog = make()
         fence = await opened(catalog)
-        await catalog.commit(fence, 1, b"changes", PAGES)
+        await commit(catalog, fence, 1, b"changes", PAGES)
         await catalog.close()
     assert n > 4
 
@@ -150,20 +151,21 @@ def format_1(tmp_path: Path) -> None:
 async def test_a_catalog_of_format_1_is_brought_up_to_this_one_and_everything_is_there(make):
     catalog = make()
     await catalog.open()
-    assert await catalog.register(BROKER) == Registered(epoch=3, sequence=12, trimmed=0)
+    assert await catalog.register(BROKER) == Registered(Fence(BROKER, 3), 12, 0)
     assert await catalog.topics() == catalog_fixture.TOPICS
     assert await journal_of(catalog) == catalog_fixture.ROWS
     for row in catalog_fixture.ROWS:
         pages = catalog_fixture.pages_of(row.sequence)
-        assert same_pages(await catalog.read(references_of(row.sequence, pages)), pages)
-    assert await read(catalog, 0) == Kept()
+        assert same_pages(await reading(catalog).read(references_of(row.sequence, pages)), pages)
+    assert await read(reading(catalog), 0) == Kept()
     cluster = await catalog.cluster()
     await catalog.close()
     again = make()
     fence = await opened(again)
     assert await again.cluster() == cluster
-    await again.edit(fence, KEPT._replace(trim=5))
-    assert await read(again, 5) == Kept().edited(KEPT._replace(trim=5), 12)
+    await make_topics(again, fence)
+    await again.journal(fence).edit(KEPT._replace(trim=5))
+    assert await read(reading(again), 5) == Kept().edited(KEPT._replace(trim=5), 12)
     await again.close()
 
 
@@ -172,10 +174,10 @@ async def test_a_tombstone_of_format_1_counts_as_made_when_it_was_brought_up(mak
     catalog = make()
     fence = await opened(catalog)
     for sequence in range(13, 26):
-        await catalog.commit(fence, sequence, b"", [])
-    await catalog.edit(fence, Edit(trim=20))
+        await commit(catalog, fence, sequence, b"", [])
+    await catalog.journal(fence).edit(Edit(trim=20))
     assert [row.id for row in await catalog.topics()] == [1, 2, 3]
-    await catalog.edit(fence, Edit(trim=21))
+    await catalog.journal(fence).edit(Edit(trim=21))
     assert [row.id for row in await catalog.topics()] == [1, 3]
     await catalog.close()
 

@@ -139,15 +139,15 @@ class _Telling:
 
 def test_a_batch_that_is_being_sealed_is_not_written_before_its_rows_are_counted(client: bowstring.Client, topic: str):
     with client.producer(topic) as producer:
-        sending, turn = producer._producer._sending, threading.Event()
-        sending._lock = _Telling(turn)
-        wake, sending._wake = sending._wake, lambda: None
-        with sending._lock:
-            batch = sending._append((b"first", 1, None, None, None, None, None), 60.0, 100)
+        sender, turn = producer._producer._sender, threading.Event()
+        sender._lock = _Telling(turn)
+        wake, sender._wake = sender._wake, lambda: None
+        with sender._lock:
+            batch = sender._append((b"first", 1, None, None, None, None, None), 60.0, 100)
             batch.items = _Slow(batch.items)
             batch.items.wake, batch.items.turn = wake, turn
-            sending._seal(batch)
-        sending._wake = wake
+            sender._seal(batch)
+        sender._wake, sender._woken = wake, False
     assert [message.value for message in client.reader(topic, end="latest")] == [b"first"]
 
 

@@ -12,7 +12,7 @@ from bowstring.core import deleting
 from bowstring.core.deletions import Deletions
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
-from bowstring.ports.catalog import Chunk
+from bowstring.ports.extents import StateRow
 from tests.simulation.load import KIB
 from tests.simulation.planting import CALM, CRASHES, JOURNAL, SEALING, bug
 
@@ -44,7 +44,7 @@ def delete_counts_from_the_first_row_of_a_coalesced_page() -> Generator[None]:
 def delete_is_lost_at_a_seal() -> Generator[None]:
     """Deletions are not written beside the snapshot that stands for them."""
 
-    def nothing(partition: Partition) -> list[Chunk]:
+    def nothing(partition: Partition, _broker: int, _sequence: int) -> list[StateRow]:
         partition.deletions.capture()
         return []
 

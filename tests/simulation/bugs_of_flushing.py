@@ -16,7 +16,7 @@ from bowstring.broker.log.commits import Commits
 from bowstring.broker.log.flusher import Flush, Flusher
 from bowstring.broker.reading.caches import TailKey
 from bowstring.catalog.sqlite import file, wal
-from bowstring.catalog.sqlite.catalog import SqliteCatalog
+from bowstring.catalog.sqlite.database import Database
 from bowstring.core.changes import Append
 from bowstring.core.partition import Answered, Partition
 from bowstring.core.producers import Absent
@@ -153,27 +153,28 @@ def failed_flush_is_followed_by_another() -> Generator[None]:
 @bug(SLOW, JOURNAL.only(usurp_every=2.0))
 def epoch_is_not_checked() -> Generator[None]:
     """A commit counts whatever epoch it comes from, as long as its row is the next one."""
-    with _commit_with("", "AND coalesce((SELECT max(sequence) FROM journal), 0) = :sequence - 1"):
+    last = "SELECT max(position) FROM journal WHERE position BETWEEN :first AND :last"
+    with _commit_with("", f"AND coalesce(({last}), :first) = :position - 1"):
         yield
 
 
 @bug(SLOW, JOURNAL.only(usurp_every=2.0))
 def write_of_an_old_incarnation_is_accepted() -> Generator[None]:
     """Neither the epoch nor the sequence is checked: the row of an old incarnation takes the place of a newer one."""
-    with _commit_with("OR REPLACE", ""), patch.object(SqliteCatalog, "_check_epoch", lambda *_: None):
+    with _commit_with("OR REPLACE", ""), patch.object(Database, "check_epoch", lambda *_: None):
         yield
 
 
 @contextmanager
 def _commit_with(how: str, condition: str) -> Generator[None]:
-    original = SqliteCatalog.__init__
+    original = Database.__init__
 
-    def made(self: SqliteCatalog, *arguments: Any, **named: Any) -> None:
+    def made(self: Database, *arguments: Any, **named: Any) -> None:
         original(self, *arguments, **named)
-        columns = "(sequence, epoch, crc, changes, pages) SELECT :sequence, :epoch, :crc, :changes, :pages"
-        self._sql = {**self._sql, "commit": f"INSERT {how} INTO journal {columns} WHERE :broker > 0 {condition}"}
+        columns = "(position, epoch, crc, changes, pages) SELECT :position, :epoch, :crc, :changes, :pages"
+        self.sql = {**self.sql, "commit": f"INSERT {how} INTO journal {columns} WHERE :broker > 0 {condition}"}
 
-    with patch.object(SqliteCatalog, "__init__", made):
+    with patch.object(Database, "__init__", made):
         yield
 
 

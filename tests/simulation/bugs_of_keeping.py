@@ -25,7 +25,7 @@ from bowstring.core.partition import Partition
 from bowstring.core.producers import Producers
 from bowstring.core.retained import Retained
 from bowstring.core.retention import NO_ROWS
-from bowstring.ports.catalog import Snapshot
+from bowstring.ports.extents import StateRow
 from tests.simulation.load import KIB
 from tests.simulation.planting import CALM, CRASHES, CUTS, HURRY, KEEPING, POWER, SEALING, SEGMENTS, bug
 
@@ -60,10 +60,10 @@ def journal_is_trimmed_one_row_too_far() -> Generator[None]:
 def snapshot_says_that_it_is_one_flush_newer() -> Generator[None]:
     """The flush after it is not applied at load."""
 
-    def newer(topic: int, partition: int, sequence: int, state: bytes) -> Snapshot:
-        return Snapshot(topic, partition, sequence + 1, state)
+    def newer(topic: int, partition: int, machine: str, part: int, broker: int, sequence: int, state: bytes) -> StateRow:
+        return StateRow(topic, partition, machine, part, broker, sequence + (part == 0), state)
 
-    with patch.object(sealer, "Snapshot", newer), _unchecked():
+    with patch.object(sealer, "StateRow", newer), _unchecked():
         yield
 
 

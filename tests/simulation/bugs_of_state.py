@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from bowstring import frames
 from bowstring.broker import incarnation
 from bowstring.broker.incarnation import Incarnation
 from bowstring.broker.log import loader, publisher
@@ -23,7 +24,7 @@ from bowstring.core.producers import Absent
 from bowstring.ports.disk import Buffer
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page, Reference
-from bowstring.store import frames, local
+from bowstring.store import local
 from tests.simulation.bugs_of_flushing import owner
 from tests.simulation.load import KIB, Load
 from tests.simulation.options import Options
@@ -48,18 +49,18 @@ def journal_is_replayed_one_row_short() -> Generator[None]:
     """The last flush is forgotten at load."""
     original = loader._replay
 
-    async def replay(catalog: Any, broker: int, registered: Any, *arguments: Any, **named: Any) -> Any:
+    async def replay(journal: Any, registered: Any, *arguments: Any, **named: Any) -> Any:
         last = registered.sequence
         short = registered._replace(sequence=max(registered.trimmed, last - 1))
-        return await original(_Short(catalog, last), broker, short, *arguments, **named)
+        return await original(_Short(journal, last), short, *arguments, **named)
 
     class _Short:
-        def __init__(self, catalog: Any, last: int) -> None:
-            self._catalog = catalog
+        def __init__(self, journal: Any, last: int) -> None:
+            self._journal = journal
             self._last = last
 
-        async def journal(self, broker: int, after: int, rows_max: int) -> Any:
-            return [row for row in await self._catalog.journal(broker, after, rows_max) if row.sequence < self._last]
+        async def rows(self, after: int, rows_max: int) -> Any:
+            return [row for row in await self._journal.rows(after, rows_max) if row.sequence < self._last]
 
     with patch.object(loader, "_replay", replay):
         yield
@@ -185,11 +186,10 @@ def old_bytes_of_a_recycled_segment_are_served() -> Generator[None]:
     original = frames.verify
 
     def verify(data: Buffer, reference: Reference) -> Page:
-        _, _, segment, _, sequence, body, header = frames._FIELDS.unpack_from(data)
-        length = frames.FRAME_HEADER_BYTES + header + body
-        if length > len(data):
+        header = frames.header_of(data)
+        if header.length > len(data):
             raise Damaged("there is no frame")
-        return original(data, Reference(segment, reference.position, length, sequence))
+        return original(data, Reference(header.segment, reference.position, header.length, header.sequence))
 
     with (
         _released_too_early(),

@@ -9,9 +9,13 @@ from unittest.mock import patch
 from bowstring import errors
 from bowstring.client import receipts
 from bowstring.client.fetch_stream import Fetching
-from bowstring.client.gathering import Gathering
-from bowstring.client.outgoing import Outgoing, Placed
-from bowstring.client.publish_stream import Publisher
+from bowstring.client.open_batch import OpenBatch
+from bowstring.client.open_batches import OpenBatches
+from bowstring.client.outbox import Outbox
+from bowstring.client.outcome import StoredRows
+from bowstring.client.publish_stream import PublishStream
+from bowstring.client.sent_batch import GatheredRows, SentBatch
+from bowstring.client.unrouted import Placeholder
 from bowstring.ports.calls import CALLS
 from tests.simulation.planting import CALM, CRASHES, CUTS, HURRY, IDS, JOURNAL, READING, SLOW, bug
 
@@ -23,31 +27,66 @@ SENDING = JOURNAL.only(plain=0.0, producers=3, readers=1, pause_seconds=0.02, un
 @bug(CUTS, SENDING.only(natural=0.0))
 def a_resend_has_new_numbers() -> Generator[None]:
     """After a break batches are written again under other numbers, so the broker does not recognise what it has."""
-    broken = Publisher._broken
+    broken = PublishStream._broken
 
-    def renumbered(self: Publisher) -> None:
-        for lane in self._lanes.values():
+    def renumbered(self: PublishStream) -> None:
+        for lane in self._outbox._lanes.values():
             batches, lane.unanswered = list(lane.unanswered.values()), {}
             for batch in batches:
-                self._gathering._number += 1
-                batch.number = self._gathering._number
-                lane.add(batch)
+                batch.number = self._outbox._open_batches._next_number()
+                lane.unanswered[batch.number] = batch
         broken(self)
 
-    with patch.object(Publisher, "_broken", renumbered):
+    with patch.object(PublishStream, "_broken", renumbered):
+        yield
+
+
+@bug(CUTS, SENDING.only(natural=0.0))
+def a_resent_batch_takes_another_lane() -> Generator[None]:
+    """After a break batches are routed anew, to another partition than the one that may have stored them."""
+    broken = PublishStream._broken
+
+    def rerouted(self: PublishStream) -> None:
+        outbox = self._outbox
+        for batch in outbox.unanswered(self):
+            del outbox.lane(batch.partition).unanswered[batch.number]
+            batch.partition = (batch.partition + 1) % len(outbox._open_batches.batches)
+            outbox.lane(batch.partition).unanswered[batch.number] = batch
+        for lane in outbox._lanes.values():
+            lane.unanswered = dict(sorted(lane.unanswered.items()))
+        broken(self)
+
+    with patch.object(PublishStream, "_broken", rerouted):
+        yield
+
+
+@bug(CALM, SENDING.only(natural=0.0, batches=0.0))
+def an_open_batch_that_is_sealed_twice_is_sent_twice() -> Generator[None]:
+    """Nobody looks whether a batch is sealed already: its rows go out again, under the next number."""
+    seal = OpenBatches._seal
+
+    def twice(self: OpenBatches, batch: OpenBatch) -> None:
+        seal(self, batch)
+        sent = self.inbox[-1]
+        if sent.number % 16 == 0 and isinstance(sent.content, GatheredRows):
+            again = SentBatch(sent.producer, sent.partition, self._next_number(), sent.term, sent.content, sent.size, sent.given_ids)
+            self.bytes_under_way += again.reserved
+            self._hand_over(again)
+
+    with patch.object(OpenBatches, "_seal", twice):
         yield
 
 
 @bug(CALM.only(delay_seconds=0.05), SENDING.only(keyed=1.0, pause_seconds=0.005, large=0.0))
 def what_waits_for_partitions_is_sent_backwards() -> Generator[None]:
     """Messages that waited until the topic was described go out in the wrong order, under numbers that are right."""
-    know = Gathering.know_partitions
+    know = OpenBatches.know_partitions
 
-    def backwards(self: Gathering, partitions: int) -> list[Outgoing]:
-        self._waiting.reverse()
+    def backwards(self: OpenBatches, partitions: int) -> list[Placeholder]:
+        self._unrouted.reverse()
         return know(self, partitions)
 
-    with patch.object(Gathering, "know_partitions", backwards):
+    with patch.object(OpenBatches, "know_partitions", backwards):
         yield
 
 
@@ -58,24 +97,23 @@ def what_waits_for_partitions_is_sent_backwards() -> Generator[None]:
 def a_receipt_is_good_when_its_batch_is_written() -> Generator[None]:
     """The kit counts offsets itself and does not wait for the answer."""
     ends: dict[tuple[int, int], int] = {}
-    write, answer = Publisher._message, Publisher._answer
+    write, answered = PublishStream._message, Outbox.answered
 
-    def eager(self: Publisher, batch: Outgoing) -> bytes | None:
+    def eager(self: PublishStream, batch: SentBatch) -> bytes | None:
         message = write(self, batch)
         end = ends.get((id(self), batch.partition))
         if message is not None and end is not None:
             ends[id(self), batch.partition] = end + batch.rows
-            self._lane(batch.partition).stored(batch)
-            self._window.answered(batch)
-            self._resolve(batch, Placed(end))
+            self._outbox.lane(batch.partition).stored(batch)
+            self._outbox._decide(batch, StoredRows(end))
         return message
 
-    def counting(self: Publisher, answered: Any) -> None:
-        if answered.WhichOneof("outcome") == "stored":
-            ends.setdefault((id(self), answered.partition), answered.stored.first_offset + answered.stored.rows)
-        answer(self, answered)
+    def counting(self: Outbox, stream: PublishStream, answer: Any) -> None:
+        if answer.WhichOneof("outcome") == "stored":
+            ends.setdefault((id(stream), answer.partition), answer.stored.first_offset + answer.stored.rows)
+        answered(self, stream, answer)
 
-    with patch.object(Publisher, "_message", eager), patch.object(Publisher, "_answer", counting):
+    with patch.object(PublishStream, "_message", eager), patch.object(Outbox, "answered", counting):
         yield
 
 
@@ -83,24 +121,24 @@ def a_receipt_is_good_when_its_batch_is_written() -> Generator[None]:
 def a_late_answer_counts_as_not_stored() -> Generator[None]:
     """When the timeout is over, what was written and not answered is told to be certainly not stored."""
 
-    def certain(self: Publisher, batch: Outgoing) -> None:
-        self._give_up(batch, errors.DeadlinePassed("the timeout has passed."))
+    def certain(self: Outbox, batch: SentBatch) -> None:
+        self.give_up(batch, errors.DeadlinePassed("the timeout has passed."))
 
-    with patch.object(Publisher, "_late", certain):
+    with patch.object(Outbox, "_late", certain):
         yield
 
 
 @bug(CUTS.only(turn_away_rate=0.3), SENDING.only(seconds=4.0))
 def a_refused_stream_speaks_for_the_streams_before_it() -> Generator[None]:
     """The last stream is refused, and so everything that was written to it is told to be refused: also what an earlier one has stored."""
-    refuse = Publisher._refuse_all
+    refuse = Outbox.refuse
 
-    def certain(self: Publisher, error: errors.Error, stream: int = 0) -> None:
-        for batch in self._unanswered():
+    def certain(self: Outbox, error: errors.Error, stream: PublishStream | None = None, number: int = 0) -> None:
+        for batch in self.unanswered():
             batch.first_stream = batch.stream
-        refuse(self, error, stream)
+        refuse(self, error, stream, number)
 
-    with patch.object(Publisher, "_refuse_all", certain):
+    with patch.object(Outbox, "refuse", certain):
         yield
 
 
@@ -108,24 +146,24 @@ def a_refused_stream_speaks_for_the_streams_before_it() -> Generator[None]:
 def no_answer_in_the_end_counts_as_not_stored() -> Generator[None]:
     """The kit has asked again, got no answer, and takes that for a no."""
 
-    def certain(self: Publisher, batch: Outgoing) -> None:
-        self._give_up(batch, errors.DeadlinePassed("the timeout has passed."))
+    def certain(self: Outbox, batch: SentBatch) -> None:
+        self.give_up(batch, errors.DeadlinePassed("the timeout has passed."))
 
-    with patch.object(Publisher, "_lose", certain):
+    with patch.object(Outbox, "_lose", certain):
         yield
 
 
 @bug(CRASHES.only(crash_every=0.5, down_seconds=1.0), SENDING.only(seconds=8.0, tight=0.8, tight_seconds=0.3))
 def a_broken_stream_is_forgotten() -> Generator[None]:
     """After a break everything counts as never written, so its timeout means "not stored"."""
-    broken = Publisher._broken
+    broken = PublishStream._broken
 
-    def forgotten(self: Publisher) -> None:
-        for batch in self._unanswered():
+    def forgotten(self: PublishStream) -> None:
+        for batch in self._outbox.unanswered():
             batch.first_stream = 0
         broken(self)
 
-    with patch.object(Publisher, "_broken", forgotten):
+    with patch.object(PublishStream, "_broken", forgotten):
         yield
 
 
@@ -133,28 +171,28 @@ def a_broken_stream_is_forgotten() -> Generator[None]:
 def rows_behind_a_duplicate_are_told_offsets_too_high() -> Generator[None]:
     """Repeats take no offset, and the kit counts them all the same."""
 
-    def of(self: Placed, row: int) -> tuple[int, bool]:
+    def of(self: StoredRows, row: int) -> tuple[int, bool]:
         for first, rows, offset in self.repeats:
             if first <= row < first + rows:
                 return offset + row - first, True
         return self.first_offset + row, False
 
-    def offsets(self: Placed, rows: int) -> Any:
+    def offsets(self: StoredRows, rows: int) -> Any:
         return [self.of(row)[0] for row in range(rows)]
 
-    with patch.object(Placed, "of", of), patch.object(Placed, "offsets", offsets):
+    with patch.object(StoredRows, "of", of), patch.object(StoredRows, "offsets", offsets):
         yield
 
 
 @bug(CALM, IDS.only(plain=0.0, natural=0.5))
 def duplicates_are_told_to_be_new() -> Generator[None]:
     """The offset is that of the first one, and nobody says so."""
-    of, repeated = Placed.of, Placed.repeated
+    of, repeated = StoredRows.of, StoredRows.repeated
 
-    def new(self: Placed, row: int) -> tuple[int, bool]:
+    def new(self: StoredRows, row: int) -> tuple[int, bool]:
         return of(self, row)[0], False
 
-    with patch.object(Placed, "of", new), patch.object(Placed, "repeated", lambda self, rows: repeated(self, rows) & False):
+    with patch.object(StoredRows, "of", new), patch.object(StoredRows, "repeated", lambda self, rows: repeated(self, rows) & False):
         yield
 
 
@@ -182,24 +220,24 @@ def failures_are_swallowed_by_flush_and_close() -> Generator[None]:
 def flush_does_not_wait_for_answers() -> Generator[None]:
     """It is enough for it that everything is written."""
 
-    async def hasty(self: Publisher) -> None:
-        self._gathering.seal_all()
+    async def hasty(self: Outbox) -> None:
+        self._open_batches.seal_all()
         self.work()
 
-    with patch.object(Publisher, "flush", hasty):
+    with patch.object(Outbox, "flush", hasty):
         yield
 
 
 @bug(SLOW, SENDING.only(large=0.8, large_bytes=60_000, batches=0.0))
 def whoever_waits_for_room_is_not_woken() -> Generator[None]:
     """An answer makes room, and nobody is told."""
-    make = Publisher.__init__
+    make = Outbox.__init__
 
-    def deaf(self: Publisher, *arguments: Any) -> None:
+    def deaf(self: Outbox, *arguments: Any) -> None:
         make(self, *arguments)
         self._room.set = lambda: None
 
-    with patch.object(Publisher, "__init__", deaf):
+    with patch.object(Outbox, "__init__", deaf):
         yield
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from bowstring.broker.incarnation import BROKER_NUMBER
 from bowstring.broker.incarnation import Incarnation as Epoch
 from bowstring.broker.log.loader import Loaded, load, restore_ids
 from bowstring.broker.reading.caches import Caches, PageCache
@@ -26,10 +25,11 @@ from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from bowstring.core import sections
 from bowstring.core.pages import PageEntry, decode_header
 from bowstring.core.partition import Partition
-from bowstring.ports.catalog import Extent, Registered
+from bowstring.frames import reference_of, verify
+from bowstring.ports.catalog import Fence, Registered
+from bowstring.ports.extents import Extent
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page, Reference
-from bowstring.store.frames import reference_of, verify
 from bowstring.store.supply import segment_name
 from tests.history.checkers import live_equals_loaded
 from tests.history.violations import Violation
@@ -107,46 +107,47 @@ class Inspection:
 
     def look(self, epoch: Epoch, catalog: SqliteCatalog) -> list[Violation]:
         """Everything that is wrong now."""
-        if epoch.log.ended is not None or catalog._failure:
+        if epoch.log.ended is not None or catalog.database.failure:
             return []
         self.times += 1
         with self._quietly():
-            if _epoch(catalog) != epoch.fence.epoch:
+            if _epoch(catalog, epoch.fence.broker) != epoch.fence.epoch:
                 return []  # it is fenced, and has yet to find out
             reading = _quiet(catalog, epoch)
             try:
-                loaded = at_once(load(reading, BROKER_NUMBER))
+                loaded = at_once(load(reading, epoch.fence.broker))
             except (Damaged, AssertionError) as error:
                 return [Violation("loading_works", f"what is on the disk cannot be loaded: {error!r}")]
-            settings, clock = epoch.surroundings.settings, epoch.log.clock
-            extents = Extents(catalog=reading, store=self._bytes, settings=settings, clock=clock)  # type: ignore[arg-type]
+            journal = reading.journal(epoch.fence)
+            files: Any = self._bytes
+            extents = Extents(journal=journal, store=files, settings=epoch.surroundings.settings, clock=epoch.log.clock)
             caches = Caches(PageCache(0, touch=False), PageCache(0, touch=True))
-            reader = PageReader(store=self._bytes, catalog=reading, caches=caches, extents=extents)  # type: ignore[arg-type]
+            reader = PageReader(store=files, journal=journal, caches=caches, extents=extents)
             at_once(restore_ids(loaded.partitions.values(), reader))
             broken = self._compare(epoch, loaded)
             for key, actor in list(epoch.topics._actors.items()):
                 if key in loaded.partitions:  # else its topic is deleted
-                    broken += self._sealed(epoch, actor.partition, at_once(reading.extents(*key, 0, 1 << 30)))
+                    broken += self._sealed(epoch, actor.partition, at_once(journal.extents(*key, 0, 1 << 30)))
         return broken
 
     def look_ahead(self, catalog: SqliteCatalog) -> list[Violation]:
         """A snapshot holds nothing that is not committed: if the broker died now, it would tell of messages that are nowhere."""
-        if catalog._failure or catalog._connection is None:
+        if catalog.database.failure or catalog.database.connection is None:
             return []
         with self._quietly():
-            ahead = "SELECT topic, partition, sequence FROM snapshot WHERE sequence > (SELECT max(sequence) FROM journal)"
-            found = catalog._connection.execute(ahead).fetchall()
-        cases = [f"topic {topic}/{number} has a snapshot of flush {sequence}, which is not committed" for topic, number, sequence in found]
+            last = "(SELECT max(position) FROM journal WHERE position < state.broker << 48)"
+            ahead = f"SELECT topic, partition, machine, sequence FROM state WHERE (broker - 1 << 48) + sequence > {last}"
+            found = catalog.database.connection.execute(ahead).fetchall()
+        cases = [f"topic {topic}/{number} has a state {name!r} of flush {at}, which is not committed" for topic, number, name, at in found]
         return [Violation("nothing_is_ahead_of_the_journal", case) for case in cases]
 
     def extents(self, catalog: SqliteCatalog) -> list[Extent]:
         """All that the catalog has, of deleted topics too."""
         with self._quietly():
-            assert catalog._connection is not None
-            keys = catalog._connection.execute("SELECT DISTINCT topic, partition FROM extent").fetchall()
-            reading = copy.copy(catalog)
-            reading._worker = AtOnce()
-            return [extent for topic, partition in keys for extent in at_once(reading.extents(topic, partition, 0, 1 << 30))]
+            assert catalog.database.connection is not None
+            keys = catalog.database.connection.execute("SELECT DISTINCT topic, partition FROM extent").fetchall()
+            journal = _reading(catalog).journal(Fence(0, 0))  # extents of a partition are asked for whoever owns it
+            return [extent for topic, partition in keys for extent in at_once(journal.extents(topic, partition, 0, 1 << 30))]
 
     @contextmanager
     def _quietly(self) -> Iterator[None]:
@@ -224,21 +225,27 @@ def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("it waits for something")
 
 
-def _epoch(catalog: SqliteCatalog) -> int:
-    assert catalog._connection is not None
-    return next(iter(catalog._connection.execute("SELECT epoch FROM broker")))[0]
+def _epoch(catalog: SqliteCatalog, broker: int) -> int:
+    assert catalog.database.connection is not None
+    return next(iter(catalog.database.connection.execute("SELECT epoch FROM broker WHERE number = ?", (broker,))))[0]
+
+
+def _reading(catalog: SqliteCatalog) -> SqliteCatalog:
+    """The same catalog for reading it now."""
+    reading = copy.copy(catalog)
+    reading.database = copy.copy(catalog.database)
+    reading.database.worker = AtOnce()
+    return reading
 
 
 def _quiet(catalog: SqliteCatalog, epoch: Epoch) -> SqliteCatalog:
     """The same catalog for reading it now, without registering."""
-    reading = copy.copy(catalog)
-    reading._worker = AtOnce()
+    reading = _reading(catalog)
 
     async def register(broker: int) -> Registered:
-        connection = catalog._connection
-        assert connection is not None
-        low, high = connection.execute("SELECT min(sequence) - 1, max(sequence) FROM journal").fetchone() or (0, 0)
-        return Registered(epoch.fence.epoch, high or 0, low or 0)
+        assert catalog.database.connection is not None
+        assert broker == epoch.fence.broker
+        return catalog.registered(catalog.database.connection, epoch.fence)
 
     reading.register = register  # type: ignore[method-assign]
     return reading

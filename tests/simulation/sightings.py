@@ -12,7 +12,7 @@ from bowstring.broker.reading.visibility import Seen
 from bowstring.core.decisions import Found
 from bowstring.core.pages import PageEntry, decode_header
 from bowstring.core.partition import Partition
-from bowstring.ports.catalog import Extent
+from bowstring.ports.extents import Extent
 from bowstring.ports.store import Page
 
 if TYPE_CHECKING:

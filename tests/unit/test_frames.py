@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bowstring.frames import frame, framed_length, header_of, inlined, padded, verify
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page, Reference
-from bowstring.store.frames import frame, framed_length, header_of, padded, verify
 
 PAGE = Page(b"whose rows they are", b"a batch, as it came")
 SEGMENT, EPOCH, SEQUENCE = 3 << 24 | 7, 3, 41
@@ -49,7 +49,7 @@ def test_a_frame_is_padded_with_zeros_to_whole_units_of_64_bytes(header: bytes, 
 def test_the_format_is_the_one_that_is_written_down():
     data = framed()
     lengths = len(PAGE.body), len(PAGE.header)
-    fields = struct.pack("<4sHHQQQQIQ8s", b"BOWF", 2, 0, SEGMENT, EPOCH, SEQUENCE, *lengths, 4096, bytes(8))
+    fields = struct.pack("<4sHHQQQQIQI4x", b"BOWF", 3, 0, SEGMENT, EPOCH, SEQUENCE, *lengths, 4096, 0)
     assert data[:60] == fields
     assert data[60:64] == struct.pack("<I", google_crc32c.value(fields + PAGE.header + bytes(PAGE.body)))
     assert data[64 : framed_length(PAGE)] == PAGE.header + bytes(PAGE.body)
@@ -94,7 +94,7 @@ def test_the_padding_is_nobodys_and_may_be_missing_or_anything():
         (framed()[:63], "only 63 bytes are there"),
         (framed()[: REFERENCE.length - 1], f"only {REFERENCE.length - 1} bytes are there"),
         (bytes(1_000), "no frame begins here"),
-        (b"BOWF\x09\x00" + framed()[6:], "format version 9, and this release reads versions up to 2"),
+        (b"BOWF\x09\x00" + framed()[6:], "format version 9, and this release reads versions up to 3"),
         (framed(segment=5), "segment 0x5"),
         (framed(sequence=40), "flush 40"),
         (framed(position=8192), "written for position 8192"),
@@ -110,8 +110,8 @@ def test_damage_is_told_with_what_differs(data: bytes, says: str):
 
 
 def test_damage_in_the_journal_is_told_with_its_flush():
-    with pytest.raises(Damaged, match="the journal row of flush 41 at 128"):
-        verify(bytes(100), Reference(0, 128, 100, 41))
+    with pytest.raises(Damaged, match="broker 7's journal row 41 at 128"):
+        verify(bytes(100), Reference(0, 128, 100, 41, 7))
 
 
 def test_a_whole_page_of_an_earlier_life_of_the_file_is_not_taken():
@@ -151,3 +151,22 @@ def test_a_frame_says_of_itself_what_it_is():
 def test_a_reference_shorter_than_a_frame_is_refused():
     with pytest.raises(Damaged):
         verify(framed(), REFERENCE._replace(length=10))
+
+
+def test_inlined_pages_are_where_their_references_say_and_name_their_journal():
+    pages = [PAGE, Page(b"", b"x" * 100), Page(b"header", b"")]
+    data, references = inlined(pages, 7, EPOCH, SEQUENCE)
+    assert data is not None
+    for page, reference in zip(pages, references, strict=True):
+        part = data[reference.position : reference.position + reference.length]
+        assert bytes(verify(part, reference).body) == bytes(page.body)
+        with pytest.raises(Damaged, match="the journal of broker 7"):
+            verify(part, reference._replace(broker=1))
+    assert inlined([], 7, EPOCH, SEQUENCE) == (None, [])
+
+
+def test_a_frame_of_the_version_before_named_no_journal_and_is_still_read():
+    fields = struct.pack("<4sHHQQQQIQ8x", b"BOWF", 2, 0, 0, EPOCH, SEQUENCE, len(PAGE.body), len(PAGE.header), 64)
+    rest = PAGE.header + bytes(PAGE.body)
+    data = fields + struct.pack("<I", google_crc32c.value(fields + rest)) + rest
+    assert verify(data, Reference(0, 64, len(data), SEQUENCE, 1)).header == PAGE.header

@@ -12,7 +12,7 @@ from bowstring import errors
 from bowstring.client import arguments
 from bowstring.client.broker_time import BrokerTime
 from bowstring.client.rows import KNOWN_MAX
-from bowstring.client.sending import Sending
+from bowstring.client.sender import Sender
 
 NOW = 1_800_000_000_000_000
 
@@ -36,9 +36,9 @@ class Unique:
         return bytes(16)
 
 
-def sending(partitions: int = 1) -> Sending:
+def sending(partitions: int = 1) -> Sender:
     clock = StillClock()
-    made = Sending(
+    made = Sender(
         "t", bytes(16), clock=clock, broker_time=BrokerTime(clock), randomness=Unique(), lock=threading.Lock(),
         timeout=30.0, compression=None, max_bytes=2**30, batch_bytes_max=2**24,
     )  # fmt: skip
@@ -47,13 +47,13 @@ def sending(partitions: int = 1) -> Sending:
     return made
 
 
-def rows(made: Sending) -> list[dict[str, object]]:
+def rows(made: Sender) -> list[dict[str, object]]:
     made.seal_all()
     found = []
-    for batch in {id(batch): batch for batch in made.inbox}.values():
+    for batch in made.inbox:
         from bowstring.messages import encoding
 
-        encoded = batch.encode(None).encoded()
+        encoded = batch.encoded(None).encoded()
         found += encoding.decode(encoded.mask, encoded.data).to_pylist()
     return found
 
@@ -173,8 +173,8 @@ def test_a_row_that_comes_too_late_for_its_batch_is_in_the_next():
     assert len({receipt.id for receipt in receipts}) == 100
     for number, receipt in enumerate(receipts):
         batch = receipt._batch
-        assert batch.number in {other.number for other in made.inbox}
-        assert batch.row_of(receipt._stamp) < batch.rows, number
+        (sent,) = [other for other in made.inbox if other.number == batch.number]
+        assert batch.row_of(receipt._stamp) < sent.rows, number
 
 
 def test_attributes_are_those_of_the_moment_of_sending_however_often_they_were_seen():
@@ -239,11 +239,11 @@ def test_threads_gather_side_by_side_without_losing_or_mixing_anything():
     done.set()
     sealer.join()
     made.seal_all()
-    batches = {id(batch): batch for batch in made.inbox}.values()
+    batches = made.inbox
     assert sum(batch.rows for batch in batches) == threads * each
     stored = {}
     for batch in batches:
-        values = batch.items[: batch.rows * batch.width : batch.width]
+        values = batch.content.items[: batch.rows * batch.content.width : batch.content.width]
         for row, value in enumerate(values):
             stored[value] = (batch.number, row)
     assert len(stored) == threads * each

@@ -287,10 +287,10 @@ def _parameters(call) -> list[tuple[str, object, object]]:
 
 
 def test_send_has_its_documented_signature():
-    from bowstring.client.sending import Sending
+    from bowstring.client.sender import Sender
 
     for documented in (bowstring.Producer.send, bowstring.aio.Producer.send):
-        assert _parameters(documented) == _parameters(Sending.send)
+        assert _parameters(documented) == _parameters(Sender.send)
 
 
 def test_importing_loads_nothing_heavy():

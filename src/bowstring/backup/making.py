@@ -20,13 +20,13 @@ import google_crc32c
 from bowstring import errors
 from bowstring.backup.manifest import FORMAT, NAME, FileEntry, Manifest, encode
 from bowstring.core.pages import LOST
+from bowstring.frames import reference_of, verify
 from bowstring.inspection.contents import Contents
 from bowstring.inspection.directory import CATALOG, DataDirectory, sync_directory, sync_file
 from bowstring.inspection.verification import read_sections
 from bowstring.ports.archive import Filled
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Reference
-from bowstring.store.frames import reference_of, verify
 from bowstring.store.segments import segment_name
 from bowstring.store.spans import spans
 
@@ -132,7 +132,7 @@ class Making:
             made=made,
             cluster=contents.cluster.hex(),
             epoch=contents.epoch,
-            sequence=contents.sequence,
+            sequence=max((journal.last for journal in contents.journals.values()), default=0),
             catalog_format=contents.format,
             files=files,
             damaged=self._damaged,

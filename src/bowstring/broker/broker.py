@@ -71,6 +71,7 @@ class Broker:
         archives: Callable[[str], Archive] | None = None,
         observer: Observer = UNOBSERVED,
         starts_again: bool = True,
+        number: int = 1,
     ) -> None:
         self.settings = settings
         self.clock = SteadyClock(clock)
@@ -88,7 +89,7 @@ class Broker:
         self._starts_again = starts_again
         """Somebody starts it again after a failure, so waiting for it makes sense."""
         self._backing_up = False
-        self._surroundings = Surroundings(settings, self.clock, catalog, store, reserve, observer, self._shortage, Counters())
+        self._surroundings = Surroundings(number, settings, self.clock, catalog, store, reserve, observer, self._shortage, Counters())
         self._incarnation: Incarnation | None = None
         self._unavailable: errors.Error = errors.Unavailable("the broker is starting.")
         self._serving: asyncio.Task[None] | None = None

@@ -18,8 +18,6 @@ from bowstring.broker.upkeep.usage import Usage
 from bowstring.core.partition import Partition
 from bowstring.ports.catalog import TopicRow
 
-BROKER_NUMBER = 1
-
 
 class Incarnation:
     """Assembles the rooms, and changes topics in the catalog and in memory together."""
@@ -31,16 +29,17 @@ class Incarnation:
         self.topics = TopicTable(loaded.fence.epoch, creates=surroundings.settings.topic_create == "on-publish")
         self.usage = Usage()
         self.usage.reset_sealed(loaded.usage)
-        self.reading = Reading(surroundings, self.topics)
-        self.log = Log(surroundings, loaded, self.reading, self.usage)
+        journal = surroundings.catalog.journal(loaded.fence)
+        self.reading = Reading(surroundings, journal, self.topics)
+        self.log = Log(surroundings, journal, loaded, self.reading, self.usage)
         for row in loaded.topics:
-            self._add_topic(row, [loaded.partitions[row.id, number] for number in range(row.partitions)])
+            self._add_topic(row, [loaded.partitions[row.id, n] for n in range(row.partitions) if (row.id, n) in loaded.partitions])
         self.upkeep = Upkeep(surroundings, self.log, self.reading, self.usage, trimmed=loaded.trimmed, deleted=loaded.deleted)
 
     @staticmethod
     async def begin(surroundings: Surroundings) -> Incarnation:
         """Registers a new epoch and loads everything."""
-        loaded = await load(surroundings.catalog, BROKER_NUMBER)
+        loaded = await load(surroundings.catalog, surroundings.broker)
         surroundings.clock.not_before(max((partition.arrived for partition in loaded.partitions.values()), default=0))
         await surroundings.store.open(loaded.fence.epoch, loaded.segments(), loaded.sequence)
         incarnation = Incarnation(surroundings, loaded)

@@ -17,6 +17,8 @@ from bowstring.store.reserve import Reserve
 class Surroundings(NamedTuple):
     """Everything outside an incarnation. Rooms take from it what they use."""
 
+    broker: int
+    """Its number: whoever registers under the same takes over from it."""
     settings: Settings
     clock: SteadyClock
     catalog: Catalog

@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError
 from bowstring import errors
 from bowstring.client.broker_time import BrokerTime
 from bowstring.client.presence import Presence, unanswered
+from bowstring.client.routes import Routes
 from bowstring.ports.calls import CALLS, is_repeatable
 from bowstring.ports.clock import Clock
 from bowstring.ports.randomness import Randomness
@@ -96,6 +97,7 @@ class Connection:
         greeted: Callable[[Greeting], object],
         ending: Ending | None = None,
         presence: Presence | None = None,
+        routes: Routes | None = None,
     ) -> None:
         self._ending = ending or Ending()
         self.seeds = list(seeds)
@@ -105,6 +107,8 @@ class Connection:
         self._fits = fits
         self._greeted = greeted
         self._presence = presence or Presence(world.clock)
+        self.routes = routes or Routes()
+        """Which broker serves a partition, as far as it is another one than this connection's."""
         self._channel: Channel | None = None
         self._address = ""
         self._closed = False
@@ -112,7 +116,17 @@ class Connection:
     def another(self) -> Connection:
         """A connection of its own for a producer or a reader; it begins where this one has come to."""
         seeds = sorted(self.seeds, key=lambda seed: seed != self._address)
-        return Connection(seeds, self.world, self.broker_time, self._name, self._fits, self._greeted, self._ending, self._presence)
+        shared = self._ending, self._presence, self.routes
+        return Connection(seeds, self.world, self.broker_time, self._name, self._fits, self._greeted, *shared)
+
+    def to(self, address: str) -> Connection:
+        """A connection to this broker alone. Its absence is not the absence of all, so it keeps that to itself."""
+        return Connection([address], self.world, self.broker_time, self._name, self._fits, lambda greeting: None, routes=self.routes)
+
+    @property
+    def address(self) -> str:
+        """The broker of the last handshake; empty before the first."""
+        return self._address
 
     async def hello(self, seconds: float = HANDSHAKE_SECONDS) -> Greeting:
         """Shakes hands with the broker of this connection, else with the next seed that answers; one round over all of them, each of which

@@ -1,6 +1,6 @@
-"""A producer for asyncio: `sending` and `publishing` together.
+"""A producer for asyncio: the program's half (`sender`) and the loop's half (`outbox`) together.
 
-`Sending.send` is set as an attribute of each producer, in front of the method that is documented here: one call less for each message.
+`Sender.send` is an attribute of each producer, in front of the method that is documented here: it saves a call per message.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from bowstring import errors, times
 from bowstring.client import arguments, deleting, receipts
 from bowstring.client.arguments import Span, SpanOrMoment
 from bowstring.client.connection import Connection
-from bowstring.client.publish_stream import Publisher
+from bowstring.client.outbox import Outbox
 from bowstring.client.receipts import Answers, BatchReceipt, Receipt, Stored
-from bowstring.client.sending import Sending
+from bowstring.client.sender import Sender
 from bowstring.client.statistics import ProducerStatistics
 from bowstring.wire.generated import bowstring_pb2 as pb
 
@@ -54,7 +54,7 @@ class Producer:
         call_seconds: float = 10.0,
         closed: Callable[[Producer], object] = id,
         deleted: deleting.Deleted = lambda topic, topic_id, places: None,
-        sending: type[Sending] = Sending,
+        sender: type[Sender] = Sender,
         lock: Any = None,
         wake: Callable[[Callable[[], object]], object] | None = None,
     ) -> None:
@@ -65,7 +65,7 @@ class Producer:
         self._closed = closed
         self._deleted = deleted
         self._open = True
-        self._sending = sending(
+        self._sender = sender(
             settings.topic,
             connection.world.randomness.unique(),
             clock=connection.world.clock,
@@ -77,13 +77,13 @@ class Producer:
             max_bytes=settings.max_bytes,
             batch_bytes_max=batch_bytes_max,
         )
-        self._publisher = Publisher(connection.another(), self._sending, settings.group, settings.compression)
+        self._outbox = Outbox(connection.another(), self._sender, settings.group, settings.compression)
         schedule = wake or asyncio.get_running_loop().call_soon
-        self._sending.attach(lambda: schedule(self._publisher.work))
+        self._sender.attach(lambda: schedule(self._outbox.work))
         if partitions:
-            self._sending.know_partitions(partitions)
+            self._sender.know_partitions(partitions)
         for name in ("send", "send_batch"):
-            setattr(self, name, getattr(self._sending, name))
+            setattr(self, name, getattr(self._sender, name))
 
     def send(
         self,
@@ -113,7 +113,7 @@ class Producer:
 
     async def ready(self) -> None:
         """Waits until there is room for more."""
-        await self._publisher.ready()
+        await self._outbox.ready()
 
     async def flush(self, timeout: Span | None = None) -> None:
         """Waits until everything that was sent so far is decided, and raises what failed and was not looked at. After `timeout` only the
@@ -121,7 +121,7 @@ class Producer:
         seconds = None if timeout is None else times.span(timeout, "timeout")
         try:
             async with asyncio.timeout(seconds):
-                await self._publisher.flush()
+                await self._outbox.flush()
         except TimeoutError:
             message = f"not all that was sent to '{self.topic}' is decided after {seconds:g} s; the sends go on."
             raise errors.Unavailable(message, hint="Wait and flush again.") from None
@@ -139,12 +139,12 @@ class Producer:
         (`MessageNotFound`) and what belongs to another group (`NotAuthorised`). What this producer has sent before is stored first. The ids
         stay taken for the deduplication window. Deleting again does no harm, and is answered alike."""
         wanted = arguments.message_ids(ids)
-        await self._publisher.flush()
+        await self._outbox.flush()
         return await deleting.delete(self._connection, self.topic, self.group, wanted, self._call_seconds, self._deleted)
 
     def statistics(self) -> ProducerStatistics:
         """How much was sent."""
-        return self._publisher.counts.frozen(self._sending.bytes_under_way)
+        return self._outbox.counts.frozen(self._sender.bytes_under_way)
 
     async def close(self) -> None:
         """Waits until everything that was sent is decided, ends the producer, and raises what failed and was not looked at."""
@@ -155,21 +155,21 @@ class Producer:
         if not self._open:
             return
         self._open = False
-        self._sending.close(errors.Conflict("this producer is closed.", hint="Make another with client.producer()."))
+        self._sender.close(errors.Conflict("this producer is closed.", hint="Make another with client.producer()."))
         try:
             if flush:
-                await self._publisher.flush()
+                await self._outbox.flush()
         finally:
-            await self._publisher.close()
+            await self._outbox.close()
             self._closed(self)
 
     def _raise_failures(self) -> None:
-        error = receipts.unseen(self.topic, self._publisher.failures())
+        error = receipts.unseen(self.topic, self._outbox.failures())
         if error is not None:
             raise error
 
     async def __aenter__(self) -> Producer:
-        await self._publisher.ready()
+        await self._outbox.ready()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
@@ -177,7 +177,7 @@ class Producer:
             await self.close()
             return
         await self._end(flush=isinstance(error, Exception))
-        failure = receipts.unseen(self.topic, self._publisher.failures())
+        failure = receipts.unseen(self.topic, self._outbox.failures())
         if failure is not None:
             error.add_note(f"Closing the producer also raised {type(failure).__name__}: {failure}")
 

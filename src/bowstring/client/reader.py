@@ -19,6 +19,7 @@ from typing import Any
 
 from bowstring import errors, times
 from bowstring.client import ranges
+from bowstring.client.arguments import Span
 from bowstring.client.batch import Batch, messages
 from bowstring.client.commit_window import CommitWindow
 from bowstring.client.connection import Connection
@@ -28,7 +29,6 @@ from bowstring.client.pages import Chunk
 from bowstring.client.positions import offsets_message
 from bowstring.client.ranges import Clocks, Start
 from bowstring.client.reader_settings import ReaderSettings, place, rows_limit
-from bowstring.client.sending import Span
 from bowstring.client.statistics import ReaderStatistics
 from bowstring.wire.generated import bowstring_pb2 as pb
 

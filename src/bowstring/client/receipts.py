@@ -1,10 +1,10 @@
 """What became of a message: receipts, and the answers they turn into.
 
-A receipt of `send` is made for every single message, so it is as small as can be: the batch that the message went into, and its stamp
-there. Everything else is found through the batch when somebody asks. The receipt of `send_batch` knows the parts into which the rows were
-divided (by partition, and by size) and puts the answers back into the order of the rows.
+Every single message gets a receipt of `send`, so it is as small as possible: the open batch of the message, and its stamp there. The batch
+knows the rest when the program asks. The receipt of `send_batch` knows the parts into which the rows were divided (by partition and
+by size) and puts the answers back into the order of the rows.
 
-An error that a receipt has raised counts as seen. `flush` and `close` raise those that nobody has seen.
+An error that a receipt has raised counts as seen. `flush` and `close` raise the others.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ import pyarrow as pa
 
 from bowstring import errors
 from bowstring.client.arguments import Span
-from bowstring.client.outgoing import Outgoing, Placed
-from bowstring.messages import ids
+from bowstring.client.open_batch import OpenBatch
+from bowstring.client.outcome import Outcome, StoredRows
+from bowstring.client.sent_batch import SentBatch
+from bowstring.client.unrouted import Placeholder
 
 
 class Stored(NamedTuple):
@@ -89,7 +91,7 @@ def partly_refused(answers: Answers) -> errors.PartlyRefused:
 class MessageReceipt(msgspec.Struct, eq=False, gc=False):
     """What the receipts of one message share, in asyncio and out of it."""
 
-    _batch: Outgoing
+    _batch: OpenBatch | Placeholder
     _stamp: int
 
     @property
@@ -104,19 +106,19 @@ class MessageReceipt(msgspec.Struct, eq=False, gc=False):
 
     def done(self) -> bool:
         """Whether it is decided what became of the message."""
-        return self._batch.outcome is not None
+        return self._batch.outcome.result is not None
 
-    def moved(self, batch: Outgoing) -> None:
+    def moved(self, batch: OpenBatch) -> None:
         """The message is in this batch now."""
         self._batch = batch
 
     def _result(self) -> Stored:
         batch = self._batch
         row, outcome = batch.row_of(self._stamp), batch.outcome
-        if not isinstance(outcome, Placed):
-            batch.seen.add(row)
-            raise raisable(outcome)
-        offset, duplicate = outcome.of(row)
+        if not isinstance(outcome.result, StoredRows):
+            outcome.seen.add(row)
+            raise raisable(outcome.result)
+        offset, duplicate = outcome.result.of(row)
         return Stored(batch.topic, batch.partition, offset, batch.id_of(row), duplicate)
 
     def __repr__(self) -> str:
@@ -131,20 +133,20 @@ class Receipt(MessageReceipt, eq=False, gc=False):
 
     def result(self, timeout: Span | None = None) -> Stored:
         """Where the message is stored; raises what failed. Only for receipts that are done: `await` the others."""
-        if self._batch.outcome is None:
+        if not self.done():
             raise _not_done()
         return self._result()
 
     def __await__(self) -> Generator[Any, None, Stored]:
-        while self._batch.outcome is None:
-            yield from _outcome(self._batch).__await__()
+        while not self.done():
+            yield from settled(self._batch.outcome).__await__()
         return self._result()
 
 
-class Part(NamedTuple):
+class BatchPart(NamedTuple):
     """Rows of a `send_batch` that travel together."""
 
-    batch: Outgoing
+    batch: SentBatch | Placeholder
     rows: npt.NDArray[np.int64] | range
     """Which rows of the whole these are, in their order."""
 
@@ -154,7 +156,7 @@ class RowsReceipt:
 
     __slots__ = ("_placeholder", "_rows", "_topic", "parts")
 
-    def __init__(self, topic: str, rows: int, parts: list[Part], placeholder: Outgoing | None = None) -> None:
+    def __init__(self, topic: str, rows: int, parts: list[BatchPart], placeholder: Placeholder | None = None) -> None:
         self._topic = topic
         self._rows = rows
         self.parts = parts
@@ -164,19 +166,14 @@ class RowsReceipt:
     @property
     def id(self) -> str:
         """The id of the (first) batch in which the rows travel."""
-        batch = self._known()[0].batch
-        return f"{batch.producer.hex()}-{batch.number:x}"
+        return self._known()[0].batch.id
 
     @property
     def ids(self) -> list[str]:
         """The ids of all rows, in their order."""
         found = [""] * self._rows
         for batch, rows in self._known():
-            if batch.given_ids is not None:
-                given = pa.array(batch.given_ids, pa.utf8()).to_pylist()
-            else:
-                given = ids.column(batch.producer, batch.number, batch.partition, 0, batch.rows).to_pylist()
-            for row, text in zip(rows, given, strict=True):
+            for row, text in zip(rows, batch.ids(), strict=True):
                 found[row] = text
         return found
 
@@ -184,25 +181,25 @@ class RowsReceipt:
         """Whether it is decided what became of every row."""
         return self._undecided() is None
 
-    def _known(self) -> list[Part]:
+    def _known(self) -> list[BatchPart]:
         if not self.parts:
             raise errors.Conflict(
                 "the topic's partitions are not known yet, so these rows have no ids.", hint="await producer.ready() first."
             )
         return self.parts
 
-    def _undecided(self) -> Outgoing | None:
-        """A batch on which this receipt still waits."""
+    def _undecided(self) -> Outcome | None:
+        """An outcome for which this receipt still waits."""
         if not self.parts and self._placeholder is not None:
-            return self._placeholder if self._placeholder.outcome is None else None
-        return next((part.batch for part in self.parts if part.batch.outcome is None), None)
+            return self._placeholder.outcome if self._placeholder.outcome.result is None else None
+        return next((part.batch.outcome for part in self.parts if part.batch.outcome.result is None), None)
 
     def _result(self) -> Answers:
         if not self.parts and self._placeholder is not None:
-            self._placeholder.seen.update(range(self._rows))
-            return answers(self._topic, self._rows, [Part(self._placeholder, range(self._rows))])
+            self._placeholder.outcome.seen.update(range(self._rows))
+            return answers(self._topic, self._rows, [BatchPart(self._placeholder, range(self._rows))])
         for part in self.parts:
-            part.batch.seen.update(range(part.batch.rows))
+            part.batch.outcome.seen.update(range(part.batch.rows))
         return answers(self._topic, self._rows, self.parts)
 
     def __repr__(self) -> str:
@@ -224,12 +221,12 @@ class BatchReceipt(RowsReceipt):
         return self._result()
 
     def __await__(self) -> Generator[Any, None, Answers]:
-        while (batch := self._undecided()) is not None:
-            yield from _outcome(batch).__await__()
+        while (outcome := self._undecided()) is not None:
+            yield from settled(outcome).__await__()
         return self._result()
 
 
-def answers(topic: str, rows: int, parts: Iterable[Part]) -> Answers:
+def answers(topic: str, rows: int, parts: Iterable[BatchPart]) -> Answers:
     """The outcomes of parts, put back into the order of the rows."""
     ok = np.zeros(rows, np.bool_)
     partitions = np.zeros(rows, np.int32)
@@ -239,21 +236,23 @@ def answers(topic: str, rows: int, parts: Iterable[Part]) -> Answers:
     for batch, numbers in parts:
         where: Any = slice(numbers.start, numbers.stop) if isinstance(numbers, range) else numbers
         partitions[where] = batch.partition
-        if isinstance(batch.outcome, Placed):
+        result = batch.outcome.result
+        if isinstance(result, StoredRows):
             ok[where] = True
-            offsets[where] = batch.outcome.offsets(batch.rows)
-            duplicates[where] = batch.outcome.repeated(batch.rows)
+            offsets[where] = result.offsets(batch.rows)
+            duplicates[where] = result.repeated(batch.rows)
         else:
-            refused.update(dict.fromkeys(map(int, numbers), raisable(batch.outcome)))
+            refused.update(dict.fromkeys(map(int, numbers), raisable(result)))
     places = pa.array(partitions), pa.array(offsets, mask=~ok), pa.array(duplicates)
     return Answers(topic, pa.array(ok), *places, dict(sorted(refused.items())))
 
 
-def unseen(topic: str, failed: Sequence[Outgoing]) -> errors.Error | None:
+def unseen(topic: str, failed: Sequence[SentBatch | Placeholder]) -> errors.Error | None:
     """What `flush` raises for batches that failed: the error itself for a single message, else `PartlyRefused` over all that failed."""
-    left = [(batch, raisable(batch.outcome), batch.rows - len(batch.seen)) for batch in failed if len(batch.seen) < batch.rows]
+    left = [(batch, raisable(batch.outcome.result), batch.rows - len(batch.outcome.seen)) for batch in failed]
+    left = [(batch, error, rows) for batch, error, rows in left if rows > 0]
     for batch, _, _ in left:
-        batch.seen.update(range(batch.rows))
+        batch.outcome.seen.update(range(batch.rows))
     total = sum(rows for _, _, rows in left)
     if total <= 1:
         return left[0][1] if left else None
@@ -263,11 +262,11 @@ def unseen(topic: str, failed: Sequence[Outgoing]) -> errors.Error | None:
     return partly_refused(Answers(topic, none, partitions, pa.nulls(total, pa.int64()), none, refused))
 
 
-def raisable(outcome: Placed | errors.Error | None) -> errors.Error:
-    """The error of a batch for one of its rows: a fresh one each time, because raising writes into it."""
-    assert isinstance(outcome, errors.Error)
-    error = type(outcome)(outcome.message, hint=outcome.hint, details=outcome.details)
-    error.__cause__ = outcome.__cause__
+def raisable(result: StoredRows | errors.Error | None) -> errors.Error:
+    """The error of a batch for one of its rows: a new one each time, because raising writes into it."""
+    assert isinstance(result, errors.Error)
+    error = type(result)(result.message, hint=result.hint, details=result.details)
+    error.__cause__ = result.__cause__
     return error
 
 
@@ -275,13 +274,9 @@ def _not_done() -> errors.Conflict:
     return errors.Conflict("this receipt is not done yet.", hint="In asyncio use `await receipt`.")
 
 
-async def _outcome(batch: Outgoing) -> None:
-    """Waits until the batch has an outcome."""
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def wake() -> None:
-        if not future.done():
-            future.set_result(None)
-
-    batch.when_done(wake)
-    await future
+async def settled(outcome: Outcome) -> None:
+    """Waits until the outcome is decided, or its rows were moved to other batches."""
+    if outcome.result is None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        outcome.when_settled(lambda: None if future.done() else future.set_result(None))
+        await future

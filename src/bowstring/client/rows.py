@@ -1,4 +1,7 @@
-"""Rows as `send` gathers them: (value, stamp, key, attributes, due, expires, id), or the first two or three of these."""
+"""Rows as `send` gathers them: (value, stamp, key, attributes, due, expires, id), or the first two or three of these.
+
+Here are their sizes, their partitions, and the attributes that many rows share.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +10,39 @@ from typing import Any, Final
 
 from bowstring.messages import hashing, ids
 
+PLAIN: Final = 2
+"""Entries of a row: value, stamp."""
+KEYED: Final = 3
+"""Entries of a row with a key."""
+FULL: Final = 7
+"""Entries of a row with anything more."""
+
 ROW_BYTES: Final = 64
 """What a row counts beside its own bytes: offsets and times on the wire, and the objects that hold it here."""
 
 KNOWN_MAX: Final = 1024
-"""How many attributes a producer knows again."""
+"""How many attributes a producer remembers."""
 
 Row = tuple[Any, ...]
 
 
 class Attributes(dict[str, str]):
-    """The attributes of a row: checked, nobody else's, and shared by all rows with the same ones, which are then written once a batch."""
+    """The checked attributes of a row. Rows with the same attributes share one object, which a batch writes once."""
 
     __slots__ = ("size",)
 
     def __init__(self, checked: Mapping[str, str]) -> None:
         super().__init__(checked)
         self.size = sum(16 + _utf8_bytes(name) + _utf8_bytes(text) for name, text in self.items())
-        """What they count, never less than they have on the wire."""
+        """Their size, never less than on the wire."""
 
 
 class KnownAttributes(dict[tuple[tuple[str, str], ...], Attributes]):
-    """Attributes by their pairs. Most programs use a few over and over: those need no second look. It is filled from any thread, and
-    begins anew when there are too many."""
+    """Attributes by their pairs. Most programs use a few again and again; these are checked once. Any thread may add some.
+    It is emptied when there are too many."""
 
     def add(self, checked: Mapping[str, str]) -> Attributes:
-        """These are checked."""
+        """Remembers attributes that were checked."""
         pairs = tuple(checked.items())
         known = self.get(pairs)
         if known is None:
@@ -43,7 +53,7 @@ class KnownAttributes(dict[tuple[tuple[str, str], ...], Attributes]):
 
 
 def partition_for(key: bytes | None, given: str | None, partitions: int) -> int | None:
-    """The partition of a message: by its key, else as a generated id names it, else by the id; None if there is neither."""
+    """The partition of a message: by its key, else the one that a generated id names, else by the id; None without key and id."""
     if key is not None:
         return hashing.partition_of(key, partitions)
     if given is None:
@@ -55,7 +65,7 @@ def partition_for(key: bytes | None, given: str | None, partitions: int) -> int 
 
 
 def row_bytes(row: Row) -> int:
-    """What a row counts, never less than it has on the wire."""
+    """The size of a row, never less than on the wire."""
     value, _, key, attributes, _, _, given = row
     size = ROW_BYTES + (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
     if attributes is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bowstring.client.outgoing import Outgoing
+    from bowstring.client.sent_batch import SentBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class ProducerCounts:
     def __init__(self) -> None:
         self.messages = self.bytes = self.batches = self.refused = self.resent = 0
 
-    def stored(self, batch: Outgoing) -> None:
+    def stored(self, batch: SentBatch) -> None:
         """A batch was stored."""
         self.messages += batch.rows
         self.bytes += batch.size

@@ -5,7 +5,7 @@ works in scripts, in notebooks, under a running loop and from several threads at
 in them. The thread is never stopped: grpc.aio stumbles over events of loops that are closed.
 
 Two things do not go through the loop, because handing over and waiting costs as much as hundreds of messages. `send` gathers in the
-calling thread (see `sending`), and pages that have arrived are taken there (see `fetching`).
+calling thread (see `sender`), and pages that have arrived are taken there (see `fetch_stream`).
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class Client(PositionCalls):
         readers, producers = tuple(self._client._readers), tuple(self._client._producers)
         for reader in readers:
             reader._stop()
-        self._thread.close(closing, [reader._taking for reader in readers] + [producer._sending._lock for producer in producers])
+        self._thread.close(closing, [reader._taking for reader in readers] + [producer._sender._lock for producer in producers])
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self._thread.run(coroutine)

@@ -1,4 +1,4 @@
-"""A producer for programs without asyncio: `send` gathers in the program's own thread (`sending`), the rest happens on the loop (`sync`).
+"""A producer for programs without asyncio: `send` gathers in the program's own thread (`sender`), the rest happens on the loop (`sync`).
 
 **At the end of a program** that has closed nothing, what was sent is given a moment to be stored, and what could not be is told in a
 warning: it does not hang, and it does not lose anything in silence. **In a forked child** there is no loop: producers and receipts of the
@@ -20,9 +20,9 @@ from bowstring import errors, times
 from bowstring.client import producer as asynchronous
 from bowstring.client.arguments import Span, SpanOrMoment
 from bowstring.client.client import Client
-from bowstring.client.outgoing import Outgoing
+from bowstring.client.outcome import Outcome
 from bowstring.client.receipts import Answers, MessageReceipt, RowsReceipt, Stored
-from bowstring.client.sending import Sending
+from bowstring.client.sender import Sender
 from bowstring.client.statistics import ProducerStatistics
 from bowstring.wire import grpc_library
 from bowstring.wire.loops import LoopThread
@@ -44,8 +44,8 @@ class Receipt(MessageReceipt, eq=False, gc=False):
     def result(self, timeout: Span | None = None) -> Stored:
         """Waits until the message is durable, and says where it is; raises what failed. After `timeout` only the waiting ends, with
         `TimeoutError`: the send goes on."""
-        while self._batch.outcome is None:
-            _wait(self._batch, timeout)
+        while not self.done():
+            _wait(self._batch.outcome, timeout)
         return self._result()
 
 
@@ -56,12 +56,12 @@ class BatchReceipt(RowsReceipt):
 
     def result(self, timeout: Span | None = None) -> Answers:
         """Waits until it is decided what became of every row. After `timeout` only the waiting ends, with `TimeoutError`."""
-        while (batch := self._undecided()) is not None:
-            _wait(batch, timeout)
+        while (outcome := self._undecided()) is not None:
+            _wait(outcome, timeout)
         return self._result()
 
 
-def _wait(batch: Outgoing, timeout: Span | None) -> None:
+def _wait(outcome: Outcome, timeout: Span | None) -> None:
     grpc_library.check_not_forked()
     undecided = threading.Lock()  # and no Event, whose lock the loop would take, too: see `wire.loops`
     undecided.acquire()
@@ -70,12 +70,12 @@ def _wait(batch: Outgoing, timeout: Span | None) -> None:
         with suppress(RuntimeError):  # it may be called twice
             undecided.release()
 
-    batch.when_done(decide)
+    outcome.when_settled(decide)
     if not undecided.acquire(timeout=-1 if timeout is None else times.span(timeout, "timeout")):
         raise TimeoutError(f"it is not decided after {timeout}; the send goes on")
 
 
-class _Sending(Sending):
+class _Sender(Sender):
     """Gathers from any thread, and waits where asyncio programs get `Full`."""
 
     _receipts = Receipt
@@ -95,11 +95,11 @@ class Producer:
         self.group = producer.group
         self._producer = producer
         self._thread = thread
-        sending = producer._sending
-        assert isinstance(sending, _Sending)
-        sending.wait_for_room = lambda: thread.run(producer._publisher.ready(ROOM_SHARE))
+        sender = producer._sender
+        assert isinstance(sender, _Sender)
+        sender.wait_for_room = lambda: thread.run(producer._outbox.ready(ROOM_SHARE))
         for name in ("send", "send_batch"):
-            setattr(self, name, getattr(sending, name))
+            setattr(self, name, getattr(sender, name))
         _open[:] = [other for other in _open if other._producer._open]
         _open.append(self)
 
@@ -156,7 +156,7 @@ class Producer:
     def close(self) -> None:
         """Waits until everything that was sent is decided, ends the producer, and raises what failed and was not looked at."""
         if self._producer._open:
-            self._thread.close(self._producer.close(), [self._producer._sending._lock])
+            self._thread.close(self._producer.close(), [self._producer._sender._lock])
 
     def __enter__(self) -> Producer:
         return self
@@ -179,7 +179,7 @@ def made(
     settings = asynchronous.ProducerSettings.checked(topic, group, timeout, compression, max_bytes, client._broker_time.now())
 
     async def make() -> asynchronous.Producer:
-        producer = client._make_producer(settings, sending=_Sending, lock=threading.RLock(), wake=thread.loop.call_soon_threadsafe)
+        producer = client._make_producer(settings, sender=_Sender, lock=threading.RLock(), wake=thread.loop.call_soon_threadsafe)
         return await producer.__aenter__()
 
     return Producer(thread.run(make()), thread)
@@ -192,7 +192,7 @@ _open: list[Producer] = []
 def _at_exit() -> None:
     """The program ends."""
     for producer in _open:
-        if producer._producer._open and producer._producer._sending.bytes_under_way:
+        if producer._producer._open and producer._producer._sender.bytes_under_way:
             try:
                 producer._thread.run(producer._producer.flush(), timeout=EXIT_SECONDS)
             except (errors.Error, TimeoutError) as error:
@@ -203,10 +203,10 @@ def _at_exit() -> None:
 def _in_child() -> None:
     """This is a forked child: nobody carries what is sent here. The lock may be held by a thread that does not exist."""
     for producer in _open:
-        sending = producer._producer._sending
-        sending._lock = threading.RLock()
-        sending.attach(lambda: None)
-        sending.close(grpc_library.forked())
+        sender = producer._producer._sender
+        sender._lock = threading.RLock()
+        sender.attach(lambda: None)
+        sender.close(grpc_library.forked())
     _open.clear()
 
 

@@ -11,6 +11,9 @@ from bowstring.core.changes import Runs
 from bowstring.core.partition import Partition
 from bowstring.core.producers import BatchesState
 
+PARTITION, DELETIONS = "partition", "deletions"
+"""The machines whose states are at rest. A partition has a head only, deletions have chunks only: chunk n is part n + 1."""
+
 VERSION = 2
 VERSIONS_READ = (1, 2)
 """The first had no positions."""

@@ -19,7 +19,8 @@ from bowstring.core.journal import Replay, Unreadable, nobody
 from bowstring.core.offset_set import CHUNK_BITS
 from bowstring.core.partition import Partition
 from bowstring.inspection.findings import Finding, Place
-from bowstring.ports.catalog import Extent, TopicRow
+from bowstring.ports.catalog import TopicRow
+from bowstring.ports.extents import Extent, StateRow
 from bowstring.ports.failures import Damaged
 
 Key = tuple[int, int]
@@ -38,6 +39,18 @@ class Gap(NamedTuple):
     """When what is before it arrived, or else what is behind."""
 
 
+class JournalSpan:
+    """What there is of one broker's journal."""
+
+    def __init__(self, broker: int, first: int) -> None:
+        self.broker = broker
+        self.first = first
+        """The sequence of the first row, `last` that of the last one."""
+        self.last = first
+        self.rows = 0
+        self.bytes = 0
+
+
 class Contents:
     """Everything that a catalog says."""
 
@@ -48,22 +61,32 @@ class Contents:
         self.topics: dict[int, TopicRow] = {}
         self.deleted: set[int] = set()
         self.partitions: dict[Key, Partition] = {}
+        self.owners: dict[Key, int] = {(row.topic, row.number): row.broker for row in catalog.partitions()}
+        """The broker that owns each partition."""
         self.extents: dict[Key, list[Extent]] = {}
         self.bad_extents: list[Bad] = []
-        self.bad_snapshots: list[Bad] = []
-        self.bad_chunks: list[Bad] = []
+        self.bad_states: list[Bad] = []
         self.bad_rows: list[Bad] = []
         self.gaps: list[Gap] = []
         self.uses = catalog.uses()
-        self.journal_rows = 0
-        self.journal_bytes = 0
-        self.first_sequence = 0
-        self.sequence = 0
-        """The last row's."""
+        self.journals: dict[int, JournalSpan] = {}
+        """By broker."""
         self.findings: list[Finding] = []
         self._load_topics(catalog)
         self._load_sealed(catalog)
         self._replay(catalog)
+
+    @property
+    def journal_rows(self) -> int:
+        return sum(journal.rows for journal in self.journals.values())
+
+    @property
+    def journal_bytes(self) -> int:
+        return sum(journal.bytes for journal in self.journals.values())
+
+    def last_sequence(self, broker: int) -> int:
+        """Of the broker's journal; 0 if it has no rows."""
+        return self.journals[broker].last if broker in self.journals else 0
 
     def name(self, topic: int) -> str:
         """The topic's name; a deleted one's, and one that nobody knows, by its id."""
@@ -96,19 +119,19 @@ class Contents:
     # What is sealed
 
     def _load_sealed(self, catalog: CatalogReading) -> None:
-        for row in catalog.snapshots():
+        chunks: list[StateRow] = []
+        for row in catalog.states():
             if isinstance(row, Bad):
-                self._bad_snapshot(row)
-            elif (partition := self.partitions.get((row.topic, row.partition))) is not None:
-                try:
-                    snapshots.restore(partition, row.state, row.sequence)
-                except snapshots.Unreadable as error:
-                    self._bad_snapshot(Bad(row[:3], str(error), (*row[:3], 0, row.state)))
-        for chunk in catalog.chunks():
-            if isinstance(chunk, Bad):
-                self._bad_chunk(chunk)
-            elif (partition := self.partitions.get((chunk.topic, chunk.partition))) is not None:
-                partition.deletions.load(chunk.number, chunk.bitmaps)
+                self._bad_state(row)
+            elif (partition := self.partitions.get((row.topic, row.partition))) is None:
+                continue
+            elif row.machine == snapshots.PARTITION:
+                self._restore(partition, row)
+            else:
+                chunks.append(row)
+        for row in chunks:
+            if row.machine == snapshots.DELETIONS:
+                self.partitions[row.topic, row.partition].deletions.load(row.part - 1, row.state)
         for extent in catalog.extents():
             if isinstance(extent, Bad):
                 self.bad_extents.append(extent)
@@ -121,16 +144,23 @@ class Contents:
                 partition.sealed_end = max(partition.sealed_end, extent.end_offset)
                 partition.sealed_bytes += extent.bytes
 
-    def _bad_snapshot(self, row: Bad) -> None:
-        self.bad_snapshots.append(row)
-        if row.key[0] not in self.deleted:
-            self.add("snapshot", row.why, topic=self.name(row.key[0]), partition=row.key[1], sequence=row.key[2])
+    def _restore(self, partition: Partition, row: StateRow) -> None:
+        """Changes in a journal count from the state on, if it is as of that journal."""
+        try:
+            snapshots.restore(partition, row.state, row.sequence if row.broker == self.owners.get(row[:2]) else 0)
+        except snapshots.Unreadable as error:
+            self._bad_state(Bad(row[:4], str(error), (*row[:6], 0, row.state)))
 
-    def _bad_chunk(self, row: Bad) -> None:
-        self.bad_chunks.append(row)
-        topic, number, chunk = row.key
-        first = max(chunk << CHUNK_BITS, 1) if isinstance(chunk, int) else None
-        last = None if first is None else ((chunk + 1) << CHUNK_BITS) - 1
+    def _bad_state(self, row: Bad) -> None:
+        self.bad_states.append(row)
+        topic, number, machine, part = row.key
+        if machine != snapshots.DELETIONS:
+            if topic not in self.deleted:
+                self.add("snapshot", row.why, topic=self.name(topic), partition=number)
+            return
+        chunk = part - 1 if isinstance(part, int) else None
+        first = None if chunk is None else max(chunk << CHUNK_BITS, 1)
+        last = None if chunk is None else ((chunk + 1) << CHUNK_BITS) - 1
         self.add("deletions", row.why, topic=self.name(topic), partition=number, first_offset=first, last_offset=last)
 
     # The journal
@@ -138,19 +168,19 @@ class Contents:
     def _replay(self, catalog: CatalogReading) -> None:
         replay = _Replay(self)
         for found in catalog.journal():
+            broker, sequence = found.key if isinstance(found, Bad) else (found.broker, found.row.sequence)
+            span = self.journals.setdefault(broker, JournalSpan(broker, sequence))
+            span.last = sequence
             if isinstance(found, Bad):
                 self.bad_row(found)
-                self.sequence = found.key[0]
                 continue
-            row, inlined = found
-            self.journal_rows += 1
-            self.journal_bytes += len(row.changes) + inlined
-            self.first_sequence = self.first_sequence or row.sequence
-            self.sequence = row.sequence
+            row = found.row
+            span.rows += 1
+            span.bytes += len(row.changes) + found.inlined
             try:
-                replay.row(row.sequence, row.changes)
+                replay.row(sequence, row.changes)
             except Unreadable as error:
-                self.bad_row(Bad((row.sequence,), str(error), (row.sequence, row.epoch, 0, row.changes, inlined)))
+                self.bad_row(Bad((broker, sequence), str(error), (sequence, row.epoch, 0, row.changes)))
         for partition in self.partitions.values():
             if partition.next_offset < partition.sealed_end:
                 partition.next_offset = partition.committed_offset = partition.sealed_end
@@ -158,7 +188,7 @@ class Contents:
 
     def bad_row(self, row: Bad) -> None:
         self.bad_rows.append(row)
-        self.add("journal", row.why, sequence=row.key[0])
+        self.add("journal", row.why, sequence=row.key[1])
 
 
 class _Replay(Replay):

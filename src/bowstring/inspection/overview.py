@@ -20,10 +20,14 @@ def overview(directory: DataDirectory, contents: Contents) -> dict[str, Any]:
         "format": contents.format,
         "cluster": contents.cluster.hex(),
         "epoch": contents.epoch,
-        "sequence": contents.sequence,
+        "sequence": max((journal.last for journal in contents.journals.values()), default=0),
         "catalog_bytes": sizes[CATALOG] + sizes.get(CATALOG + "-wal", 0),
         "journal_rows": contents.journal_rows,
         "journal_bytes": contents.journal_bytes,
+        "journals": [
+            {"broker": journal.broker, "first": journal.first, "last": journal.last, "rows": journal.rows, "bytes": journal.bytes}
+            for journal in contents.journals.values()
+        ],
         "extents": sum(map(len, contents.extents.values())),
         "topics": topics(contents),
         "segments": segments(directory, contents),

@@ -13,7 +13,7 @@ Whatever an extent that cannot be rebuilt still used stays in use: intact pages 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,15 +22,16 @@ from bowstring.core import journal, sections
 from bowstring.core.changes import Append
 from bowstring.core.pages import LOST, PageEntry, PageHeader, decode_header, segments
 from bowstring.core.partition import Partition
-from bowstring.core.snapshots import Unreadable, restore, snapshot
+from bowstring.core.snapshots import PARTITION, Unreadable, restore, snapshot
+from bowstring.frames import FRAME_HEADER_BYTES, MAGIC, header_of, padded, verify
 from bowstring.inspection.contents import Contents, Gap, Key
 from bowstring.inspection.directory import DataDirectory
 from bowstring.inspection.verification import read_section, read_sections
 from bowstring.messages.schema import ID
-from bowstring.ports.catalog import Extent, Row, Snapshot
+from bowstring.ports.extents import Extent, Section, StateRow
 from bowstring.ports.failures import Damaged
+from bowstring.ports.journal import Row
 from bowstring.ports.store import Reference
-from bowstring.store.frames import FRAME_HEADER_BYTES, MAGIC, header_of, padded, verify
 from bowstring.store.segments import in_blocks
 
 OFFSETS_BEYOND_MAX = 1 << 32
@@ -45,17 +46,21 @@ _NOBODY = bytes(16)
 def rebuild_extent(directory: DataDirectory, contents: Contents, bad: Bad) -> tuple[Extent, bool]:
     """An extent in the place of a damaged one, and whether it is whole."""
     topic, number, first = bad.key
-    blank = Extent(topic, number, first, first + 1, 0, 0, 0, 1, 0, _reference(bad.values[10:14]) or Reference(1, 0, 64, 0), None, ())
+    told = {section.kind: section for section in bad.sections}
+    index = told.get(sections.INDEX, Section(sections.INDEX, Reference(1, 0, 64, 0)))
+    owner = contents.owners.get((topic, number), 0)
+    blank = Extent(topic, number, first, first + 1, 0, 0, 0, 1, 0, owner, (index,), ())
     try:
         header, body = read_section(directory, blank, blank.index, sections.INDEX)
         entries = sections.decode_index(header, body).state()
     except (Damaged, sections.Unreadable):
         return _lost_extent(contents, bad, blank), False
-    found = blank._replace(end_offset=header.end_offset, ids=_reference(bad.values[14:18]))
+    others = [section for kind, section in told.items() if kind != sections.INDEX]
+    found = blank._replace(end_offset=header.end_offset, sections=(index, *others))
     failed: list[str] = []
     sealed = read_sections(directory, found, lambda kind, _: failed.append(kind))
     if failed:
-        found = found._replace(ids=None)
+        found = found._replace(sections=tuple(section for section in found.sections if section.kind not in failed))
         sealed = read_sections(directory, found, lambda kind, _: None)
     return _filled(found, entries, sealed.places), not failed
 
@@ -89,32 +94,29 @@ def _lost_extent(contents: Contents, bad: Bad, blank: Extent) -> Extent:
     return blank._replace(end_offset=end, arrived_first=arrived, arrived_last=arrived, uses=tuple(sorted(uses.items())))
 
 
-def _reference(values: tuple[Any, ...]) -> Reference | None:
-    return Reference(*values) if len(values) == 4 and all(isinstance(value, int) for value in values) else None
+# States
 
 
-# Snapshots
-
-
-def rebuild_snapshot(contents: Contents, bad: Bad, now: int) -> Snapshot | None:
+def rebuild_head(contents: Contents, bad: Bad, now: int) -> StateRow | None:
     """A partition as of the journal's end, as far as it is known; None if there is no such partition any more."""
     partition = contents.partitions.get((bad.key[0], bad.key[1]))
     if partition is None:
         return None
+    broker = contents.owners[bad.key[0], bad.key[1]]
     extents = contents.extents.get((partition.topic, partition.number), [])
     partition.next_offset = max(partition.next_offset, _end_it_told(partition, bad))
     starts = [extent.first_offset for extent in extents[:1]] + ([partition.pages.start] if partition.pages.start else [])
     partition.retained.floor = max(partition.retained.floor, min(starts, default=partition.next_offset))
     partition.arrived = max(partition.arrived, max((extent.arrived_last for extent in extents), default=0))
     partition.cannot_restore_ids(max(partition.arrived, now))
-    return Snapshot(partition.topic, partition.number, contents.sequence, snapshot(partition))
+    return StateRow(partition.topic, partition.number, PARTITION, 0, broker, contents.last_sequence(broker), snapshot(partition))
 
 
 def _end_it_told(partition: Partition, bad: Bad) -> int:
     """The end of the log as the damaged snapshot has it, if that can be: a number too high does no harm, offsets may have holes."""
     scratch = Partition(partition.topic, partition.number, partition.window)
     try:
-        restore(scratch, bad.values[4], 0)
+        restore(scratch, bad.values[-1], 0)
     except (Unreadable, TypeError, IndexError):
         return 0
     return scratch.next_offset if scratch.next_offset <= partition.next_offset + OFFSETS_BEYOND_MAX else 0
@@ -131,6 +133,7 @@ class _Found(NamedTuple):
 
 
 class RebuiltRow(NamedTuple):
+    broker: int
     row: Row
     recovered: list[tuple[Key, int, int]]
     """Partition, first offset and end of what is there again."""
@@ -138,16 +141,21 @@ class RebuiltRow(NamedTuple):
 
 
 def rebuild_rows(directory: DataDirectory, contents: Contents) -> list[RebuiltRow]:
-    """Rows in the place of all that are damaged or missing, in order."""
-    wanted = sorted(bad.key[0] for bad in contents.bad_rows)
-    frames = _frames_of(directory, contents, set(wanted))
-    ends = {key: partition.next_offset for key, partition in contents.partitions.items()}
+    """Rows in the place of all that are damaged or missing, broker by broker, in order."""
+    brokers = sorted({bad.key[0] for bad in contents.bad_rows})
+    return [rebuilt for broker in brokers for rebuilt in _rows_of(directory, contents, broker)]
+
+
+def _rows_of(directory: DataDirectory, contents: Contents, broker: int) -> Iterator[RebuiltRow]:
+    wanted = sorted(bad.key[1] for bad in contents.bad_rows if bad.key[0] == broker)
+    frames = _frames_of(directory, broker, set(wanted))
+    owned = [key for key in contents.partitions if contents.owners.get(key) == broker]
+    ends = {key: contents.partitions[key].next_offset for key in owned}
     gaps = {(gap.key, max((row for row in wanted if row < gap.sequence), default=0)): gap for gap in contents.gaps}
     later = {gap.key: gap.sequence for gap in contents.gaps}
-    rebuilt: list[RebuiltRow] = []
     for sequence in wanted:
         appends: list[Append] = []
-        for key in contents.partitions:
+        for key in owned:
             pages = [page for page in frames.get(sequence, ()) if (page.header.topic, page.header.partition) == key]
             gap = gaps.get((key, sequence))
             if gap is None and pages and later.get(key, 0) < sequence:
@@ -158,8 +166,7 @@ def rebuild_rows(directory: DataDirectory, contents: Contents) -> list[RebuiltRo
                 appends += _appends(gap, pages, sequence)
         spans = [((a.topic, a.partition), a.first_offset, a.first_offset + a.rows, a.segment == LOST) for a in appends]
         row = Row(sequence, contents.epoch, journal.encode(appends))
-        rebuilt.append(RebuiltRow(row, [span[:3] for span in spans if not span[3]], [span[:3] for span in spans if span[3]]))
-    return rebuilt
+        yield RebuiltRow(broker, row, [span[:3] for span in spans if not span[3]], [span[:3] for span in spans if span[3]])
 
 
 def _appends(gap: Gap, pages: list[_Found], sequence: int) -> Iterator[Append]:
@@ -178,11 +185,11 @@ def _appends(gap: Gap, pages: list[_Found], sequence: int) -> Iterator[Append]:
         first += header.rows
 
 
-def _frames_of(directory: DataDirectory, contents: Contents, wanted: set[int]) -> dict[int, list[_Found]]:
+def _frames_of(directory: DataDirectory, broker: int, wanted: set[int]) -> dict[int, list[_Found]]:
     """The pages of these flushes, in the order in which they were written, from the rows themselves and from all segments."""
     found: dict[int, list[_Found]] = {}
     for sequence in wanted:
-        for page in _pages(directory.catalog.inlined(sequence), 0, {sequence}):
+        for page in _pages(directory.catalog.inlined(broker, sequence), 0, {sequence}, broker=broker):
             found.setdefault(sequence, []).append(page)
     for segment in directory.inventory().unused if wanted else ():
         size, position = directory.size(segment) or 0, 0
@@ -200,12 +207,12 @@ def _frames_of(directory: DataDirectory, contents: Contents, wanted: set[int]) -
     return found
 
 
-def _pages(data: bytes, segment: int, wanted: set[int], start: int = 0) -> Iterator[_Found]:
+def _pages(data: bytes, segment: int, wanted: set[int], start: int = 0, broker: int = 0) -> Iterator[_Found]:
     """The frames in these bytes, one behind the other, as far as they verify."""
     position = 0
     while position + FRAME_HEADER_BYTES <= len(data):
         header = header_of(memoryview(data)[position:])
-        reference = Reference(segment, start + position, header.length, header.sequence)
+        reference = Reference(segment, start + position, header.length, header.sequence, broker)
         try:
             page = verify(memoryview(data)[position : position + header.length], reference)
             if header.sequence in wanted:

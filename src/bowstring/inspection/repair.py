@@ -14,6 +14,7 @@ import os
 
 from bowstring import errors, times
 from bowstring.catalog.sqlite.repair import Mend, mend
+from bowstring.core.snapshots import DELETIONS
 from bowstring.host.disk import sync_directory, sync_file
 from bowstring.host.lock import DirectoryLock
 from bowstring.inspection import rebuild
@@ -21,7 +22,7 @@ from bowstring.inspection.contents import Contents
 from bowstring.inspection.directory import CATALOG, DataDirectory
 from bowstring.inspection.findings import Finding
 from bowstring.inspection.structure import structure
-from bowstring.ports.catalog import Extent, Snapshot
+from bowstring.ports.extents import Extent, StateRow
 from bowstring.ports.failures import Damaged
 
 QUARANTINE = "quarantine"
@@ -97,10 +98,11 @@ class _Repair:
         usage = [finding for finding in structure(directory, contents) if finding.kind == "usage"]
         rows = rebuild.rebuild_rows(directory, contents)
         added = self._extents(directory, contents)
-        snapshots = self._snapshots(contents)
+        heads = self._heads(contents)
         for rebuilt in rows:
             self._tell_row(contents, rebuilt)
-        for bad in contents.bad_chunks:
+        chunks = [bad for bad in contents.bad_states if bad.key[2] == DELETIONS]
+        for bad in chunks:
             text = "the record of deletions is put aside: messages that were deleted in this range are delivered again"
             self._tell("deletions", text, topic=contents.name(bad.key[0]), partition=bad.key[1])
         kept = [extent for extents in contents.extents.values() for extent in extents]
@@ -109,9 +111,9 @@ class _Repair:
         return Mend(
             drop_extents=[bad.key for bad in contents.bad_extents],
             add_extents=added,
-            snapshots=snapshots,
-            drop_chunks=[bad.key for bad in contents.bad_chunks],
-            rows=[rebuilt.row for rebuilt in rows],
+            states=heads,
+            drop_states=[bad.key for bad in contents.bad_states],
+            rows=[(rebuilt.broker, rebuilt.row) for rebuilt in rows],
             uses=[*kept, *added] if usage else None,
         )
 
@@ -128,13 +130,14 @@ class _Repair:
             self._tell("extent", text, **contents.at(key, extent.first_offset, extent.end_offset))
         return added
 
-    def _snapshots(self, contents: Contents) -> list[Snapshot]:
-        found = [rebuild.rebuild_snapshot(contents, bad, self._now) for bad in contents.bad_snapshots]
-        for snapshot in found:
-            if snapshot is not None:
+    def _heads(self, contents: Contents) -> list[StateRow]:
+        heads = [bad for bad in contents.bad_states if bad.key[2] != DELETIONS and bad.key[3] == 0]
+        found = [rebuild.rebuild_head(contents, bad, self._now) for bad in heads]
+        for head in found:
+            if head is not None:
                 text = "made anew without what producers had sent: ids are refused for one deduplication window"
-                self._tell("snapshot", text, **contents.at((snapshot.topic, snapshot.partition)))
-        return [snapshot for snapshot in found if snapshot is not None]
+                self._tell("snapshot", text, **contents.at((head.topic, head.partition)))
+        return [head for head in found if head is not None]
 
     def _tell_row(self, contents: Contents, rebuilt: rebuild.RebuiltRow) -> None:
         sequence = rebuilt.row.sequence

@@ -15,12 +15,12 @@ import msgspec
 from bowstring import errors
 from bowstring.core import sections
 from bowstring.core.pages import PageEntry, decode_header
+from bowstring.frames import FRAME_HEADER_BYTES, MAGIC, header_of, padded, reference_of, verify
 from bowstring.inspection.contents import Contents
 from bowstring.inspection.directory import DataDirectory
 from bowstring.inspection.verification import read_sections
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page, Reference
-from bowstring.store.frames import FRAME_HEADER_BYTES, MAGIC, header_of, padded, reference_of, verify
 from bowstring.store.segments import in_blocks, segment_name
 
 

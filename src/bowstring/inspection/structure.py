@@ -11,13 +11,13 @@ from itertools import pairwise
 
 from bowstring.core.pages import PageEntry, segments
 from bowstring.core.partition import Partition
+from bowstring.frames import FRAME_HEADER_BYTES, header_of
 from bowstring.inspection.contents import Contents, Key
 from bowstring.inspection.directory import DataDirectory
 from bowstring.inspection.findings import Finding
-from bowstring.ports.catalog import Extent
+from bowstring.ports.extents import Extent
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Reference
-from bowstring.store.frames import FRAME_HEADER_BYTES, header_of
 from bowstring.store.segments import epoch_of, segment_name
 
 

@@ -17,14 +17,14 @@ import msgspec
 
 from bowstring.core import sections
 from bowstring.core.pages import LOST, PageEntry, PageIndex, decode_header
+from bowstring.frames import reference_of, verify
 from bowstring.inspection.contents import Contents, Key
 from bowstring.inspection.directory import DataDirectory
 from bowstring.inspection.findings import Finding
 from bowstring.inspection.structure import extent_structure, structure
-from bowstring.ports.catalog import Extent
+from bowstring.ports.extents import Extent
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page, Reference
-from bowstring.store.frames import reference_of, verify
 from bowstring.store.spans import spans
 
 Progress = Callable[[int, int], None]
@@ -95,7 +95,7 @@ class Verifier:
         for entry in entries:
             if entry.segment == LOST:
                 found[entry.first_offset] = self._lost(key, entry)
-        by_place = {reference_of(entry): entry for entry in entries if entry.segment != LOST}
+        by_place = {reference_of(entry, self._contents.owners[key]): entry for entry in entries if entry.segment != LOST}
         for reference, data in self._bytes_of(sorted(by_place)):
             entry = by_place[reference]
             try:
@@ -127,7 +127,9 @@ class Verifier:
 
     def _inlined(self, reference: Reference) -> bytes | Damaged:
         try:
-            return self._directory.catalog.inlined(reference.sequence)[reference.position : reference.position + reference.length]
+            return self._directory.catalog.inlined(reference.broker, reference.sequence)[
+                reference.position : reference.position + reference.length
+            ]
         except Damaged as error:
             return error
 

@@ -21,12 +21,14 @@ class Page(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """Where a page is. Segment 0 means: inlined in the journal row of that sequence, `position` counting within the row's pages."""
+    """Where a page is. Segment 0 means: inlined in that row of the broker's journal, `position` counting within the row's pages."""
 
     segment: int
     position: int
     length: int
     sequence: int
+    broker: int = 0
+    """The one whose journal holds an inlined page; 0 for a page in a segment."""
 
 
 class Store(Protocol):

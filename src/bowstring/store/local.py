@@ -22,11 +22,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterator, Sequence
 
+from bowstring.frames import frame, framed_length, padded, verify
 from bowstring.ports.clock import Clock
 from bowstring.ports.disk import Buffer, Disk
 from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
 from bowstring.ports.store import Page, Reference
-from bowstring.store.frames import frame, framed_length, padded, verify
 from bowstring.store.handles import Handles
 from bowstring.store.orphans import Quarantine
 from bowstring.store.segments import BLOCK_BYTES, MIB, Growth, in_blocks

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from bowstring.frames import framed_length, padded
 from bowstring.ports.failures import Damaged, StorageFailed
 from bowstring.ports.store import Page, Reference
-from bowstring.store.frames import framed_length, padded
 from bowstring.store.segments import MIB, epoch_of, segment_id
 
 # More than anybody asks for: what memory there is, only the system knows, and it does not say so before it is too late.

@@ -23,9 +23,9 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
+from bowstring.frames import FRAME_HEADER_BYTES, MAGIC, FrameHeader, header_of, padded
 from bowstring.ports.clock import Clock
 from bowstring.ports.disk import Buffer, Disk, File
-from bowstring.store.frames import FRAME_HEADER_BYTES, MAGIC, FrameHeader, header_of, padded
 from bowstring.store.segments import BLOCK_BYTES, Inventory, epoch_of, in_blocks, orphan_name, segment_name
 
 # The flusher commits one flush while it writes the next (`broker.log.flusher`): the journal ends at most this many before the last frame.

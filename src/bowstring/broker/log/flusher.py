@@ -16,17 +16,17 @@ that is already under way in front of it is let finish first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from bowstring import frames
 from bowstring.broker.counters import Counters
-from bowstring.core import journal
 from bowstring.core.changes import Append, Change, Paged
-from bowstring.ports.catalog import Catalog, Fence
+from bowstring.core.journal import encode
 from bowstring.ports.clock import Clock
-from bowstring.ports.store import Page, Store
+from bowstring.ports.journal import Journal
+from bowstring.ports.store import Page, Reference, Store
 from bowstring.settings import Settings
-from bowstring.store.frames import framed_length, padded
 
 Callback = Callable[[], None]
 
@@ -56,6 +56,8 @@ class Flush:
         self.page_bytes = 0
         self.written = False
         """Are its pages in their segment?"""
+        self.inlined: bytes | None = None
+        """The frames of its pages, if its journal row holds them."""
         self.answers: list[Callback] = []
         self.begun = self.taken = 0.0
         """When its first change came, and when it was taken, by the monotonic clock."""
@@ -69,6 +71,11 @@ class Flush:
             self.page_bytes += len(page.body) + len(page.header)
         self.changes.append(change)
 
+    def located(self, references: Sequence[Reference]) -> None:
+        """Its changes tell where their pages are."""
+        for (change, _), reference in zip(self.pages, references, strict=True):
+            change.segment, change.position, change.length = reference.segment, reference.position, reference.length
+
 
 class Flusher:
     """The one writer of an incarnation."""
@@ -79,18 +86,16 @@ class Flusher:
         settings: Settings,
         clock: Clock,
         counters: Counters,
-        catalog: Catalog,
+        journal: Journal,
         store: Store,
-        fence: Fence,
         sequence: int,
         watcher: Watcher,
     ) -> None:
         self._settings = settings
         self._monotonic = clock.monotonic
         self._counters = counters
-        self._catalog = catalog
+        self._journal = journal
         self._store = store
-        self._fence = fence
         self._sequence = sequence
         self._watcher = watcher
         self._pending = Flush()
@@ -197,18 +202,15 @@ class Flusher:
             callback(self._sequence)
         return flush
 
-    def _inlined(self, flush: Flush) -> bool:
-        return flush.page_bytes <= self._settings.flush_inline_bytes
-
     async def _write(self, flush: Flush) -> None:
         """Stage one: the pages of a large flush go into a segment, and are durable before anything refers to them."""
-        if self._inlined(flush):
-            self._locate_inlined(flush)
+        pages = [page for _, page in flush.pages]
+        if flush.page_bytes <= self._settings.flush_inline_bytes:
+            flush.inlined, references = frames.inlined(pages, *self._journal.fence, flush.sequence)
+            flush.located(references)
             return
         try:
-            references = await self._store.append(flush.sequence, [page for _, page in flush.pages])
-            for (change, _), reference in zip(flush.pages, references, strict=True):
-                change.segment, change.position, change.length = reference.segment, reference.position, reference.length
+            flush.located(await self._store.append(flush.sequence, pages))
             flush.written = True
             self._watcher.written(flush)
             written = self._monotonic()
@@ -218,12 +220,6 @@ class Flusher:
             await self._settled()
             raise
 
-    def _locate_inlined(self, flush: Flush) -> None:
-        position = 0
-        for change, page in flush.pages:
-            change.segment, change.position, change.length = 0, position, framed_length(page)
-            position += padded(change.length)
-
     async def _settled(self) -> None:
         """Waits for the commit before, and raises what it raised."""
         if self._commit is not None:
@@ -232,10 +228,9 @@ class Flusher:
 
     async def _commit_flush(self, flush: Flush) -> None:
         """Stage two: the journal row, which is the commit; then everything that waited for it."""
-        pages = [page for _, page in flush.pages] if self._inlined(flush) else []
         begun = self._monotonic()
         try:
-            await self._catalog.commit(self._fence, flush.sequence, journal.encode(flush.changes), pages)
+            await self._journal.commit(flush.sequence, encode(flush.changes), flush.inlined)
             self._under_way.pop(0)
             self.flushes += 1
             self.committed = flush.sequence

@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 from bowstring.broker.reading.page_reader import PageReader
 from bowstring.broker.topics import decode_settings
-from bowstring.core import journal
-from bowstring.core.journal import Replay
+from bowstring.core import snapshots
+from bowstring.core.journal import Replay, Unreadable
 from bowstring.core.pages import PageEntry, decode_header
 from bowstring.core.partition import Partition
-from bowstring.core.snapshots import Unreadable, restore
 from bowstring.messages import encoding
 from bowstring.messages.hashing import id_hashes
 from bowstring.messages.schema import ID
 from bowstring.ports.catalog import Catalog, Fence, Registered, TopicRow
 from bowstring.ports.failures import Damaged
+from bowstring.ports.journal import Journal
 
 ROWS_A_READ = 1000
 PAGES_A_READ = 64
@@ -57,53 +57,55 @@ class Loaded(NamedTuple):
 async def load(catalog: Catalog, broker: int) -> Loaded:
     """Raises what the catalog raises, and Damaged where the journal is not what it was."""
     registered = await catalog.register(broker)
+    journal = catalog.journal(registered.fence)
     rows = await catalog.topics()
-    live = [row for row in rows if row.deleted is None]
     deleted = [row.id for row in rows if row.deleted is not None]
+    owned = await catalog.partitions(broker)
+    ours = {row.topic for row in owned}
+    live = [row for row in rows if row.deleted is None and row.id in ours]
     windows = {row.id: decode_settings(row.settings).window_microseconds for row in live}
-    partitions = {(row.id, number): Partition(row.id, number, windows[row.id]) for row in live for number in range(row.partitions)}
-    await _restore_sealed(catalog, partitions)
-    mentioned = await _replay(catalog, broker, registered, partitions, frozenset(deleted))
+    partitions = {row[:2]: Partition(*row[:2], windows[row.topic]) for row in owned if row.topic in windows}
+    await _restore_sealed(journal, partitions)
+    mentioned = await _replay(journal, registered, partitions, frozenset(deleted))
     for partition in partitions.values():
         partition.check()
-    fence = Fence(broker, registered.epoch)
-    return Loaded(fence, registered.sequence, registered.trimmed, live, deleted, partitions, await catalog.usage(), mentioned)
+    usage = await journal.usage()
+    return Loaded(registered.fence, registered.sequence, registered.trimmed, live, deleted, partitions, usage, mentioned)
 
 
-async def _restore_sealed(catalog: Catalog, partitions: dict[Key, Partition]) -> None:
-    """Snapshots, deletions, and how much is in extents: a query each, whatever the number of partitions."""
-    for row in await catalog.snapshots():
-        partition = partitions.get((row.topic, row.partition))
-        if partition is not None:
+async def _restore_sealed(journal: Journal, partitions: dict[Key, Partition]) -> None:
+    """States, and how much is in extents: a query each, whatever the number of partitions."""
+    states = [row for row in await journal.states() if (row.topic, row.partition) in partitions]
+    for row in states:
+        if row.machine == snapshots.PARTITION:
+            # Changes count from the state on, if it is as of our own journal; of another's nothing is replayed.
+            sequence = row.sequence if row.broker == journal.fence.broker else 0
             try:
-                restore(partition, row.state, row.sequence)
-            except Unreadable as error:
+                snapshots.restore(partitions[row.topic, row.partition], row.state, sequence)
+            except snapshots.Unreadable as error:
                 raise Damaged(f"partition {row.partition} of topic {row.topic}: {error}") from error
-    for chunk in await catalog.chunks():
-        partition = partitions.get((chunk.topic, chunk.partition))
-        if partition is not None:
-            partition.deletions.load(chunk.number, chunk.bitmaps)
-    for sealed in await catalog.sealed():
+    for row in states:
+        if row.machine == snapshots.DELETIONS:
+            partitions[row.topic, row.partition].deletions.load(row.part - 1, row.state)
+    for sealed in await journal.sealed():
         partition = partitions.get((sealed.topic, sealed.partition))
         if partition is not None:
             partition.sealed_end = max(partition.sealed_end, sealed.end_offset)
             partition.sealed_bytes = sealed.bytes
 
 
-async def _replay(
-    catalog: Catalog, broker: int, registered: Registered, partitions: dict[Key, Partition], deleted: Set[int]
-) -> frozenset[int]:
+async def _replay(journal: Journal, registered: Registered, partitions: dict[Key, Partition], deleted: Set[int]) -> frozenset[int]:
     """Gives the segments that were spoken of."""
     replay = Replay(partitions, deleted)
     sequence = registered.trimmed
     while sequence < registered.sequence:
-        rows = await catalog.journal(broker, sequence, ROWS_A_READ)
+        rows = await journal.rows(sequence, ROWS_A_READ)
         if not rows:
             raise Damaged(f"the journal ends at {sequence}, its last row should be {registered.sequence}")
         for row in rows:
             try:
                 replay.row(row.sequence, row.changes)
-            except journal.Unreadable as error:
+            except Unreadable as error:
                 raise Damaged(str(error)) from error
             sequence = row.sequence
     for partition in partitions.values():

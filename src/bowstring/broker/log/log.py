@@ -18,27 +18,27 @@ from bowstring.broker.surroundings import Surroundings
 from bowstring.broker.topics import Topic
 from bowstring.broker.upkeep.usage import Usage
 from bowstring.core.partition import Partition
-from bowstring.ports.catalog import Edit, TopicRow
+from bowstring.ports.catalog import TopicRow
+from bowstring.ports.journal import Edit, Journal
 
 
 class Log:
     """Everything that a request needs on its way to its partitions and to the disk."""
 
-    def __init__(self, surroundings: Surroundings, loaded: Loaded, reading: Reading, usage: Usage) -> None:
+    def __init__(self, surroundings: Surroundings, journal: Journal, loaded: Loaded, reading: Reading, usage: Usage) -> None:
         settings, counters = surroundings.settings, surroundings.counters
         self.fence = loaded.fence
         self.clock = surroundings.clock
         self.topics = reading.topics
-        self._catalog = surroundings.catalog
+        self.journal = journal
         self.lookups = Lookups(reading.reader, reading.extents, reading.note_damage)
         self.commits = Commits(topics=self.topics, tail=reading.caches.tail, usage=usage, counters=counters)
         self.flusher = Flusher(
             settings=settings,
             clock=self.clock,
             counters=counters,
-            catalog=surroundings.catalog,
+            journal=journal,
             store=surroundings.store,
-            fence=loaded.fence,
             sequence=loaded.sequence,
             watcher=self.commits,
         )
@@ -70,7 +70,7 @@ class Log:
 
     async def check_fence(self) -> None:
         """Raises Fenced if another incarnation has taken over without this one having heard: it may give back what we use."""
-        await self._catalog.edit(self.fence, Edit())
+        await self.journal.edit(Edit())
 
     def end(self, error: errors.Error) -> None:
         """The incarnation is over: everybody who waits is told so."""

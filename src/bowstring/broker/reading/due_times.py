@@ -22,7 +22,7 @@ from bowstring.core.pages import PageEntry, decode_header
 from bowstring.core.partition import Partition
 from bowstring.messages import encoding
 from bowstring.messages.schema import DUE
-from bowstring.ports.catalog import Extent
+from bowstring.ports.extents import Extent
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page, Reference
 

@@ -26,9 +26,10 @@ from bowstring.core.natural_ids import Hits
 from bowstring.core.pages import PageEntry, PageIndex
 from bowstring.core.partition import MINUTE, Partition
 from bowstring.core.sieve import Hashes
-from bowstring.ports.catalog import Catalog, Extent
 from bowstring.ports.clock import Clock
+from bowstring.ports.extents import Extent
 from bowstring.ports.failures import Damaged
+from bowstring.ports.journal import Journal
 from bowstring.ports.store import Page, Reference, Store
 from bowstring.settings import Settings
 
@@ -49,8 +50,8 @@ Block = tuple[NDArray[np.uint32], NDArray[np.uint32]]
 class Extents:
     """The sealed part of all partitions."""
 
-    def __init__(self, *, catalog: Catalog, store: Store, settings: Settings, clock: Clock) -> None:
-        self._catalog = catalog
+    def __init__(self, *, journal: Journal, store: Store, settings: Settings, clock: Clock) -> None:
+        self._journal = journal
         self._store = store
         self._clock = clock
         self._extents: ByteCache[Key, list[Extent]] = ByteCache(settings.memory_index_bytes // 2, touch=True)
@@ -88,7 +89,7 @@ class Extents:
         found: list[Extent] = []
         while True:
             after = found[-1].end_offset if found else 0
-            rows = await self._catalog.extents(topic, partition, after, EXTENTS_A_READ)
+            rows = await self._journal.extents(topic, partition, after, EXTENTS_A_READ)
             found += rows
             if len(rows) < EXTENTS_A_READ:
                 return found

@@ -13,11 +13,11 @@ from bowstring.broker.reading.caches import Caches, TailKey
 from bowstring.broker.reading.extents import Extents
 from bowstring.core.pages import LOST, Origin, PageEntry, PageHeader, decode_header
 from bowstring.core.partition import Partition
+from bowstring.frames import reference_of
 from bowstring.messages import encoding
-from bowstring.ports.catalog import Catalog
 from bowstring.ports.failures import Damaged
+from bowstring.ports.journal import Journal
 from bowstring.ports.store import Page, Store
-from bowstring.store.frames import reference_of
 
 
 class StoredMessages(NamedTuple):
@@ -30,9 +30,10 @@ class StoredMessages(NamedTuple):
 class PageReader:
     """Reads committed pages."""
 
-    def __init__(self, *, store: Store, catalog: Catalog, caches: Caches, extents: Extents) -> None:
+    def __init__(self, *, store: Store, journal: Journal, caches: Caches, extents: Extents) -> None:
         self._store = store
-        self._catalog = catalog
+        self._journal = journal
+        self._broker = journal.fence.broker
         self._caches = caches
         self._extents = extents
 
@@ -69,7 +70,7 @@ class PageReader:
         return [page for page in found if page is not None]
 
     def _cached(self, partition: Partition, entry: PageEntry) -> Page | None:
-        page = self._caches.pages.get(reference_of(entry))
+        page = self._caches.pages.get(reference_of(entry, self._broker))
         return page if page is not None else self._tail(partition, entry)
 
     def _tail(self, partition: Partition, entry: PageEntry) -> Page | None:
@@ -81,18 +82,18 @@ class PageReader:
         stored = [entry for entry in entries if entry.segment]
         inlined = [entry for entry in entries if not entry.segment]
         pages: dict[int, Page] = {}
-        for port, wanted in ((self._store, stored), (self._catalog, inlined)):
+        for port, wanted in ((self._store, stored), (self._journal, inlined)):
             if wanted:
                 _refuse_lost(wanted)
                 try:
-                    read = await port.read([reference_of(entry) for entry in wanted])
+                    read = await port.read([reference_of(entry, self._broker) for entry in wanted])
                 except Damaged as error:
                     raise Damaged(f"offsets {wanted[0].first_offset} to {wanted[-1].end - 1}: {error}") from error
                 pages.update({entry.first_offset: page for entry, page in zip(wanted, read, strict=True)})
         for entry in entries:
             self._check(partition, entry, pages[entry.first_offset])
             if keep:
-                self._caches.pages.put(reference_of(entry), pages[entry.first_offset])
+                self._caches.pages.put(reference_of(entry, self._broker), pages[entry.first_offset])
         return [pages[entry.first_offset] for entry in entries]
 
     def _check(self, partition: Partition, entry: PageEntry, page: Page) -> None:

@@ -12,21 +12,22 @@ from bowstring.broker.topic_table import TopicTable
 from bowstring.broker.trusted_clock import TrustedClock
 from bowstring.core.partition import Partition
 from bowstring.ports.failures import Damaged
+from bowstring.ports.journal import Journal
 
 
 class Reading:
     """What readers, and all who look something up, share."""
 
-    def __init__(self, surroundings: Surroundings, topics: TopicTable) -> None:
-        settings, catalog, store = surroundings.settings, surroundings.catalog, surroundings.store
+    def __init__(self, surroundings: Surroundings, journal: Journal, topics: TopicTable) -> None:
+        settings, store = surroundings.settings, surroundings.store
         self.topics = topics
         self.clock = surroundings.clock
         self.trusted = TrustedClock(surroundings.clock)
         self.counters = surroundings.counters
         self._observer = surroundings.observer
         self.caches = Caches(PageCache(settings.memory_tail_bytes, touch=False), PageCache(settings.memory_pages_bytes, touch=True))
-        self.extents = Extents(catalog=catalog, store=store, settings=settings, clock=surroundings.clock)
-        self.reader = PageReader(store=store, catalog=catalog, caches=self.caches, extents=self.extents)
+        self.extents = Extents(journal=journal, store=store, settings=settings, clock=surroundings.clock)
+        self.reader = PageReader(store=store, journal=journal, caches=self.caches, extents=self.extents)
         self.due_times = DueTimes(extents=self.extents, reader=self.reader, bytes_max=settings.memory_index_bytes // 4)
 
     def moments(self, topic: int) -> Moments:

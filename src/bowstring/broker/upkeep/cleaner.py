@@ -27,9 +27,10 @@ from bowstring.broker.upkeep.switch import Switch
 from bowstring.broker.upkeep.usage import Usage
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import MINUTE, Partition
-from bowstring.ports.catalog import Edit, Extent, ExtentKey
+from bowstring.frames import reference_of
+from bowstring.ports.extents import Extent, ExtentKey
 from bowstring.ports.failures import Damaged
-from bowstring.store.frames import reference_of
+from bowstring.ports.journal import Edit
 
 BYTES_A_TURN = 16 * 1024 * 1024
 """How much is copied before other upkeep has its turn."""
@@ -53,20 +54,19 @@ class Cleaner:
     """Copies what lives out of segments that are mostly dead."""
 
     def __init__(
-        self, surroundings: Surroundings, log: Log, extents: Extents, usage: Usage, switch: Switch, trimmed: Callable[[], int]
+        self, surroundings: Surroundings, log: Log, extents: Extents, usage: Usage, switch: Switch, has_trimmed: Callable[[Extent], bool]
     ) -> None:
-        self._catalog = surroundings.catalog
+        self._journal = log.journal
         self._store = surroundings.store
         self._counters = surroundings.counters
         self._observer = surroundings.observer
-        self._fence = log.fence
         self._flusher = log.flusher
         self._topics = log.topics
         self._extents = extents
         self._usage = usage
         self._switch = switch
-        self._trimmed = trimmed
-        """The journal has no rows up to this sequence."""
+        self._has_trimmed = has_trimmed
+        """Is nothing of an extent in our journal any more?"""
         self._given_up: set[int] = set()
         """Segments with a page that cannot be read."""
         self._joined: dict[tuple[int, int], int] = {}
@@ -103,7 +103,7 @@ class Cleaner:
         """Rewrites the extents that use the segment, as far as the budget goes. What is left over comes with the next turn."""
         after: ExtentKey | None = None
         while self._budget > 0:
-            extents = await self._catalog.extents_in(segment, after, EXTENTS_A_READ)
+            extents = await self._journal.extents_in(segment, after, EXTENTS_A_READ)
             if not extents:
                 return
             actors = [self._topics.actor(extent.topic, extent.partition) for extent in extents]
@@ -131,7 +131,7 @@ class Cleaner:
         block of the disk: extents of a few hundred bytes, each for itself, would leave segments behind that are as empty as before. Raises
         Damaged when all is done that can be."""
         damage: Damaged | None = None
-        with Placing(self._store, self._usage, self._flusher.committed) as placing:
+        with Placing(self._store, self._usage, self._journal.fence.broker, self._flusher.committed) as placing:
             drafted: list[tuple[_Job, Draft]] = []
             empty: list[_Job] = []
             for job in jobs:
@@ -142,7 +142,7 @@ class Cleaner:
                     continue
                 if draft is not None:
                     drafted.append((job, draft))
-                elif all(extent.index.sequence <= self._trimmed() for extent in job.extents):
+                elif all(self._has_trimmed(extent) for extent in job.extents):
                     empty.append(job)  # else the journal still has the pages, and would bring them back at load
             await placing.flush()
             written = [one.extent for one in await write_sections(placing, [draft for _, draft in drafted])]
@@ -150,7 +150,7 @@ class Cleaner:
             done = [(job, new) for job, new in done if job.actor.closed is None]
             if done:
                 keys = [extent.key for job, _ in done for extent in job.extents]
-                await self._catalog.edit(self._fence, Edit(drop=keys, add=[new for _, new in done if new is not None]))
+                await self._journal.edit(Edit(drop=keys, add=[new for _, new in done if new is not None]))
             for job, new in done:
                 self._switch.replaced(job.actor, job.extents, new)
         if damage is not None:

@@ -16,7 +16,7 @@ from bowstring.core.id_sections import Built
 from bowstring.core.pages import PageEntry, segments
 from bowstring.core.partition import Partition
 from bowstring.core.sections import ID_BLOCK, IDS, INDEX, BlockPlace, SectionHeader
-from bowstring.ports.catalog import Extent
+from bowstring.ports.extents import Extent, Section
 from bowstring.ports.store import Page, Reference, Store
 
 SLICE_BYTES = 512 * 1024
@@ -43,10 +43,12 @@ class Place:
 class Placing:
     """One piece of work that writes to the store."""
 
-    def __init__(self, store: Store, usage: Usage, sequence: int) -> None:
+    def __init__(self, store: Store, usage: Usage, broker: int, sequence: int) -> None:
         self._store = store
         self._usage = usage
+        self.broker = broker
         self.sequence = sequence
+        """What was committed in the broker's journal when the work began."""
         self._pending: list[tuple[Place, Page]] = []
         self._bytes = 0
         self._pinned: list[int] = []
@@ -123,7 +125,7 @@ async def write_sections(placing: Placing, drafts: Sequence[Draft]) -> list[Writ
     for one in made:
         await one.write_directory(placing)
     await placing.flush()
-    return [Written(one.extent(), one.block_places()) for one in made]
+    return [Written(one.extent(placing.broker), one.block_places()) for one in made]
 
 
 class _Sections:
@@ -157,12 +159,15 @@ class _Sections:
     def block_places(self) -> list[BlockPlace]:
         return [BlockPlace(place.known.segment, place.known.position, place.known.length) for place in self._blocks]
 
-    def extent(self) -> Extent:
+    def extent(self, broker: int) -> Extent:
         entries = self._entries
         uses = segments((entry.segment for entry in entries), (entry.length for entry in entries))
         places = [self._index, *self._blocks, *([self._directory] if self._directory else [])]
         for segment, size in segments((place.known.segment for place in places), (place.known.length for place in places)).items():
             uses[segment] = uses.get(segment, 0) + size
+        written = [Section(INDEX, self._index.known)]
+        if self._directory is not None:
+            written.append(Section(IDS, self._directory.known))
         return Extent(
             topic=self._partition.topic,
             partition=self._partition.number,
@@ -173,8 +178,8 @@ class _Sections:
             expires=_expires(entries),
             pages=len(entries),
             bytes=sum(entry.length for entry in entries),
-            index=self._index.known,
-            ids=self._directory.known if self._directory else None,
+            broker=broker,
+            sections=tuple(written),
             uses=tuple(sorted(uses.items())),
         )
 

@@ -24,8 +24,9 @@ from bowstring.broker.upkeep.switch import Switch
 from bowstring.core.machine import NEVER
 from bowstring.core.partition import Partition
 from bowstring.core.retention import Outlook, decide
-from bowstring.ports.catalog import Edit, Extent
+from bowstring.ports.extents import Extent
 from bowstring.ports.failures import Damaged
+from bowstring.ports.journal import Edit
 
 PARTITIONS_A_TURN = 1000
 ASKED_A_TURN = 100
@@ -54,8 +55,7 @@ class Retention:
 
     def __init__(self, surroundings: Surroundings, log: Log, reading: Reading, sealer: Sealer, switch: Switch) -> None:
         self._clock = surroundings.clock
-        self._catalog = surroundings.catalog
-        self._fence = log.fence
+        self._journal = log.journal
         self._counters = surroundings.counters
         self._flusher = log.flusher
         self._topics = log.topics
@@ -167,16 +167,15 @@ class Retention:
         if partition.sealed_end <= 1 or not partition.sealed_bytes:
             return
         extents = await self._extents.of(partition)
-        trimmed = self._sealer.trimmed
         gone = [extent for extent in extents if extent.end_offset <= partition.retained.first]
         # While the journal still has the pages, only a floor keeps them from coming back at load.
-        rest = [extent for extent in extents[len(gone) :] if extent.index.sequence <= trimmed]
+        rest = [extent for extent in extents[len(gone) :] if self._sealer.has_trimmed(extent)]
         gone += [extent for extent in rest if 0 < extent.expires < now or _is_below(partition, extent)]
         if any(extent.end_offset > partition.snapshot_end for extent in gone):  # else nothing tells how far the log was sealed
             await self._sealer.snapshot([actor])
         for start in range(0, len(gone), EXTENTS_AN_EDIT):
             step = gone[start : start + EXTENTS_AN_EDIT]
-            await self._catalog.edit(self._fence, Edit(drop=[extent.key for extent in step]))
+            await self._journal.edit(Edit(drop=[extent.key for extent in step]))
             self._switch.replaced(actor, step, None)
 
 

@@ -39,10 +39,11 @@ from bowstring.core.id_sections import Builder, batch_hashes, parts_in, parts_of
 from bowstring.core.page_cut import CUT_BYTES
 from bowstring.core.pages import LOST, PAGES_AT_ONCE, PageEntry
 from bowstring.core.partition import Partition
-from bowstring.core.snapshots import snapshot
+from bowstring.core.snapshots import DELETIONS, PARTITION, snapshot
 from bowstring.messages.schema import DUE, ID
-from bowstring.ports.catalog import Chunk, Edit, Snapshot
+from bowstring.ports.extents import Extent, StateRow
 from bowstring.ports.failures import Damaged, DiskFull
+from bowstring.ports.journal import Edit
 
 PARTITIONS_A_STEP = 32
 PAGES_AN_EXTENT = 4096
@@ -74,11 +75,11 @@ class Sealer:
     def __init__(self, surroundings: Surroundings, log: Log, reading: Reading, usage: Usage, switch: Switch, *, trimmed: int) -> None:
         self._settings = surroundings.settings
         self._clock = surroundings.clock
-        self._catalog = surroundings.catalog
+        self._journal = log.journal
         self._store = surroundings.store
         self._counters = surroundings.counters
         self._observer = surroundings.observer
-        self._fence = log.fence
+        self._broker = log.fence.broker
         self._flusher = log.flusher
         self._topics = log.topics
         self._extents = reading.extents
@@ -140,13 +141,13 @@ class Sealer:
 
     async def _seal_pages(self, actors: Sequence[PartitionActor], sequence: int) -> None:
         """The pages of some partitions become extents."""
-        with Placing(self._store, self._usage, sequence) as placing:
+        with Placing(self._store, self._usage, self._broker, sequence) as placing:
             pages = [await self._pages(placing, actor.partition, sequence) for actor in actors]
             await placing.flush()
             drafts = [await self._draft(actor.partition, placed) for actor, placed in zip(actors, pages, strict=True)]
             written = await write_sections(placing, drafts)
             await self._adopt_ids(drafts, written)
-            await self._catalog.edit(self._fence, Edit(add=[extent for extent, _ in written]))
+            await self._journal.edit(Edit(add=[extent for extent, _ in written]))
             for actor, (extent, _) in zip(actors, written, strict=True):
                 self._switch.sealed(actor, extent)
 
@@ -234,33 +235,38 @@ class Sealer:
     async def snapshot(self, actors: Sequence[PartitionActor]) -> None:
         """Writes the state of some partitions as of a flush, when that flush is committed."""
         partitions = [actor.partition for actor in actors if actor.closed is None]
-        rows: list[Snapshot] = []
-        chunks: list[Chunk] = []
+        heads: list[StateRow] = []
+        chunks: list[StateRow] = []
         captured: asyncio.Future[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
 
         def capture(sequence: int) -> None:
             for partition in partitions:
-                rows.append(Snapshot(partition.topic, partition.number, sequence, snapshot(partition)))
-                chunks.extend(_changed_chunks(partition))
+                of = partition.topic, partition.number
+                heads.append(StateRow(*of, PARTITION, 0, self._broker, sequence, snapshot(partition)))
+                chunks.extend(_changed_chunks(partition, self._broker, sequence))
             captured.set_result(self._flusher.commitment())
 
         self._flusher.at_boundary(lambda sequence: None if captured.done() else capture(sequence))
         await (await captured)
         try:
-            await self._catalog.edit(self._fence, Edit(snapshots=rows, chunks=chunks))
+            await self._journal.edit(Edit(states=[*chunks, *heads]))
         except BaseException:
             for partition in partitions:
-                partition.deletions.mark_changed(chunk.number for chunk in chunks if _is_of(chunk, partition))
+                partition.deletions.mark_changed(chunk.part - 1 for chunk in chunks if _is_of(chunk, partition))
             raise
-        for partition, row in zip(partitions, rows, strict=True):
-            partition.snapshot_sequence, partition.snapshot_end = row.sequence, partition.sealed_end
+        for partition, head in zip(partitions, heads, strict=True):
+            partition.snapshot_sequence, partition.snapshot_end = head.sequence, partition.sealed_end
 
     # The journal
+
+    def has_trimmed(self, extent: Extent) -> bool:
+        """Is nothing of it in our journal any more? Another broker's is never replayed here."""
+        return extent.broker != self._broker or extent.index.sequence <= self.trimmed
 
     async def _trim(self, sequence: int) -> None:
         while self.trimmed < sequence - 1:
             upto = min(self.trimmed + ROWS_A_TRIM, sequence - 1)
-            await self._catalog.edit(self._fence, Edit(trim=upto))
+            await self._journal.edit(Edit(trim=upto))
             self.trimmed = upto
 
 
@@ -270,9 +276,10 @@ def _steps(actors: Iterable[PartitionActor]) -> Iterable[list[PartitionActor]]:
         yield step
 
 
-def _changed_chunks(partition: Partition) -> list[Chunk]:
-    return [Chunk(partition.topic, partition.number, number, encode()) for number, encode in partition.deletions.capture().items()]
+def _changed_chunks(partition: Partition, broker: int, sequence: int) -> list[StateRow]:
+    of, captured = (partition.topic, partition.number), partition.deletions.capture()
+    return [StateRow(*of, DELETIONS, number + 1, broker, sequence, encode()) for number, encode in captured.items()]
 
 
-def _is_of(chunk: Chunk, partition: Partition) -> bool:
+def _is_of(chunk: StateRow, partition: Partition) -> bool:
     return (chunk.topic, chunk.partition) == (partition.topic, partition.number)

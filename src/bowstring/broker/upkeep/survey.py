@@ -21,7 +21,7 @@ from bowstring.core.machine import NEVER
 from bowstring.core.pages import LOST, PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.retention import NO_ROWS, Facts, Outlook
-from bowstring.ports.catalog import Extent
+from bowstring.ports.extents import Extent
 from bowstring.ports.failures import Damaged
 
 PAGES_A_READ = 256

@@ -8,7 +8,7 @@ from bowstring.broker.counters import Counters
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.reading.extents import Extents
 from bowstring.broker.upkeep.usage import Usage
-from bowstring.ports.catalog import Extent
+from bowstring.ports.extents import Extent
 
 
 class Switch:

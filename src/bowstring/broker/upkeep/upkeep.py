@@ -28,7 +28,7 @@ class Upkeep:
     def __init__(self, surroundings: Surroundings, log: Log, reading: Reading, usage: Usage, *, trimmed: int, deleted: list[int]) -> None:
         self._seconds = surroundings.settings.upkeep_seconds
         self._clock = surroundings.clock
-        self._catalog = surroundings.catalog
+        self._journal = log.journal
         self._store = surroundings.store
         self._reserve = surroundings.reserve
         self._counters = surroundings.counters
@@ -40,7 +40,7 @@ class Upkeep:
         self.switch = switch = Switch(usage=usage, extents=reading.extents, counters=surroundings.counters)
         self.sealer = Sealer(surroundings, log, reading, usage, switch, trimmed=trimmed)
         self.retention = Retention(surroundings, log, reading, self.sealer, switch)
-        self.cleaner = Cleaner(surroundings, log, reading.extents, usage, switch, lambda: self.sealer.trimmed)
+        self.cleaner = Cleaner(surroundings, log, reading.extents, usage, switch, self.sealer.has_trimmed)
         log.commits.told.append(self.sealer.note)
         switch.told.append(self.cleaner.sealed)
         self._task: asyncio.Task[None] | None = None
@@ -100,9 +100,9 @@ class Upkeep:
     async def _clear_away(self) -> None:
         """Rows of deleted topics go, some at a time, and with them what they use."""
         for topic in list(self._deleted):
-            while await self._catalog.forget_topic(self._log.fence, topic, ROWS_A_STEP):
+            while await self._journal.forget_topic(topic, ROWS_A_STEP):
                 pass
-            self._usage.reset_sealed(await self._catalog.usage())
+            self._usage.reset_sealed(await self._journal.usage())
             del self._deleted[topic]
 
     async def _give_back(self) -> None:

@@ -9,7 +9,7 @@ about a pragma that it did not follow, and a catalog that runs without them woul
 
 `locking_mode=EXCLUSIVE` comes before the first access. It keeps other processes out, and SQLite then keeps the WAL's index on its heap
 instead of in shared memory, which a VFS written in Python does not have. The WAL is checkpointed by the catalog, not by SQLite. One that
-an earlier process has left is written anew before anything is read from it (`sqlite_wal`).
+an earlier process has left is written anew before anything is read from it (`wal`).
 
 A page is 512 bytes, not the usual 4 KiB: a flush writes whole pages to the WAL, its row and the one above it, those that overflow, and
 often the file's first one (docs/decisions/0015). A file that was made with larger pages keeps them.
@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 
 import apsw
 
-from bowstring.catalog.sqlite import wal
+from bowstring.catalog.sqlite import upgrade, wal
 from bowstring.catalog.sqlite.queries import migrations
 from bowstring.errors import Conflict, Corrupt, Error, NotSupported
 from bowstring.ports.failures import DiskFull, StorageFailed
@@ -172,6 +172,8 @@ def _refuse_strangers(connection: apsw.Connection, path: str) -> None:
 def _migrate(connection: apsw.Connection) -> None:
     """Runs the migrations that this file has not seen, each with its number in one transaction."""
     version: int = connection.pragma("user_version")
+    if version < len(migrations()):
+        upgrade.add_functions(connection)
     for migration in migrations()[version:]:
         with transaction(connection):
             connection.execute(migration.script)
@@ -183,7 +185,7 @@ def _fold_in(connection: apsw.Connection) -> None:
     """Checkpoints what an incarnation before has left in the WAL, so that crashes one after the other do not make it grow.
 
     It is needed for safety too: a checkpoint whose sync failed has left pages of the database that only the cache has. The WAL still has
-    all of them, and is durable (`sqlite_wal`); folding it in writes them anew. So a disk with no room for that does not open."""
+    all of them, and is durable (`wal`); folding it in writes them anew. So a disk with no room for that does not open."""
     connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
 

@@ -9,6 +9,9 @@ import apsw
 from bowstring.catalog.sqlite import file
 from bowstring.errors import Corrupt
 
+_FORMAT_OF_ONE_COUNTER = 3
+"""Before it, a broker counted its epochs itself; the upgrade goes on from there."""
+
 
 def begin_anew(path: str, *, epochs: int) -> tuple[bytes, int]:
     """Gives the data a new name, and lets that many epochs pass. Gives name and epoch. Durable when it returns."""
@@ -17,11 +20,12 @@ def begin_anew(path: str, *, epochs: int) -> tuple[bytes, int]:
         try:
             connection.pragma("journal_mode", "DELETE")
             connection.pragma("synchronous", "EXTRA")
+            counter = "cluster" if connection.pragma("user_version") >= _FORMAT_OF_ONE_COUNTER else "broker"
             with file.transaction(connection):
                 connection.execute("UPDATE cluster SET id = randomblob(16)")
-                connection.execute("UPDATE broker SET epoch = epoch + ?", (epochs,))
+                connection.execute(f"UPDATE {counter} SET epoch = epoch + ?", (epochs,))
             cluster: Any = connection.execute("SELECT id FROM cluster").fetchall()[0][0]
-            epoch: Any = connection.execute("SELECT max(epoch) FROM broker").fetchall()[0][0]
+            epoch: Any = connection.execute(f"SELECT max(epoch) FROM {counter}").fetchall()[0][0]
         finally:
             connection.close(True)
     except (apsw.Error, IndexError) as error:

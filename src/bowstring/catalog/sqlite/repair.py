@@ -15,7 +15,8 @@ from bowstring.catalog import journal_rows
 from bowstring.catalog.extent_rows import use_values
 from bowstring.catalog.sqlite import extents, file
 from bowstring.catalog.sqlite.queries import queries
-from bowstring.ports.catalog import Chunk, Edit, Extent, Row, Snapshot
+from bowstring.ports.extents import Extent, StateRow
+from bowstring.ports.journal import Edit, Row
 
 
 class Mend(NamedTuple):
@@ -24,10 +25,11 @@ class Mend(NamedTuple):
     drop_extents: Sequence[tuple[Any, ...]] = ()
     """Keys, as they stand in the rows."""
     add_extents: Sequence[Extent] = ()
-    snapshots: Sequence[Snapshot] = ()
-    drop_chunks: Sequence[tuple[Any, ...]] = ()
-    rows: Sequence[Row] = ()
-    """Journal rows; the inlined pages of one that is there stay with it."""
+    states: Sequence[StateRow] = ()
+    drop_states: Sequence[tuple[Any, ...]] = ()
+    """Keys, as they stand in the rows."""
+    rows: Sequence[tuple[int, Row]] = ()
+    """Rows of brokers' journals; the inlined pages of one that is there stay with it."""
     uses: Sequence[Extent] | None = None
     """All extents, if what is written down by segment is to be made anew."""
 
@@ -49,24 +51,22 @@ def _apply(connection: apsw.Connection, change: Mend) -> None:
     for key in change.drop_extents:
         connection.execute("DELETE FROM extent WHERE topic IS ? AND partition IS ? AND first_offset IS ?", key)
         connection.execute("DELETE FROM segment_use WHERE topic IS ? AND partition IS ? AND first_offset IS ?", key)
-    for snapshot in change.snapshots:
-        connection.execute("DELETE FROM snapshot WHERE topic IS ? AND partition IS ?", snapshot[:2])
-    edit = Edit(
-        add=change.add_extents, snapshots=change.snapshots, chunks=[Chunk(key[0], key[1], key[2], b"") for key in change.drop_chunks]
-    )
-    extents.apply(connection, extents.prepare(edit))
-    for row in change.rows:
-        _put_row(connection, row)
+    for key in (*change.drop_states, *(row[:4] for row in change.states)):
+        connection.execute("DELETE FROM state WHERE topic IS ? AND partition IS ? AND machine IS ? AND part IS ?", key)
+    extents.change(connection, extents.prepare(Edit(add=change.add_extents, states=change.states), 0))
+    for broker, row in change.rows:
+        _put_row(connection, broker, row)
     if change.uses is not None:
         connection.execute("DELETE FROM segment_use")
         connection.executemany(queries()["add_use"], [use for extent in change.uses for use in use_values(extent)])
 
 
-def _put_row(connection: apsw.Connection, row: Row) -> None:
-    found: list[Any] = connection.execute("SELECT pages FROM journal WHERE sequence = ?", (row.sequence,)).fetchall()
+def _put_row(connection: apsw.Connection, broker: int, row: Row) -> None:
+    position = journal_rows.position(broker, row.sequence)
+    found: list[Any] = connection.execute("SELECT pages FROM journal WHERE position = ?", (position,)).fetchall()
     pages = found[0][0] if found and isinstance(found[0][0], bytes) else None
-    crc = journal_rows.checksum(row.sequence, row.epoch, row.changes, len(pages or b""))
+    crc = journal_rows.checksum(position, row.epoch, row.changes, len(pages or b""))
     connection.execute(
-        "INSERT OR REPLACE INTO journal (sequence, epoch, crc, changes, pages) VALUES (?, ?, ?, ?, ?)",
-        (row.sequence, row.epoch, crc, row.changes, pages),
+        "INSERT OR REPLACE INTO journal (position, epoch, crc, changes, pages) VALUES (?, ?, ?, ?, ?)",
+        (position, row.epoch, crc, row.changes, pages),
     )

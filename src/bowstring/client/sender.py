@@ -1,19 +1,22 @@
-"""`send()`: gathers rows into batches, from any thread, without a lock on the usual way.
+"""`send()`: gathers rows into open batches, from any thread, without a lock on the usual way.
 
-`send` appends a row to the open batch of its partition and returns; everything else (encoding, writing, answers) is done per batch, on the
-loop, by `publishing`. Keyless rows go to the current partition, which changes with every batch.
+`send` appends a row to the open batch of its partition and returns. The loop does the rest per batch: it
+encodes, writes and reads answers (`outbox`). Rows without a key go to the current partition, which changes
+with each batch.
 
-**Threads.** A lock per message would cost as much as all the rest, so the usual way takes none. It rests on two things. `items += row` is
-one step under the interpreter's lock, so rows of several threads stand one behind the other, never mixed. And whoever seals says so
-*before* counting the rows, while whoever appends looks *after* appending: a row behind the count is one whose thread has seen, or is about
-to see, that the batch is sealed. That thread then puts its row into the next batch itself, before `send` returns. So the rows of one thread
-keep their order, and a receipt's batch is final when its caller gets it. Which row of it is told by the stamp, a fresh object in each row.
-Sizes are counted without a lock too; an update may get lost between two threads, which makes a batch a little larger than planned.
+**Threads.** A lock per message would cost as much as all the rest, so the usual way takes none. This rests
+on two facts. `items += row` is one step under the interpreter's lock, so rows of several threads lie one
+behind the other, never mixed. And a seal says so *before* it counts the rows, while `send` looks *after*
+it has appended: a row behind the count belongs to a thread that has seen, or is about to see, that the
+batch is sealed. That thread puts its row into the next batch itself, before `send` returns. So the rows of
+one thread keep their order, and a receipt's batch is final when the caller gets it. The stamp, a new
+object in each row, tells which row of the batch it is. Sizes are counted without a lock, too; two threads
+may lose an update, which makes a batch a little larger than planned.
 
-What happens once per batch, and rows of an unusual kind, go through the lock: see `gathering`. The batch's `limit` sends a row there: it is
-below zero until there is a first row, and again once the batch is sealed.
+The first row of a batch, and rows of an unusual kind, go through the lock: see `open_batches`. The batch's
+`limit` sends a row there: it is below zero while the batch is empty, and again once it is sealed.
 
-When `max_bytes` are under way asyncio programs get `Full`; the sync face waits (`_make_room`).
+When `max_bytes` are under way, asyncio programs get `Full`; the sync face waits (`_make_room`).
 """
 
 from __future__ import annotations
@@ -28,19 +31,19 @@ from bowstring import errors, times
 from bowstring.client import arguments
 from bowstring.client.arguments import Span, SpanOrMoment
 from bowstring.client.frames import Frame
-from bowstring.client.gathering import Gathering
-from bowstring.client.outgoing import FULL, Outgoing
-from bowstring.client.receipts import BatchReceipt, MessageReceipt, Part, Receipt, RowsReceipt
+from bowstring.client.open_batch import OpenBatch
+from bowstring.client.open_batches import OpenBatches
+from bowstring.client.receipts import BatchPart, BatchReceipt, MessageReceipt, Receipt, RowsReceipt
 from bowstring.client.rows import ROW_BYTES, KnownAttributes, Row, row_bytes
-from bowstring.client.waiting import WaitingBatch, WaitingMessage
+from bowstring.client.unrouted import Placeholder, UnroutedBatch, UnroutedMessage
 from bowstring.messages.hashing import hash_key
 
 BATCH_BYTES: Final = 2 * 1024 * 1024
-"""What the rows of a `send_batch` are divided into."""
+"""The size of the batches into which `send_batch` divides its rows."""
 
 
-class Sending(Gathering):
-    """The half of a producer that programs call, from whatever thread."""
+class Sender(OpenBatches):
+    """The half of a producer that programs call, from any thread."""
 
     _receipts: type[MessageReceipt] = Receipt
     _batch_receipt: type[RowsReceipt] = BatchReceipt
@@ -61,7 +64,7 @@ class Sending(Gathering):
         **options: Any,
     ) -> MessageReceipt:
         """Sends one message, and returns at once. The receipt has its id, and turns into `Stored` once it is durable."""
-        # Whatever is called through a local is so because the interpreter is slow at calling as a method what is none.
+        # Bind callables to locals: attribute calls are slower.
         if options or type(value) is not bytes:
             return self._send(value, key=key, attributes=attributes, **options)
         if attributes is not None:
@@ -77,7 +80,7 @@ class Sending(Gathering):
         else:
             if type(key) is not bytes:
                 key = key.encode() if type(key) is str and key.isascii() else arguments.binary(key, "key")
-            batch = self.gatherings[hash_key(key) % len(self.gatherings)]
+            batch = self.batches[hash_key(key) % len(self.batches)]
             if (size := batch.size + len(value) + len(key) + ROW_BYTES) > batch.keyed_limit:
                 return self._send(value, key=key)
             batch.size = size
@@ -88,11 +91,11 @@ class Sending(Gathering):
         return make(batch, stamp)
 
     def _send_wide(self, value: bytes, key: bytes | str | None, attributes: Mapping[str, str]) -> MessageReceipt:
-        """The same with attributes, on the usual way if they are known."""
+        """The same with attributes; without the lock if they are known."""
         now, make = self._stamp, self._receipt
         try:
             known = self._known_attributes.get(tuple(attributes.items())) if type(attributes) is dict else None
-        except TypeError:  # some of it cannot even be looked up; what it is then gets its error
+        except TypeError:  # not hashable; `_send` raises the right error
             known = None
         if known is None:
             return self._send(value, key=key, attributes=attributes)
@@ -102,7 +105,7 @@ class Sending(Gathering):
         else:
             if type(key) is not bytes:
                 key = key.encode() if type(key) is str and key.isascii() else arguments.binary(key, "key")
-            batch = self.gatherings[hash_key(key) % len(self.gatherings)]
+            batch = self.batches[hash_key(key) % len(self.batches)]
             size += len(key)
         if (size := batch.size + size) > batch.wide_limit:
             return self._send(value, key=key, attributes=attributes)
@@ -153,7 +156,7 @@ class Sending(Gathering):
         while True:
             with self._lock:
                 self._check_open()
-                if not self.partitions and (row[2] is not None or row[6] is not None or self._waiting):
+                if not self.partitions and (row[2] is not None or row[6] is not None or self._unrouted):
                     receipt = self._wait_for_partitions(row, timeout, size)
                     if receipt is not None:
                         return receipt
@@ -163,8 +166,8 @@ class Sending(Gathering):
                         return self._receipt(batch, row[1])
             self._make_room()
 
-    def _settle(self, batch: Outgoing, row: Row) -> MessageReceipt:
-        """A row was appended while somebody sealed the batch: it is in it, or, if it came too late, is sent again."""
+    def _settle(self, batch: OpenBatch, row: Row) -> MessageReceipt:
+        """A row was appended while another thread sealed the batch: it is in the batch, or it came too late and goes into the next."""
         with self._lock:
             if batch.holds(row[1]):
                 return self._receipt(batch, row[1])
@@ -185,18 +188,18 @@ class Sending(Gathering):
             frame.send_to(arguments.partition(partition))
         if not self.has_room():
             self._make_room()
-        if (frame.routed or self._waiting) and not self.partitions:
+        if (frame.routed or self._unrouted) and not self.partitions:
             with self._lock:
                 self._check_open()
                 if not self.partitions:
                     return self._keep_batch(frame, seconds)
         return self._batch_receipt(self.topic, frame.rows, self._divide(frame, seconds, self._lock, waits=True))
 
-    def _divide(self, frame: Frame, timeout: float, lock: AbstractContextManager[Any], *, waits: bool) -> list[Part]:
-        """Hands the rows over in batches. What is wrong with the first of them is raised, later ones are refused in the answers."""
-        parts: list[Part] = []
-        frame.check_partition(self.topic, len(self.gatherings))
-        pieces = frame.pieces(len(self.gatherings), min(self._batch_bytes_max, BATCH_BYTES), self._batch_bytes_max)
+    def _divide(self, frame: Frame, timeout: float, lock: AbstractContextManager[Any], *, waits: bool) -> list[BatchPart]:
+        """Hands the rows over in batches. An error of the first batch is raised; later ones are refused in the answers."""
+        parts: list[BatchPart] = []
+        frame.check_partition(self.topic, len(self.batches))
+        pieces = frame.pieces(len(self.batches), min(self._batch_bytes_max, BATCH_BYTES), self._batch_bytes_max)
         for partition, rows, encode in pieces:
             if waits and parts and self._blocks and not self.has_room():
                 self._make_room()
@@ -205,35 +208,31 @@ class Sending(Gathering):
             except errors.Error as error:
                 if not parts:
                     raise
-                batch = Outgoing(self.topic, self.producer, partition or 0)
-                batch.rows = len(rows)
-                batch.resolve(error)
+                batch = Placeholder(self.topic, len(rows), partition=partition or 0)
+                batch.outcome.decide(error)
             else:
                 with lock:
                     batch = self._add_batch(partition, encoded, given_ids, timeout)
-            parts.append(Part(batch, rows))
+            parts.append(BatchPart(batch, rows))
         return parts
 
     def _wait_for_partitions(self, row: Row, timeout: float, size: int) -> MessageReceipt | None:
         """Keeps the row until the topic is described; None if there is no room."""
         if row[6] is None:
             row = (*row[:6], self._randomness.unique().hex())
-        placeholder = Outgoing(self.topic, self.producer, 0)
-        placeholder.width, placeholder.has_ids, placeholder.given_ids, placeholder.rows = FULL, True, [row[6]], 1
-        placeholder.stamps = [row[1]]
+        placeholder = Placeholder(self.topic, 1, [row[6]])
         receipt = self._receipt(placeholder, row[1])
-        kept = self._keep(size, lambda started: WaitingMessage(started, timeout, size, placeholder, receipt, row))
+        kept = self._keep(size, lambda started: UnroutedMessage(started, timeout, size, placeholder, receipt, row))
         return receipt if kept else None
 
     def _keep_batch(self, frame: Frame, timeout: float) -> RowsReceipt:
-        placeholder = Outgoing(self.topic, self.producer, 0)
-        placeholder.rows = frame.rows
+        placeholder = Placeholder(self.topic, frame.rows)
         receipt = self._batch_receipt(self.topic, frame.rows, [], placeholder)
 
-        def divide() -> list[Part]:
+        def divide() -> list[BatchPart]:
             return self._divide(frame, timeout, nullcontext(), waits=False)
 
-        self._keep(frame.size, lambda started: WaitingBatch(started, timeout, frame.size, placeholder, receipt, divide), forced=True)
+        self._keep(frame.size, lambda started: UnroutedBatch(started, timeout, frame.size, placeholder, receipt, divide), forced=True)
         return receipt
 
     def _make_room(self) -> None:
@@ -244,4 +243,4 @@ class Sending(Gathering):
         )
 
 
-Sending.send.__signature__ = inspect.signature(Sending._send)  # pyright: ignore[reportFunctionMemberAccess, reportPrivateUsage]
+Sender.send.__signature__ = inspect.signature(Sender._send)  # pyright: ignore[reportFunctionMemberAccess, reportPrivateUsage]
