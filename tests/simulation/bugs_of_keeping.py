@@ -13,13 +13,14 @@ from bowstring.broker.reading import fetcher, visibility
 from bowstring.broker.reading.extents import Extents
 from bowstring.broker.reading.fetcher import Fetcher, _Cursor
 from bowstring.broker.trusted_clock import TrustedClock
-from bowstring.broker.upkeep import cleaner, coalesced_page, sealer, usage
+from bowstring.broker.upkeep import capture, cleaner, coalesced_page, sealer, usage
 from bowstring.broker.upkeep.cleaner import Cleaner
 from bowstring.broker.upkeep.placement import Placing, _Sections
 from bowstring.broker.upkeep.retention import Retention
 from bowstring.broker.upkeep.sealer import Sealer
 from bowstring.broker.upkeep.survey import Survey
 from bowstring.broker.upkeep.usage import Usage
+from bowstring.core import snapshots
 from bowstring.core.natural_ids import Hits
 from bowstring.core.partition import Partition
 from bowstring.core.producers import Producers
@@ -38,6 +39,18 @@ OVERTAKING = KEEPING.only(
 def _unchecked() -> Generator[None]:
     """The machine's own checks at load would stop some of these."""
     with patch.object(Partition, "check", lambda _: None):
+        yield
+
+
+@contextmanager
+def _without_chunks(machine: str) -> Generator[None]:
+    """Chunks of a machine count as written, and are not."""
+    original = snapshots.capture
+
+    def captured(partition: Partition) -> list[Any]:
+        return [part for part in original(partition) if part.machine != machine]
+
+    with patch.object(snapshots, "capture", captured):
         yield
 
 
@@ -63,7 +76,7 @@ def snapshot_says_that_it_is_one_flush_newer() -> Generator[None]:
     def newer(topic: int, partition: int, machine: str, part: int, broker: int, sequence: int, state: bytes) -> StateRow:
         return StateRow(topic, partition, machine, part, broker, sequence + (part == 0), state)
 
-    with patch.object(sealer, "StateRow", newer), _unchecked():
+    with patch.object(capture, "StateRow", newer), _unchecked():
         yield
 
 
@@ -143,12 +156,7 @@ def arrival_of_coalesced_rows_is_that_of_the_first() -> Generator[None]:
 @bug(CRASHES.only(slow_rate=0.05, slow_seconds=0.5), HURRY.only(seal_seconds=1.0, upkeep_seconds=0.4))
 def deletions_are_not_written_at_seal() -> Generator[None]:
     """What was taken back is there again when the journal is trimmed and the broker starts anew."""
-
-    def nothing(partition: Partition) -> list[Any]:
-        partition.deletions.capture()
-        return []
-
-    with patch.object(sealer, "_changed_chunks", nothing):
+    with _without_chunks(snapshots.DELETIONS):
         yield
 
 

@@ -20,7 +20,7 @@ class Finding:
     """Something that is not as it should be. `damaged` says that messages, or what the broker needs to start, are concerned."""
 
     kind: str
-    """page, index, ids, extent, snapshot, deletions, journal, catalog, segment, usage, gap, overlap, lost, orphan, unused."""
+    """page, index, ids, due, extent, snapshot, deletions, kept, journal, catalog, segment, usage, gap, overlap, lost, orphan, unused."""
     text: str
     damaged: bool = True
     topic: str | None = None

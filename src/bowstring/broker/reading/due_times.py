@@ -20,6 +20,7 @@ from bowstring.core.due_blocks import NO_DUES, DueDirectory, Dues, dues_of, join
 from bowstring.core.machine import NEVER
 from bowstring.core.pages import PageEntry, decode_header
 from bowstring.core.partition import Partition
+from bowstring.core.sections import DUE as DUE_SECTION
 from bowstring.messages import encoding
 from bowstring.messages.schema import DUE
 from bowstring.ports.extents import Extent
@@ -52,6 +53,14 @@ class Stretch(NamedTuple):
         return self.first_offset, self.end_offset, self.extent.index if self.extent is not None else None
 
 
+class _Section(NamedTuple):
+    """Where the due times of an extent are."""
+
+    extent: Extent
+    reference: Reference
+    directory: DueDirectory
+
+
 class DueTimes:
     """The due times of all partitions."""
 
@@ -64,28 +73,31 @@ class DueTimes:
 
     async def between(self, partition: Partition, stretch: Stretch, since: int, horizon: int) -> Dues:
         """The rows that are due in [since, horizon). Raises Damaged where nobody can tell."""
-        directory = await self._directory(stretch)
-        if directory is None:
-            entries = await self._entries(stretch, since)
-            parts = [(await self._of_page(partition, entry)).released_before(since, horizon) for entry in entries]
-            return joined(parts)
-        blocks = [await self._block(stretch, directory, number) for number in directory.released_before(since, horizon)]
-        return joined([block.released_before(since, horizon) for block in blocks])
+        section = await self._section(stretch)
+        if section is not None:
+            try:
+                blocks = [await self._block(section, number) for number in section.directory.released_before(since, horizon)]
+                return joined([block.released_before(since, horizon) for block in blocks])
+            except Damaged:  # the pages tell the same
+                pass
+        parts = [await self._of_page(partition, entry) for entry in await self._entries(stretch, since)]
+        return joined([part.released_before(since, horizon) for part in parts])
 
     async def earliest(self, partition: Partition, stretch: Stretch, horizon: int) -> int:
         """When the first row is due that is not due before the horizon; NEVER if there is none. Raises Damaged."""
-        directory = await self._directory(stretch)
-        found: int | None = None
-        if directory is None:
-            dues = [await self._of_page(partition, entry) for entry in await self._entries(stretch, horizon)]
-            moments = [moment for part in dues if (moment := part.from_horizon(horizon).earliest) is not None]
-            found = min(moments, default=None)
-        else:
-            for number in directory.from_horizon(horizon):
-                found = (await self._block(stretch, directory, number)).from_horizon(horizon).earliest
-                if found is not None:
-                    break
-        return NEVER if found is None else found
+        section = await self._section(stretch)
+        if section is not None:
+            try:
+                for number in section.directory.from_horizon(horizon):
+                    found = (await self._block(section, number)).from_horizon(horizon).earliest
+                    if found is not None:
+                        return found
+                return NEVER
+            except Damaged:
+                pass
+        parts = [await self._of_page(partition, entry) for entry in await self._entries(stretch, horizon)]
+        moments = [moment for part in parts if (moment := part.from_horizon(horizon).earliest) is not None]
+        return min(moments, default=NEVER)
 
     async def all(self, partition: Partition, extents: Iterable[Extent]) -> Dues:
         """Every row of these extents, which follow each other, that has a due time. Raises Damaged."""
@@ -93,24 +105,26 @@ class DueTimes:
 
     # Sections
 
-    async def _directory(self, stretch: Stretch) -> DueDirectory | None:
-        section = stretch.extent.section("due") if stretch.extent is not None else None
-        if section is None or stretch.extent is None:
+    async def _section(self, stretch: Stretch) -> _Section | None:
+        """The directory of an extent's due times, None if it has none or it cannot be read."""
+        extent = stretch.extent
+        reference = extent.section(DUE_SECTION) if extent is not None else None
+        if extent is None or reference is None:
             return None
-        found = self._directories.get(section)
+        found = self._directories.get(reference)
         if found is None:
-            found = await self._extents.due_directory(stretch.extent, section)
-            self._directories.keep(section, found, 32 * len(found.firsts) + _OVERHEAD)
-        return found
+            try:
+                found = await self._extents.due_directory(extent, reference)
+            except Damaged:
+                return None
+            self._directories.keep(reference, found, 32 * len(found.firsts) + _OVERHEAD)
+        return _Section(extent, reference, found)
 
-    async def _block(self, stretch: Stretch, directory: DueDirectory, number: int) -> Dues:
-        assert stretch.extent is not None
-        section = stretch.extent.section("due")
-        assert section is not None
-        place = section._replace(**directory.places[number]._asdict())
+    async def _block(self, section: _Section, number: int) -> Dues:
+        place = section.reference._replace(**section.directory.places[number]._asdict())
         found = self._blocks.get(place)
         if found is None:
-            found = await self._extents.due_block(stretch.extent, place)
+            found = await self._extents.due_block(section.extent, place)
             self._blocks.keep(place, found, found.bytes + _OVERHEAD)
         return found
 

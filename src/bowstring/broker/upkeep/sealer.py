@@ -31,17 +31,18 @@ from bowstring.broker.log.log import Log
 from bowstring.broker.reading.due_times import all_at_last
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.surroundings import Surroundings
+from bowstring.broker.upkeep.capture import Capture
 from bowstring.broker.upkeep.coalesced_page import BYTES_MAX, Cutting, Sealable, coalesce, runs
 from bowstring.broker.upkeep.placement import PAUSE_SECONDS, Draft, Placed, Placing, Written, write_sections
 from bowstring.broker.upkeep.switch import Switch
 from bowstring.broker.upkeep.usage import Usage
+from bowstring.core.due_blocks import joined
 from bowstring.core.id_sections import Builder, batch_hashes, parts_in, parts_of
 from bowstring.core.page_cut import CUT_BYTES
 from bowstring.core.pages import LOST, PAGES_AT_ONCE, PageEntry
 from bowstring.core.partition import Partition
-from bowstring.core.snapshots import DELETIONS, PARTITION, snapshot
 from bowstring.messages.schema import DUE, ID
-from bowstring.ports.extents import Extent, StateRow
+from bowstring.ports.extents import Extent
 from bowstring.ports.failures import Damaged, DiskFull
 from bowstring.ports.journal import Edit
 
@@ -228,34 +229,23 @@ class Sealer:
             builder.take(*partition.ids.part_below(end, part, bits))
             builder.take(batches[inside], firsts[inside])
             builder.sort()
-        return Draft(partition, pages, first, end, builder.built())
+        return Draft(partition, pages, first, end, builder.built(), joined([page.dues for page in pages]))
 
     # Snapshots
 
     async def snapshot(self, actors: Sequence[PartitionActor]) -> None:
         """Writes the state of some partitions as of a flush, when that flush is committed."""
-        partitions = [actor.partition for actor in actors if actor.closed is None]
-        heads: list[StateRow] = []
-        chunks: list[StateRow] = []
+        capture = Capture([actor.partition for actor in actors if actor.closed is None], self._broker)
         captured: asyncio.Future[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
 
-        def capture(sequence: int) -> None:
-            for partition in partitions:
-                of = partition.topic, partition.number
-                heads.append(StateRow(*of, PARTITION, 0, self._broker, sequence, snapshot(partition)))
-                chunks.extend(_changed_chunks(partition, self._broker, sequence))
-            captured.set_result(self._flusher.commitment())
+        def take(sequence: int) -> None:
+            if not captured.done():
+                capture.take(sequence)
+                captured.set_result(self._flusher.commitment())
 
-        self._flusher.at_boundary(lambda sequence: None if captured.done() else capture(sequence))
+        self._flusher.at_boundary(take)
         await (await captured)
-        try:
-            await self._journal.edit(Edit(states=[*chunks, *heads]))
-        except BaseException:
-            for partition in partitions:
-                partition.deletions.mark_changed(chunk.part - 1 for chunk in chunks if _is_of(chunk, partition))
-            raise
-        for partition, head in zip(partitions, heads, strict=True):
-            partition.snapshot_sequence, partition.snapshot_end = head.sequence, partition.sealed_end
+        await capture.write(self._journal, self._clock)
 
     # The journal
 
@@ -274,12 +264,3 @@ def _steps(actors: Iterable[PartitionActor]) -> Iterable[list[PartitionActor]]:
     rest = iter([actor for actor in actors if actor.closed is None])
     while step := list(islice(rest, PARTITIONS_A_STEP)):
         yield step
-
-
-def _changed_chunks(partition: Partition, broker: int, sequence: int) -> list[StateRow]:
-    of, captured = (partition.topic, partition.number), partition.deletions.capture()
-    return [StateRow(*of, DELETIONS, number + 1, broker, sequence, encode()) for number, encode in captured.items()]
-
-
-def _is_of(chunk: StateRow, partition: Partition) -> bool:
-    return (chunk.topic, chunk.partition) == (partition.topic, partition.number)
