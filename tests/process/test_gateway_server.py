@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from bowstring import errors
-from bowstring.gateway.fetch_stream import FetchStream
+from bowstring.gateway.fetch_session import FetchSession
 from bowstring.messages import encoding
 from bowstring.ports.transport import Channel, Stream
 from bowstring.server import Server, open_broker
@@ -113,7 +113,7 @@ async def test_a_reader_that_reads_nothing_holds_nothing_up(tmp_path: Path):
     value = bytes(512 * 1024)
     for number in range(1, 101):
         await wire.publish(stream, number, [value])
-    (fetching,) = [each for each in server._gateway._streams if isinstance(each, FetchStream)]
+    (fetching,) = [each for each in server._gateway._sessions if isinstance(each, FetchSession)]
     taken = (1 << 50) - fetching._credit
     assert taken < 50 * len(value), "half of the log lies somewhere unread"
     read = 0

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from bowstring.gateway.gateway import METHODS
+import re
+from pathlib import Path
+
+from bowstring import gateway
+from bowstring.gateway.gateway import HANDLERS
+from bowstring.gateway.protobuf import PROTOBUF
 from bowstring.ports.calls import CALLS
 from bowstring.wire.generated import bowstring_pb2 as pb
 
@@ -15,7 +20,17 @@ def test_the_table_has_the_calls_of_the_schema_in_their_order():
 
 
 def test_the_gateway_serves_every_call_of_the_table():
-    assert METHODS.keys() | {"Hello"} == {name for name, call in CALLS.items() if not call.stream}
+    assert HANDLERS.keys() | {"Hello"} == {name for name, call in CALLS.items() if not call.stream}
+
+
+def test_the_codec_has_a_form_for_every_call_of_the_table():
+    assert list(PROTOBUF) == list(CALLS)
+
+
+def test_nothing_of_the_gateway_but_its_codec_knows_protobuf():
+    folder = Path(gateway.__file__).parent
+    sources = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.py")}
+    assert {name for name, text in sources.items() if re.search("_pb2|google|wire.status", text)} == {"protobuf.py"}
 
 
 def test_a_call_that_can_be_told_to_ignore_its_own_work_is_not_repeatable_without():

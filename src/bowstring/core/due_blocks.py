@@ -22,7 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bowstring.core.sections import BlockPlace, SectionHeader, Unreadable
+from bowstring.core.id_sections import BlockPlace
+from bowstring.core.sections import SectionHeader, Unreadable
 
 DUE_BLOCK_ENTRIES = 4096
 """48 KiB on the disk."""

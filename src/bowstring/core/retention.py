@@ -23,6 +23,7 @@ from bowstring.core.deletions import Deletions
 from bowstring.core.machine import NEVER
 from bowstring.core.offset_set import runs_of
 from bowstring.core.pages import PageEntry
+from bowstring.core.partition import Partition
 from bowstring.core.retained import Retained
 
 NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
@@ -43,14 +44,15 @@ class Facts(NamedTuple):
     """Rows of which nobody can tell when they are due, because that is damaged: they are kept."""
 
 
-def decide(topic: int, partition: int, retained: Retained, deletions: Deletions, readable_offset: int, facts: Facts) -> Floor | None:
+def decide(partition: Partition, facts: Facts) -> Floor | None:
     """The change that brings retention up to what was found; None if nothing changes."""
-    floor = max(retained.floor, min(max(facts.aged_to, facts.shed_to), readable_offset))
+    retained, deletions = partition.retained, partition.deletions
+    floor = max(retained.floor, min(max(facts.aged_to, facts.shed_to), partition.readable_offset))
     kept = _kept(retained.floor, floor, deletions, facts)
     released = _released(retained, deletions, facts)
     if floor == retained.floor and not len(released):
         return None
-    return Floor(topic, partition, floor, tuple(sorted(kept)), tuple(runs_of(released)))
+    return partition.raise_floor(floor, tuple(sorted(kept)), tuple(runs_of(released)))
 
 
 def _kept(before: int, floor: int, deletions: Deletions, facts: Facts) -> list[tuple[int, int]]:

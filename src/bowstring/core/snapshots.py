@@ -49,6 +49,7 @@ class _State(msgspec.Struct, array_like=True, gc=False):
     retained: tuple[int, Runs]
     producers: list[BatchesState]
     positions: list[tuple[str, int, int]] = []
+    blind_end: int = 1
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -75,8 +76,8 @@ def snapshot(partition: Partition) -> bytes:
 
 def _head(partition: Partition) -> Encode:
     producers, positions = partition.producers.rest(), partition.positions.snapshot()
-    numbers = partition.next_offset, partition.arrived, partition.blind_until, partition.sealed_end
-    state = _State(VERSION, *numbers, (partition.retained.floor, ()), producers, positions)
+    numbers = partition.next_offset, partition.arrived, partition.unread.until, partition.sealed_end
+    state = _State(VERSION, *numbers, (partition.retained.floor, ()), producers, positions, partition.unread.end)
     return lambda: _encoder.encode(state)
 
 
@@ -89,7 +90,8 @@ def restore(partition: Partition, data: bytes, sequence: int) -> None:
     if state.version not in VERSIONS_READ:
         raise Unreadable(f"a snapshot has version {state.version}, this release reads {VERSION} and before")
     partition.next_offset = partition.committed_offset = state.next_offset
-    partition.arrived, partition.blind_until, partition.sealed_end = state.arrived, state.blind_until, state.sealed_end
+    partition.arrived, partition.unread.until, partition.sealed_end = state.arrived, state.blind_until, state.sealed_end
+    partition.unread.end = state.blind_end
     partition.retained.restore(state.retained)
     partition.producers.restore(state.producers)
     partition.positions.restore(state.positions)

@@ -6,14 +6,14 @@ from typing import Final
 
 from bowstring import errors
 from bowstring.broker.broker import Broker
-from bowstring.wire.generated import bowstring_pb2 as pb
+from bowstring.gateway.requests import Hello, Welcome
 from bowstring.wire.protocol import SPOKEN, Versions
 
 _SOFTWARE_SHOWN_MAX: Final = 100
 
 
-def hello(broker: Broker, software: str, now: int, request: pb.HelloRequest) -> pb.HelloAnswer:
-    """The newest version that both speak, the limits to keep, and the time here."""
+def hello(broker: Broker, software: str, now: int, request: Hello) -> Welcome:
+    """Gives the newest version that both sides speak, the limits to keep, and the time here."""
     theirs = Versions(min(request.protocol_min, request.protocol), request.protocol)
     if theirs.newest < SPOKEN.oldest or theirs.oldest > SPOKEN.newest:
         client = f"this client ({request.software[:_SOFTWARE_SHOWN_MAX]})" if request.software else "this client"
@@ -22,7 +22,7 @@ def hello(broker: Broker, software: str, now: int, request: pb.HelloRequest) -> 
             hint="Use a newer broker, or an older client." if theirs.oldest > SPOKEN.newest else "Use a newer client.",
             details={"protocol": str(SPOKEN.newest), "protocol_min": str(SPOKEN.oldest)},
         )
-    return pb.HelloAnswer(
+    return Welcome(
         software=software,
         protocol=min(request.protocol, SPOKEN.newest),
         protocol_min=SPOKEN.oldest,

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from bowstring.broker.broker import Broker
 from bowstring.broker.log import message_lookup
+from bowstring.gateway.requests import DeletedMessages, DeleteMessages, Find, MessagePlace
 from bowstring.ports.transport import Caller
-from bowstring.wire.generated import bowstring_pb2 as pb
-from bowstring.wire.status import to_message
 
 
-async def find(broker: Broker, request: pb.FindRequest, caller: Caller) -> pb.FindAnswer:
-    """Where the message of an id is."""
-    found = await message_lookup.find(broker.serving.log, request.topic, request.id)
-    return pb.FindAnswer() if found is None else pb.FindAnswer(found=True, partition=found.partition, offset=found.offset)
+async def find(broker: Broker, request: Find, caller: Caller) -> MessagePlace | None:
+    """Says where the message of an id is."""
+    return await message_lookup.find(broker.serving.log, request.topic, request.id)
 
 
-async def delete(broker: Broker, request: pb.DeleteMessagesRequest, caller: Caller) -> pb.DeleteMessagesAnswer:
-    """Deletes messages for their owner; what cannot be deleted is refused for itself."""
-    answer = pb.DeleteMessagesAnswer(topic_id=broker.serving.topics.topic(request.topic).row.id)
-    for outcome in await message_lookup.delete(broker.serving.log, request.topic, request.group, list(request.ids)):
-        if isinstance(outcome, message_lookup.Place):
-            answer.messages.add(partition=outcome.partition, offset=outcome.offset)
-        else:
-            answer.messages.add(refused=to_message(outcome))
-    return answer
+async def delete(broker: Broker, request: DeleteMessages, caller: Caller) -> DeletedMessages:
+    """Deletes messages for their owner. Each that cannot be deleted is refused by itself."""
+    topic_id = broker.serving.topics.topic(request.topic).row.id
+    return DeletedMessages(topic_id, await message_lookup.delete(broker.serving.log, request.topic, request.group, list(request.ids)))

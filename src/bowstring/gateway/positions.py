@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from bowstring import errors
@@ -10,60 +9,40 @@ from bowstring.broker.broker import Broker
 from bowstring.broker.log import positions
 from bowstring.broker.log.positions import PositionFacts
 from bowstring.broker.reading import places
-from bowstring.broker.reading.places import Place
+from bowstring.gateway import requests
+from bowstring.gateway.requests import PlacedOffsets, PositionPage
 from bowstring.ports.transport import Caller
-from bowstring.wire.generated import bowstring_pb2 as pb
 
 PAGE_POSITIONS_MAX: Final = 1000
 
 
-async def offsets(broker: Broker, request: pb.OffsetsRequest, caller: Caller) -> pb.OffsetsAnswer:
-    """The offsets that a place means."""
-    given = request.WhichOneof("at")
-    if given is None:
+async def offsets(broker: Broker, request: requests.Offsets, caller: Caller) -> PlacedOffsets:
+    """Finds the offsets that a place means."""
+    if request.place is None:
         raise errors.InvalidArgument("no place was asked for.", hint="Give one of beginning, latest, moment and newest.")
-    place = Place(**{given: getattr(request, given)})
-    topic_id, found = await places.offsets(broker.serving.reading, request.topic, request.partitions, place)
-    answer = pb.OffsetsAnswer(topic_id=topic_id)
-    for partition, offset in found.items():
-        answer.offsets.add(partition=partition, offset=offset)
-    return answer
+    return PlacedOffsets(*await places.offsets(broker.serving.reading, request.topic, request.partitions, request.place))
 
 
-async def commit(broker: Broker, request: pb.CommitPositionRequest, caller: Caller) -> pb.Position:
+async def commit(broker: Broker, request: requests.CommitPosition, caller: Caller) -> PositionFacts:
     """Moves a position forward."""
-    wanted = _offsets(request.offsets)
-    return _message(await positions.commit(broker.serving.log, request.topic, request.name, wanted, request.topic_id))
+    return await positions.commit(broker.serving.log, request.topic, request.name, request.offsets, request.topic_id)
 
 
-async def put(broker: Broker, request: pb.SetPositionRequest, caller: Caller) -> pb.Position:
+async def put(broker: Broker, request: requests.SetPosition, caller: Caller) -> PositionFacts:
     """Moves a position anywhere."""
-    wanted = _offsets(request.offsets)
-    return _message(await positions.put(broker.serving.log, request.topic, request.name, wanted, dry_run=request.dry_run))
+    return await positions.put(broker.serving.log, request.topic, request.name, request.offsets, dry_run=request.dry_run)
 
 
-async def describe(broker: Broker, request: pb.DescribePositionRequest, caller: Caller) -> pb.Position:
-    return _message(await positions.describe(broker.serving.log, request.topic, request.name))
+async def describe(broker: Broker, request: requests.DescribePosition, caller: Caller) -> PositionFacts:
+    return await positions.describe(broker.serving.log, request.topic, request.name)
 
 
-async def list_page(broker: Broker, request: pb.ListPositionsRequest, caller: Caller) -> pb.ListPositionsAnswer:
-    """A page of positions; the caller asks for the next one after the last topic and name of this."""
-    after, limit = (request.after_topic, request.after_name), min(request.limit or PAGE_POSITIONS_MAX, PAGE_POSITIONS_MAX)
-    found, more = await positions.list_page(broker.serving.log, request.topic, after, limit)
-    return pb.ListPositionsAnswer(positions=[_message(facts) for facts in found], more=more)
+async def list_page(broker: Broker, request: requests.ListPositions, caller: Caller) -> PositionPage:
+    """Gives a page of positions. The caller asks for the next page with the last topic and name of this one."""
+    limit = min(request.limit or PAGE_POSITIONS_MAX, PAGE_POSITIONS_MAX)
+    return PositionPage(*await positions.list_page(broker.serving.log, request.topic, request.after, limit))
 
 
-async def delete(broker: Broker, request: pb.DeletePositionRequest, caller: Caller) -> pb.DeletePositionAnswer:
-    deleted = await positions.delete(broker.serving.log, request.topic, request.name, missing_ok=request.missing_ok)
-    return pb.DeletePositionAnswer(deleted=deleted)
-
-
-def _offsets(given: Iterable[pb.PartitionOffset]) -> dict[int, int]:
-    return {each.partition: each.offset for each in given}
-
-
-def _message(facts: PositionFacts) -> pb.Position:
-    answer = pb.Position(name=facts.name, topic=facts.topic)
-    for partition, offset, moved, lag in facts.offsets:
-        answer.offsets.add(partition=partition, offset=offset, moved=moved, lag=lag)
-    return answer
+async def delete(broker: Broker, request: requests.DeletePosition, caller: Caller) -> bool:
+    """Deletes a position, and says whether there was one."""
+    return await positions.delete(broker.serving.log, request.topic, request.name, missing_ok=request.missing_ok)

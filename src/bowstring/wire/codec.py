@@ -48,12 +48,13 @@ def split(message: bytes, header_bytes_max: int | None = None) -> tuple[bytes, m
 
 def join(header: bytes, batch: Buffer) -> bytes:
     """The message of a serialised header and a batch: one copy."""
-    return join_pieces(header, (batch,), memoryview(batch).nbytes)
+    size = len(batch) if isinstance(batch, bytes) else memoryview(batch).nbytes
+    return b"".join((header, _batch_prefix(size), batch))
 
 
 def join_pieces(header: bytes, pieces: Sequence[Buffer], size: int) -> bytes:
     """The same of a batch that comes in pieces."""
-    return b"".join((header, b"\x7a", _encoded(size), *pieces))
+    return b"".join((header, _batch_prefix(size), *pieces))
 
 
 def _after(message: bytes, tag: int, position: int) -> int:
@@ -95,13 +96,15 @@ def _varint(message: bytes, position: int) -> tuple[int, int]:
     raise _malformed(f"a number has more than {_VARINT_BYTES_MAX} bytes")
 
 
-def _encoded(value: int) -> bytes:
-    """A number as protobuf writes it."""
-    result = bytearray()
-    while value > 0x7F:
-        result.append(value & 0x7F | 0x80)
-        value >>= 7
-    result.append(value)
+def _batch_prefix(size: int) -> bytes:
+    """The tag of the batch and its size, as protobuf writes them. Most batches of a busy broker are small."""
+    if 0x80 <= size < 0x4000:
+        return b"%c%c%c" % (BATCH_TAG, size & 0x7F | 0x80, size >> 7)
+    result = bytearray((BATCH_TAG,))
+    while size > 0x7F:
+        result.append(size & 0x7F | 0x80)
+        size >>= 7
+    result.append(size)
     return bytes(result)
 
 

@@ -12,10 +12,10 @@ from typing import NamedTuple, Self
 from bowstring.broker.upkeep.usage import Usage
 from bowstring.core import sections
 from bowstring.core.due_blocks import NO_DUES, Dues, blocks_of, encode_due_block, encode_due_directory
-from bowstring.core.id_sections import Built
+from bowstring.core.id_sections import BlockPlace, Built
 from bowstring.core.pages import PageEntry, segments
 from bowstring.core.partition import Partition
-from bowstring.core.sections import DUE, DUE_BLOCK, ID_BLOCK, IDS, INDEX, BlockPlace, SectionHeader
+from bowstring.core.sections import DUE, DUE_BLOCK, ID_BLOCK, IDS, INDEX, SectionHeader
 from bowstring.ports.extents import Extent, Section
 from bowstring.ports.store import Page, Reference, Store
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.log import Log
+from bowstring.broker.log.requests import RaiseFloor
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.surroundings import Surroundings
 from bowstring.broker.topics import Topic
@@ -57,7 +58,6 @@ class Retention:
         self._clock = surroundings.clock
         self._journal = log.journal
         self._counters = surroundings.counters
-        self._flusher = log.flusher
         self._topics = log.topics
         self._trusted = reading.trusted
         self._extents = reading.extents
@@ -131,17 +131,14 @@ class Retention:
         surveyed = await self._survey.facts(partition, horizon, await self._surplus(topic, partition))
         if actor.closed is not None:
             return False
-        retained, deletions = partition.retained, partition.deletions
-        change = decide(partition.topic, partition.number, retained, deletions, partition.readable_offset, surveyed.facts)
         self._note(partition, seen, surveyed)
-        if change is None:
-            return False
-        messages = partition.messages
-        self._flusher.add(partition.raise_floor(change.offset, change.kept, change.released))
+        retained, messages = partition.retained, partition.messages
+        before = retained.floor, len(retained.kept)
+        raised = actor.ask(RaiseFloor(lambda partition, _: decide(partition, surveyed.facts)))
         expired = messages - partition.messages
-        await self._flusher.commitment()
+        await raised
         self._counters.expired += max(0, expired)
-        return True
+        return before != (retained.floor, len(retained.kept))
 
     def _note(self, partition: Partition, seen: _Seen, surveyed: Surveyed) -> None:
         """What is known now, for the next glance. Where there are no pages there may be some the next time."""

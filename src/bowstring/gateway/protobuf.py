@@ -1,0 +1,325 @@
+"""The protobuf form of every call (`proto/bowstring/v1`): requests to values, answers to messages. No other module of the gateway knows
+protobuf.
+
+Spans travel as microseconds and are seconds inside; a number that is 0 or a text that is empty means "not given". Where a message has a
+batch, `wire.codec` splits it off and puts it on without protobuf touching it. The size of a message is checked before it is parsed,
+because parsing costs time by the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from bowstring import errors
+from bowstring.broker.log.positions import PositionFacts
+from bowstring.broker.log.publisher import PublishedBatch
+from bowstring.broker.reading.places import Place
+from bowstring.broker.topic_list import KnownTopic, News
+from bowstring.broker.topics import TopicFacts
+from bowstring.core.answers import ResendAfter, Stored
+from bowstring.gateway import requests
+from bowstring.gateway.backup_session import BackupProgress, BackupTarget
+from bowstring.gateway.fetch_session import FetchedRows, FetchNotice, FetchOpening, MoreCredit
+from bowstring.gateway.publish_session import BatchAnswer, PublishOpening
+from bowstring.ports.archive import Filled
+from bowstring.ports.codec import Codec, Form
+from bowstring.wire.codec import HEADER_BYTES_MAX, join, split
+from bowstring.wire.generated import bowstring_pb2 as pb
+from bowstring.wire.status import to_message
+
+M = TypeVar("M", bound=Message)
+
+FETCH_REQUEST_BYTES_MAX: Final = 1024 * 1024
+"""A reader may name all the partitions of a large topic."""
+NO_BATCH: Final = memoryview(b"")
+
+
+# Publishing
+
+
+def publish_request(message: bytes) -> PublishOpening | PublishedBatch:
+    header, batch = split(message, HEADER_BYTES_MAX)
+    try:
+        request = pb.PublishRequest.FromString(header)
+    except DecodeError:
+        raise _not_a("publish") from None
+    if request.HasField("open"):
+        if batch is not None:
+            raise errors.InvalidArgument("a publish request has both `open` and a batch.", hint="Send `open` alone, then batches.")
+        opening = request.open
+        return PublishOpening(opening.topic, opening.producer, opening.stream, opening.group)
+    return PublishedBatch(
+        request.partition,
+        request.number,
+        request.previous,
+        request.sent,
+        request.timeout,
+        request.schema,
+        request.columns,
+        request.rows,
+        NO_BATCH if batch is None else batch,
+    )
+
+
+def batch_answer(answer: BatchAnswer) -> bytes:
+    partition, number, broker_time, outcome = answer
+    message = pb.PublishAnswer(partition=partition, number=number, broker_time=broker_time)
+    if isinstance(outcome, Stored):
+        stored = message.stored
+        stored.SetInParent()
+        stored.first_offset = outcome.first_offset
+        stored.rows = outcome.rows
+        stored.duplicate = outcome.duplicate
+        for repeat in outcome.repeats:
+            stored.repeats.add(row=repeat.row, rows=repeat.rows, offset=repeat.offset)
+    elif isinstance(outcome, ResendAfter):
+        message.resend_after = outcome.number
+    else:
+        message.refused.CopyFrom(to_message(outcome))
+    return message.SerializeToString()
+
+
+# Reading
+
+
+def fetch_request(message: bytes) -> FetchOpening | MoreCredit:
+    request = _parsed(pb.FetchRequest, message, "fetch", FETCH_REQUEST_BYTES_MAX)
+    if not request.HasField("open"):
+        return MoreCredit(request.credit)
+    opening = request.open
+    return FetchOpening(
+        topic=opening.topic,
+        ranges=[(wanted.partition, wanted.offset, wanted.end) for wanted in opening.partitions],
+        until=opening.until,
+        columns=opening.columns if opening.HasField("columns") else None,
+        where=opening.where,
+        held={wanted.partition: wanted.held for wanted in opening.partitions if wanted.held} if opening.notices else None,
+        topic_id=opening.topic_id,
+        credit=request.credit,
+    )
+
+
+def fetch_answer(answer: FetchedRows | FetchNotice) -> bytes:
+    return fetched_rows(answer) if isinstance(answer, FetchedRows) else fetch_notice(answer)
+
+
+def fetched_rows(answer: FetchedRows) -> bytes:
+    """The header of a piece of a partition, and behind it the batch as the broker holds it."""
+    fetched, now = answer
+    header = pb.FetchAnswer(
+        partition=fetched.partition,
+        next_offset=fetched.next_offset,
+        arrived=fetched.arrived,
+        schema=fetched.schema,
+        columns=fetched.columns,
+        rows=fetched.rows,
+        stored_bytes=fetched.size,
+        now=now,
+    )
+    for offset, rows, arrived in fetched.runs:
+        header.runs.add(offset=offset, rows=rows, arrived=0 if arrived == fetched.arrived else arrived)
+    for origin in fetched.origins:
+        header.origins.add(rows=origin.rows, producer=origin.producer, number=origin.number, first_row=origin.first_row, group=origin.group)
+    serialised = header.SerializeToString()
+    return serialised if fetched.data is None else join(serialised, fetched.data)
+
+
+def fetch_notice(answer: FetchNotice) -> bytes:
+    notice = answer.notice
+    deleted = [pb.Run(offset=offset, rows=rows) for offset, rows in notice.deleted]
+    told = pb.FetchNotice(retention=notice.retention, partition=notice.partition, deleted=deleted, done=answer.done)
+    return pb.FetchAnswer(now=answer.now, notice=told).SerializeToString()
+
+
+# Backing up
+
+
+def backup_request(message: bytes) -> BackupTarget:
+    request = _parsed(pb.BackupRequest, message, "backup")
+    return BackupTarget(request.target, request.proof)
+
+
+def backup_answer(answer: BackupProgress | Filled) -> pb.BackupAnswer:
+    if isinstance(answer, BackupProgress):
+        return pb.BackupAnswer(bytes=answer.done, bytes_total=answer.total)
+    return pb.BackupAnswer(bytes=answer.bytes, bytes_total=answer.bytes, done=True, segments=answer.segments, damaged=answer.damaged)
+
+
+# The handshake and topics
+
+
+def welcome(answer: requests.Welcome) -> pb.HelloAnswer:
+    return pb.HelloAnswer(**answer._asdict())
+
+
+def create_topic(request: pb.CreateTopicRequest) -> requests.CreateTopic:
+    return requests.CreateTopic(
+        name=request.name,
+        partitions=request.partitions or 1,
+        retention=_seconds(request, "retention"),
+        retention_bytes=request.retention_bytes or None,
+        deduplication=_seconds(request, "deduplication"),
+        exists_ok=request.exists_ok,
+    )
+
+
+def alter_topic(request: pb.AlterTopicRequest) -> requests.AlterTopic:
+    return requests.AlterTopic(
+        name=request.name,
+        retention=_seconds(request, "retention"),
+        retention_bytes=request.retention_bytes if request.HasField("retention_bytes") else None,
+        deduplication=_seconds(request, "deduplication"),
+    )
+
+
+def watch_topics(request: pb.WatchTopicsRequest) -> requests.WatchTopics:
+    known = [KnownTopic(told.name, told.id, told.sum) for told in request.topics]
+    return requests.WatchTopics(known, request.edition, request.wait / 1e6)
+
+
+def topic(facts: TopicFacts) -> pb.Topic:
+    return pb.Topic(
+        name=facts.name,
+        id=facts.id,
+        partitions=facts.partitions,
+        created=facts.created,
+        retention=round(facts.retention * 1e6),
+        retention_bytes=facts.retention_bytes or 0,
+        deduplication=round(facts.deduplication * 1e6),
+        messages=facts.messages,
+        bytes=facts.bytes,
+        ranges=[pb.PartitionRange(first=first, next=following) for first, following in facts.ranges],
+    )
+
+
+def topic_page(page: requests.TopicPage) -> pb.ListTopicsAnswer:
+    return pb.ListTopicsAnswer(topics=map(topic, page.topics), more=page.more)
+
+
+def topic_news(news: News) -> pb.WatchTopicsAnswer:
+    return pb.WatchTopicsAnswer(edition=news.edition, topics=map(topic, news.topics))
+
+
+def topic_deleted(topic_id: int) -> pb.DeleteTopicAnswer:
+    return pb.DeleteTopicAnswer(deleted=topic_id != 0, topic_id=topic_id)
+
+
+# Messages by their ids
+
+
+def message_place(found: requests.MessagePlace | None) -> pb.FindAnswer:
+    return pb.FindAnswer() if found is None else pb.FindAnswer(found=True, partition=found.partition, offset=found.offset)
+
+
+def deleted_messages(answer: requests.DeletedMessages) -> pb.DeleteMessagesAnswer:
+    message = pb.DeleteMessagesAnswer(topic_id=answer.topic_id)
+    for outcome in answer.outcomes:
+        if isinstance(outcome, errors.Error):
+            message.messages.add(refused=to_message(outcome))
+        else:
+            message.messages.add(partition=outcome.partition, offset=outcome.offset)
+    return message
+
+
+# Places and positions
+
+
+def offsets(request: pb.OffsetsRequest) -> requests.Offsets:
+    given = request.WhichOneof("at")
+    place = None if given is None else Place(**{given: getattr(request, given)})
+    return requests.Offsets(request.topic, request.partitions, place)
+
+
+def placed_offsets(answer: requests.PlacedOffsets) -> pb.OffsetsAnswer:
+    message = pb.OffsetsAnswer(topic_id=answer.topic_id)
+    for partition, offset in answer.offsets.items():
+        message.offsets.add(partition=partition, offset=offset)
+    return message
+
+
+def commit_position(request: pb.CommitPositionRequest) -> requests.CommitPosition:
+    return requests.CommitPosition(request.topic, request.name, _offsets(request.offsets), request.topic_id)
+
+
+def set_position(request: pb.SetPositionRequest) -> requests.SetPosition:
+    return requests.SetPosition(request.topic, request.name, _offsets(request.offsets), request.dry_run)
+
+
+def list_positions(request: pb.ListPositionsRequest) -> requests.ListPositions:
+    return requests.ListPositions(request.topic, (request.after_topic, request.after_name), request.limit)
+
+
+def position(facts: PositionFacts) -> pb.Position:
+    message = pb.Position(name=facts.name, topic=facts.topic)
+    for partition, offset, moved, lag in facts.offsets:
+        message.offsets.add(partition=partition, offset=offset, moved=moved, lag=lag)
+    return message
+
+
+def position_page(page: requests.PositionPage) -> pb.ListPositionsAnswer:
+    return pb.ListPositionsAnswer(positions=map(position, page.positions), more=page.more)
+
+
+def position_deleted(deleted: bool) -> pb.DeletePositionAnswer:
+    return pb.DeletePositionAnswer(deleted=deleted)
+
+
+# Every call
+
+
+def _offsets(given: Iterable[pb.PartitionOffset]) -> dict[int, int]:
+    return {each.partition: each.offset for each in given}
+
+
+def _seconds(request: pb.CreateTopicRequest | pb.AlterTopicRequest, field: str) -> float | None:
+    return getattr(request, field) / 1e6 if request.HasField(field) else None  # pyright: ignore[reportArgumentType]
+
+
+def _parsed(kind: type[M], message: bytes, name: str, bytes_max: int = HEADER_BYTES_MAX) -> M:
+    if len(message) > bytes_max:
+        raise errors.InvalidArgument(f"a {name} request has {len(message)} bytes.", hint=f"The maximum is {bytes_max}.")
+    try:
+        return kind.FromString(message)
+    except DecodeError:
+        raise _not_a(name) from None
+
+
+def _not_a(name: str) -> errors.InvalidArgument:
+    return errors.InvalidArgument(f"this is not a {name} request.", hint="The schema is in proto/bowstring/v1.")
+
+
+def _unary(name: str, decode: Callable[[Any], Any], encode: Callable[[Any], Message]) -> Form:
+    """The form of a unary call, whose request is the message of its name."""
+    kind: type[Message] = getattr(pb, f"{name}Request")
+    return Form(lambda message: decode(_parsed(kind, message, name)), lambda answer: encode(answer).SerializeToString())
+
+
+def _fields(kind: type[Any]) -> Callable[[Any], Any]:
+    """Makes the value of a request whose fields have the same names and types in the schema."""
+    return lambda request: kind(*(getattr(request, field) for field in kind._fields))
+
+
+PROTOBUF: Final[Codec] = {
+    "Hello": _unary("Hello", _fields(requests.Hello), welcome),
+    "CreateTopic": _unary("CreateTopic", create_topic, topic),
+    "DescribeTopic": _unary("DescribeTopic", _fields(requests.DescribeTopic), topic),
+    "ListTopics": _unary("ListTopics", _fields(requests.ListTopics), topic_page),
+    "WatchTopics": _unary("WatchTopics", watch_topics, topic_news),
+    "AlterTopic": _unary("AlterTopic", alter_topic, topic),
+    "DeleteTopic": _unary("DeleteTopic", _fields(requests.DeleteTopic), topic_deleted),
+    "Publish": Form(publish_request, batch_answer),
+    "Fetch": Form(fetch_request, fetch_answer),
+    "Offsets": _unary("Offsets", offsets, placed_offsets),
+    "CommitPosition": _unary("CommitPosition", commit_position, position),
+    "SetPosition": _unary("SetPosition", set_position, position),
+    "DescribePosition": _unary("DescribePosition", _fields(requests.DescribePosition), position),
+    "ListPositions": _unary("ListPositions", list_positions, position_page),
+    "DeletePosition": _unary("DeletePosition", _fields(requests.DeletePosition), position_deleted),
+    "Find": _unary("Find", _fields(requests.Find), message_place),
+    "DeleteMessages": _unary("DeleteMessages", _fields(requests.DeleteMessages), deleted_messages),
+    "Backup": Form(backup_request, lambda answer: backup_answer(answer).SerializeToString()),
+}
+"""The forms of all calls, in the order of the table."""

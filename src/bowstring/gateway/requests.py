@@ -1,0 +1,158 @@
+"""The values of unary calls: what each asks for, and what it is answered where the broker has no value of its own for it.
+
+A request has the name of its call. Spans are seconds, moments microseconds since 1970. None means "not given".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from bowstring import errors
+from bowstring.broker.log.message_lookup import Place as MessagePlace
+from bowstring.broker.log.positions import PositionFacts
+from bowstring.broker.reading.places import Place
+from bowstring.broker.topic_list import KnownTopic
+from bowstring.broker.topics import TopicFacts
+
+
+class Hello(NamedTuple):
+    """The first call on a connection."""
+
+    software: str
+    protocol: int
+    """The newest version that the client speaks."""
+    protocol_min: int
+    name: str
+    """The client's own name, for people."""
+
+
+class Welcome(NamedTuple):
+    """The answer to `Hello`."""
+
+    software: str
+    protocol: int
+    """The version to speak."""
+    protocol_min: int
+    broker_time: int
+    cluster: bytes
+    batch_bytes_max: int
+    publish_window: int
+    incarnation: int
+    keeping_time: int
+
+
+class CreateTopic(NamedTuple):
+    name: str
+    partitions: int
+    retention: float | None
+    retention_bytes: int | None
+    deduplication: float | None
+    exists_ok: bool
+
+
+class DescribeTopic(NamedTuple):
+    name: str
+
+
+class ListTopics(NamedTuple):
+    pattern: str
+    """A glob; empty for all."""
+    after: str
+    """The name that the page before ended with."""
+    limit: int
+    """How many at most; 0 for the broker's own limit."""
+
+
+class TopicPage(NamedTuple):
+    topics: list[TopicFacts]
+    more: bool
+
+
+class WatchTopics(NamedTuple):
+    topics: list[KnownTopic]
+    edition: int
+    wait: float
+
+
+class AlterTopic(NamedTuple):
+    name: str
+    retention: float | None
+    retention_bytes: int | None
+    """0 for no limit."""
+    deduplication: float | None
+
+
+class DeleteTopic(NamedTuple):
+    name: str
+    missing_ok: bool
+
+
+class Find(NamedTuple):
+    topic: str
+    id: str
+
+
+class DeleteMessages(NamedTuple):
+    topic: str
+    group: str
+    ids: list[str]
+
+
+class DeletedMessages(NamedTuple):
+    topic_id: int
+    outcomes: Sequence[MessagePlace | errors.Error]
+    """Where each message was, or why it is not deleted, in the order of the ids."""
+
+
+class Offsets(NamedTuple):
+    topic: str
+    partitions: Sequence[int]
+    """Empty for all."""
+    place: Place | None
+
+
+class PlacedOffsets(NamedTuple):
+    topic_id: int
+    offsets: Mapping[int, int]
+    """By partition."""
+
+
+class CommitPosition(NamedTuple):
+    topic: str
+    name: str
+    offsets: Mapping[int, int]
+    topic_id: int
+    """0 for whichever topic has the name."""
+
+
+class SetPosition(NamedTuple):
+    topic: str
+    name: str
+    offsets: Mapping[int, int]
+    dry_run: bool
+
+
+class DescribePosition(NamedTuple):
+    topic: str
+    name: str
+
+
+class ListPositions(NamedTuple):
+    topic: str
+    """Empty for the positions of all topics."""
+    after: tuple[str, str]
+    """The topic and the name that the page before ended with."""
+    limit: int
+    """How many at most; 0 for the broker's own limit."""
+
+
+class PositionPage(NamedTuple):
+    positions: list[PositionFacts]
+    more: bool
+
+
+class DeletePosition(NamedTuple):
+    topic: str
+    name: str
+    missing_ok: bool
