@@ -63,18 +63,18 @@ def _delayed(table: pa.Table) -> pa.Table:
 
 def _watch() -> None:
     """Notes the turns that looked at kept rows: those after which a look has been noted."""
-    from bowstring.broker.upkeep import retention
+    from bowstring.broker.upkeep.retention import Retention
 
-    retention.KEPT_SECONDS = LOOK_SECONDS
-    turn, looks = retention.Retention.turn, []
+    turn, looks = Retention.turn, []
 
     async def watched(self: Any) -> None:
+        self._kept_seconds = LOOK_SECONDS
         before, burnt = dict(self._kept_at), time.process_time()
         await turn(self)
         if self._kept_at != before:
             looks.append(round((time.process_time() - burnt) * 1e3, 3))
 
-    retention.Retention.turn = watched
+    Retention.turn = watched
     atexit.register(lambda: Path(os.environ["BENCH_WATCH"]).write_text(json.dumps(looks[1:])))
 
 

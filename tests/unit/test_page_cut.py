@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bowstring.broker.reading.page_reader import arrivals
 from bowstring.broker.upkeep.coalesced_page import Cutting, Sealable, coalesce
 from bowstring.core.due_blocks import joined
-from bowstring.core.page_cut import CUT_BYTES, cut_origins, pieces
+from bowstring.core.page_cut import cut_origins, pieces
 from bowstring.core.pages import Origin, PageEntry, PageHeader, decode_header, encode_header
 from bowstring.messages import encoding
 from bowstring.messages.schema import BYTES_SCHEMA
@@ -20,6 +20,7 @@ from bowstring.ports.store import Page
 
 ARRIVED = 1_000_000
 REACH = 100
+CUT_BYTES = 64 * 1024
 LATE = ARRIVED + 1_000_000
 VALUE = b"x" * 700
 ROWS = 120
@@ -76,7 +77,7 @@ def test_one_late_row_does_not_keep_megabytes():
     dues = [0] * 500
     dues[200] = LATE
     entry, page = page_of(dues, [500])
-    cut = coalesce([entry], [page], Cutting(REACH))
+    cut = coalesce([entry], [page], Cutting(REACH, CUT_BYTES))
     assert [part.entry.rows for part in cut] == [200, 1, 299]
     assert [part.entry.due for part in cut] == [0, LATE, 0]
     assert sum(part.entry.length for part in cut if part.entry.due) < 2_000
@@ -87,15 +88,15 @@ def test_pages_stay_whole_where_a_cut_does_not_pay():
     dues = [0] * 500
     dues[200] = ARRIVED + REACH
     entry, page = page_of(dues, [500])
-    assert len(coalesce([entry], [page], Cutting(REACH))) == 1, "it is due before the others are gone"
-    assert pieces(np.arange(100) % 2 == 0, 10 * CUT_BYTES) == [], "late rows are everywhere"
-    assert pieces(np.arange(100) == 5, CUT_BYTES - 1) == [], "it is small"
-    assert pieces(np.ones(100, np.bool_), 10 * CUT_BYTES) == [], "all are late"
+    assert len(coalesce([entry], [page], Cutting(REACH, CUT_BYTES))) == 1, "it is due before the others are gone"
+    assert pieces(np.arange(100) % 2 == 0, 10 * CUT_BYTES, CUT_BYTES) == [], "late rows are everywhere"
+    assert pieces(np.arange(100) == 5, CUT_BYTES - 1, CUT_BYTES) == [], "it is small"
+    assert pieces(np.ones(100, np.bool_), 10 * CUT_BYTES, CUT_BYTES) == [], "all are late"
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=200), st.integers(1, 40))
 def test_pieces_are_all_rows_in_order(late: list[bool], kib: int):
-    cuts = pieces(np.array(late), kib * 16 * 1024)
+    cuts = pieces(np.array(late), kib * 16 * 1024, CUT_BYTES)
     if cuts:
         assert cuts[0][0] == 0
         assert cuts[-1][1] == len(late)

@@ -17,16 +17,14 @@ from numpy.typing import NDArray
 
 from bowstring.core.pages import Origin
 
-CUT_BYTES = 64 * 1024
-"""Smaller pages stay whole."""
 PIECE_BYTES = 16 * 1024
 """What a page of its own is worth."""
 
 
-def pieces(late: NDArray[np.bool_], length: int, cut_bytes: int = CUT_BYTES) -> list[tuple[int, int]]:
+def pieces(late: NDArray[np.bool_], length: int, cut_bytes: int) -> list[tuple[int, int]]:
     """The runs of rows, as (first, end), that become pages of their own, in order; none if the page stays whole.
 
-    `late` says of each row whether it outlives the others, `length` is what the page takes."""
+    `late` says of each row whether it outlives the others, `length` is what the page takes. Pages of less than `cut_bytes` stay whole."""
     rows, places = len(late), np.flatnonzero(late)
     if length < cut_bytes or not len(places) or len(places) == rows:
         return []

@@ -22,14 +22,12 @@ from numpy.typing import NDArray
 from bowstring.broker.reading.page_reader import arrivals
 from bowstring.broker.reading.visibility import moments_of
 from bowstring.core.due_blocks import NO_DUES, Dues, dues_of
-from bowstring.core.page_cut import CUT_BYTES, cut_origins, pieces
+from bowstring.core.page_cut import cut_origins, pieces
 from bowstring.core.pages import Origin, PageEntry, PageHeader, decode_header, encode_header
 from bowstring.messages import encoding
 from bowstring.messages.schema import DUE, EXPIRES
 from bowstring.ports.store import Page
 
-SMALL_BYTES = 16 * 1024
-"""Pages in segments that are shorter are copied together."""
 BYTES_MAX = 128 * 1024
 ROWS_MAX = 16_384
 UNPACKED_BYTES_MAX = 1024 * 1024
@@ -46,9 +44,10 @@ class Sealable(NamedTuple):
     """The rows that have a due time."""
 
 
-def runs(entries: Iterable[PageEntry], *, hurry: bool) -> Iterator[list[PageEntry]]:
-    """The pages in order: those that are to become one together, others alone. In a hurry only those are copied that have to be."""
-    for copied, run in groupby(entries, lambda entry: not entry.segment or (entry.length < SMALL_BYTES and not hurry)):
+def runs(entries: Iterable[PageEntry], *, small_bytes: int) -> Iterator[list[PageEntry]]:
+    """The pages in order: those that are to become one together, others alone. Pages in segments are copied if they are shorter than
+    `small_bytes`; in a hurry that is 0."""
+    for copied, run in groupby(entries, lambda entry: not entry.segment or entry.length < small_bytes):
         if copied:
             yield from _groups(run)
         else:
@@ -77,7 +76,7 @@ class Cutting(NamedTuple):
 
     reach: int
     """The topic's retention: a row that is due later than this after it has arrived outlives the others of its page."""
-    bytes_min: int = CUT_BYTES
+    bytes_min: int
 
 
 def coalesce(entries: Sequence[PageEntry], pages: Sequence[Page], cutting: Cutting | None) -> list[Sealable]:
@@ -124,6 +123,7 @@ def _joined(opened: list[_Opened]) -> _Opened:
         columns=encoded.mask,
         expires=0 if any(not entry.expires for entry in entries) else max(entry.expires for entry in entries),
         due=max(entry.due for entry in entries),
+        visible=last.entry.visible,
     )
     return _Opened(entry, header, batch, Page(encode_header(header), encoded.data))
 

@@ -33,8 +33,6 @@ PARTITIONS_A_TURN = 1000
 ASKED_A_TURN = 100
 """Of these, partitions about which catalog or store have to be asked."""
 EXTENTS_AN_EDIT = 50
-KEPT_SECONDS = 60.0
-"""How often rows that are kept below the floor are released."""
 
 
 class _Seen(NamedTuple):
@@ -58,6 +56,7 @@ class Retention:
         self._clock = surroundings.clock
         self._journal = log.journal
         self._counters = surroundings.counters
+        self._kept_seconds = surroundings.tuning.kept_seconds
         self._topics = log.topics
         self._trusted = reading.trusted
         self._extents = reading.extents
@@ -120,7 +119,7 @@ class Retention:
         if not len(partition.retained.kept):
             return False
         key, monotonic = (partition.topic, partition.number), self._clock.monotonic()
-        if monotonic - self._kept_at.get(key, self._begun) < KEPT_SECONDS:
+        if monotonic - self._kept_at.get(key, self._begun) < self._kept_seconds:
             return False
         self._kept_at[key] = monotonic
         return seen.outlook.due < horizon or len(partition.deletions.among(partition.retained.kept)) > 0

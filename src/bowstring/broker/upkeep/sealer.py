@@ -38,7 +38,7 @@ from bowstring.broker.upkeep.switch import Switch
 from bowstring.broker.upkeep.usage import Usage
 from bowstring.core.due_blocks import joined
 from bowstring.core.id_sections import Builder, batch_hashes, parts_in, parts_of
-from bowstring.core.page_cut import CUT_BYTES
+from bowstring.core.machine import NEVER
 from bowstring.core.pages import LOST, PAGES_AT_ONCE, PageEntry
 from bowstring.core.partition import Partition
 from bowstring.messages.schema import DUE, ID
@@ -80,6 +80,9 @@ class Sealer:
         self._store = surroundings.store
         self._counters = surroundings.counters
         self._observer = surroundings.observer
+        self._witness = surroundings.witness
+        self._small_page_bytes = surroundings.tuning.small_page_bytes
+        self._cut_page_bytes = surroundings.tuning.cut_page_bytes
         self._broker = log.fence.broker
         self._flusher = log.flusher
         self._topics = log.topics
@@ -118,13 +121,16 @@ class Sealer:
         """Seals everything that is committed now. Raises DiskFull, Damaged (nothing is lost, and it can be tried again), or worse."""
         before, self._counts = self._counts, Counts()
         self._hurry = before.bytes >= HURRY * self._settings.seal_bytes or before.rows >= HURRY * self._settings.seal_rows
+        self._witness.seal_began()
         try:
             await self._seal(self._flusher.committed)
         except (DiskFull, Damaged):
+            self._witness.seal_ended(whole=False)
             self._counts = Counts(*map(sum, zip(before, self._counts, strict=True)))
             raise
         self._sealed_at = self._clock.monotonic()
         self._counters.seals += 1
+        self._witness.seal_ended(whole=True)
         self._observer.note("journal-sealed", rows=before.rows, bytes=before.bytes)
 
     async def _seal(self, sequence: int) -> None:
@@ -162,7 +168,7 @@ class Sealer:
         """The next pages of a partition, where they are or are going to be. Inlined and small ones are coalesced and written."""
         found: list[Placed] = []
         ids = 0
-        for group in runs(partition.pages.upto(sequence), hurry=self._hurry):
+        for group in runs(partition.pages.upto(sequence), small_bytes=0 if self._hurry else self._small_page_bytes):
             if len(found) >= PAGES_AN_EXTENT or ids >= IDS_MAX:
                 break
             ids += sum([entry.rows for entry in group if entry.columns & (ID | DUE)])
@@ -184,7 +190,10 @@ class Sealer:
             pages = await self._reader.pages(partition, entries, keep=False)
         except Damaged:
             return await self._one_by_one(partition, entries)
-        return coalesce(entries, pages, None if self._hurry else self._cutting(partition))
+        found = coalesce(entries, pages, None if self._hurry else self._cutting(partition))
+        if len(found) > len(entries):
+            self._witness.page_cut()
+        return found
 
     async def _one_by_one(self, partition: Partition, entries: list[PageEntry]) -> list[Sealable]:
         """Some of these pages cannot be read. Those in segments stay there. Raises Damaged for others, until they have been tried often
@@ -208,7 +217,7 @@ class Sealer:
     def _cutting(self, partition: Partition) -> Cutting | None:
         """Which pages of a partition are cut; None if its topic is gone."""
         try:
-            return Cutting(int(self._topics.by_id(partition.topic).settings.retention * 1e6), CUT_BYTES)
+            return Cutting(int(self._topics.by_id(partition.topic).settings.retention * 1e6), self._cut_page_bytes)
         except errors.TopicNotFound:
             return None
 
@@ -246,6 +255,7 @@ class Sealer:
         self._flusher.at_boundary(take)
         await (await captured)
         await capture.write(self._journal, self._clock)
+        self._witness.captured()
 
     # The journal
 
@@ -253,9 +263,14 @@ class Sealer:
         """Is nothing of it in our journal any more? Another broker's is never replayed here."""
         return extent.broker != self._broker or extent.index.sequence <= self.trimmed
 
+    def _oldest_needed(self) -> int:
+        """The oldest row that a partition still needs. What became visible late may have been written long before."""
+        return min((actor.partition.oldest_needed() for actor in self._topics.actors() if actor.closed is None), default=NEVER)
+
     async def _trim(self, sequence: int) -> None:
-        while self.trimmed < sequence - 1:
-            upto = min(self.trimmed + ROWS_A_TRIM, sequence - 1)
+        last = min(sequence, self._oldest_needed()) - 1
+        while self.trimmed < last:
+            upto = min(self.trimmed + ROWS_A_TRIM, last)
             await self._journal.edit(Edit(trim=upto))
             self.trimmed = upto
 
