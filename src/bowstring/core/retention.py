@@ -1,4 +1,4 @@
-"""How far retention goes in a partition: decided here, from what somebody has read.
+"""Decides how far retention goes in a partition, from facts that the caller has read.
 
 Three things move. The floor rises past pages that are too old (`aged_to`), or too many bytes
 (`shed_to`). Of the rows that it passes those are kept whose due time is not before the horizon. And
@@ -30,7 +30,7 @@ NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
 
 
 class Facts(NamedTuple):
-    """What was read of a partition."""
+    """The facts about a partition that were read."""
 
     aged_to: int
     """Rows before this offset arrived before the horizon; at least the floor."""
@@ -41,7 +41,7 @@ class Facts(NamedTuple):
     due_passed: NDArray[np.int64] = NO_ROWS
     """Rows below the floor that are due before the horizon, if they are kept: all that were not the last time, in any order."""
     unknown: Runs = ()
-    """Rows of which nobody can tell when they are due, because that is damaged: they are kept."""
+    """Rows whose due times are unreadable because of damage: they are kept."""
 
 
 def decide(partition: Partition, facts: Facts) -> Floor | None:
@@ -113,7 +113,7 @@ def shed(entries: Iterable[PageEntry], offset: int, surplus: int) -> tuple[Reach
 
 
 class Outlook(NamedTuple):
-    """What is known of a partition between two looks: nothing has to be done before `next_deadline`."""
+    """The facts about a partition between two looks: nothing is due before `next_deadline`."""
 
     arrived: int
     """When the oldest page above the floor arrived, as a whole; NEVER if there is none."""

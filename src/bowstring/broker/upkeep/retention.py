@@ -1,12 +1,16 @@
-"""What is too old, or too much, goes: the floor of each partition rises, and what is below it gives its space back.
+"""Removes messages that are too old, or too many: raises the floor of each partition, and frees the
+space below it.
 
-Readers do not wait for it: what is too old by the second is not delivered (`visibility`), whether the floor has come there yet or not. Here
-pages go as a whole, oldest first. The floor is a change like any other and is committed with the next flush; only then extents that
-are below it leave the catalog. Pages with rows whose due time keeps them stay where they are, and the floor passes them by: it says
-which rows are kept. Age goes by the trusted clock, so that a clock that jumps deletes nothing.
+Readers do not wait for it: what is too old by the second is not delivered (`visibility`), whether
+the floor has come there yet or not. Here pages go as a whole, oldest first. The floor is a change
+like any other and is committed with the next flush; only then extents that are below it leave the
+catalog. Pages with rows whose due time keeps them stay where they are, and the floor passes them
+by: it says which rows are kept. Age goes by the trusted clock, so that a clock that jumps deletes
+nothing.
 
-A turn looks at some partitions, and the next one at the next: with ten thousand of them each has its turn every ten seconds. It is a
-glance, because what was found once holds until something moves; an idle broker has next to nothing to do, however many there are.
+A turn looks at some partitions, and the next one at the next: with ten thousand of them each has
+its turn every ten seconds. It is a glance, because what was found once holds until something moves;
+an idle broker has next to nothing to do, however many there are.
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ EXTENTS_AN_EDIT = 50
 
 
 class _Seen(NamedTuple):
-    """What was found in a partition, as of that many moves and that floor."""
+    """The findings about a partition, as of that many moves and that floor."""
 
     moves: int
     floor: int
