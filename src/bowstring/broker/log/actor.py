@@ -79,7 +79,8 @@ class PartitionActor:
         """The first offset that has become visible with the present flush; 0 if none has."""
         self._opened = False
         """Whether that flush lets readers go on for another reason."""
-        self._readers: list[asyncio.Event] = []
+        self.readers: dict[asyncio.Event, int] = {}
+        """Readers that wait, and the offset that each would read next."""
         self.followers: dict[Follower, None] = {}
         self.closed: errors.Error | None = None
         """The error since which it accepts nothing."""
@@ -219,13 +220,17 @@ class PartitionActor:
     # When a deadline has come
 
     def next_deadline(self, after: int) -> int:
-        """When it wants to be woken next: for the first of those that wait for their turn, or when its machine does."""
+        """When it wants to be woken next: for the first of those that wait for their turn, or when
+        its machine does.
+        """
         deadlines = [self.partition.next_deadline(), *(request.deadline for request in self._queue)]
         return min((deadline for deadline in deadlines if deadline > after), default=NEVER)
 
     def woken(self, now: int) -> None:
-        """Who has missed its deadline while it waited is told so now, and not when its turn comes. Deciding changes nothing, so it can be
-        asked out of turn whether a request is refused; any other decision waits for its turn."""
+        """Refuses requests that have missed their deadline while they waited, now and not when
+        their turn comes. Deciding changes nothing, so a request may be decided out of turn to see
+        whether it is refused; any other decision waits for its turn.
+        """
         first = self._queue[0] if self._queue else None
         for request in [request for request in self._queue if request.deadline <= now]:
             decision = request.decide(self.partition, now, None)
@@ -301,19 +306,18 @@ class PartitionActor:
     def waits_for_commit(self) -> bool:
         return bool(self._waiting)
 
-    def wake_when_readable(self, event: asyncio.Event) -> None:
+    def wake_when_readable(self, event: asyncio.Event, offset: int = NEVER) -> None:
         """Sets the event once: when rows become visible, when a deletion or the floor lets readers
         go on, or at the end of this actor.
         """
-        self._readers.append(event)
+        self.readers[event] = offset
 
     def forget(self, event: asyncio.Event) -> None:
         """The reader does not wait any more."""
-        if event in self._readers:
-            self._readers.remove(event)
+        self.readers.pop(event, None)
 
     def _wake_readers(self) -> None:
-        readers, self._readers = self._readers, []
+        readers, self.readers = self.readers, {}
         for reader in readers:
             reader.set()
 

@@ -1,7 +1,8 @@
-"""The alarm of one incarnation: whoever wants to be woken says when, and one sleep waits for the first of them.
+"""The alarm of one incarnation: sleepers set their deadlines, and one sleep waits for the first of
+them.
 
-There are no timers of single partitions. With ten thousand of them nothing is scheduled as long as
-nobody has a deadline, and however many have one, there is one task and one heap.
+Partitions have no timers of their own. With ten thousand of them nothing is scheduled while no
+partition has a deadline, and however many have one, there is one task and one heap.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from bowstring.ports.clock import Clock
 
 
 class Sleeper(Protocol):
-    """Somebody who is woken."""
+    """A partition, or another part of the broker, that the alarm wakes."""
 
     def woken(self, now: int) -> None:
         """The deadline has come. Another one has to be set anew."""
@@ -66,7 +67,7 @@ class Alarm:
             self._fail(failure)
 
     def _ring(self, now: int) -> None:
-        """Wakes everybody whose time has come."""
+        """Wakes the sleepers whose time has come."""
         due: list[Sleeper] = []
         while self._heap and self._heap[0][0] <= now:
             deadline, _, sleeper = heapq.heappop(self._heap)
