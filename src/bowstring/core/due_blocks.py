@@ -22,7 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bowstring.core.sections import BlockPlace, SectionHeader, UnreadableSection
+from bowstring.core.id_sections import BlockPlace
+from bowstring.core.sections import SectionHeader, UnreadableSection
 
 DUE_BLOCK_ENTRIES = 4096
 """48 KiB on the disk."""
@@ -50,6 +51,15 @@ class Dues(NamedTuple):
 
     def _part(self, low: int, high: int) -> Dues:
         return Dues(self.moments[low:high], self.offsets[low:high])
+
+    def inside(self, spans: Sequence[tuple[int, int]]) -> Dues:
+        """The rows with an offset in one of the spans, which are ascending: those whose pages are still there."""
+        if not len(self.moments) or not spans:
+            return NO_DUES
+        firsts, ends = np.array(spans, np.int64).T
+        places = np.searchsorted(firsts, self.offsets, side="right") - 1
+        there = (places >= 0) & (self.offsets < ends[places])
+        return Dues(self.moments[there], self.offsets[there])
 
     @property
     def earliest(self) -> int | None:
@@ -116,7 +126,7 @@ def encode_due_block(block: Dues, first_offset: int) -> bytes:
 
 
 def decode_due_block(header: SectionHeader, body: memoryview) -> Dues:
-    """The rows of a block. Raises Unreadable."""
+    """The rows of a block. Raises UnreadableSection."""
     if len(body) != 12 * header.count:
         raise UnreadableSection(f"a block of {header.count} due times has {len(body)} bytes")
     at = 8 * header.count
@@ -131,7 +141,7 @@ def encode_due_directory(blocks: Sequence[Dues], places: Sequence[BlockPlace]) -
 
 
 def decode_due_directory(header: SectionHeader, body: memoryview) -> DueDirectory:
-    """Raises Unreadable."""
+    """Raises UnreadableSection."""
     count = -(-header.count // DUE_BLOCK_ENTRIES)
     if not count or len(body) != 8 * (4 * count + 1):
         raise UnreadableSection(f"a directory of {header.count} due times has {len(body)} bytes")
