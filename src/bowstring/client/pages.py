@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bowstring import errors
+from bowstring.client.fetch_credit import FetchCredit
 from bowstring.messages import encoding, ids, schema
 from bowstring.wire.generated import bowstring_pb2 as pb
 
@@ -75,6 +76,8 @@ class FetchedPage:
         """Where to go on behind it."""
         self.sifted = 0
         """Which deletions its rows were compared with."""
+        self.credit: FetchCredit | None = None
+        """Whose credit it counts against."""
         self._data = data
         self._selected = selection.names
         self._columns: dict[str, pa.Array] = {}
@@ -166,6 +169,7 @@ class Remainder(FetchedPage):
         self.rows = len(rows)
         self.size = whole.size * self.rows // whole.rows
         self.next_offset = next_offset
+        self.credit = whole.credit
 
     @cached_property
     def offsets(self) -> npt.NDArray[np.int64]:

@@ -1,16 +1,17 @@
-"""The loop's half of a reader, for one topic: a stream of pages, and whatever replaces it.
+"""The loop's half of a reader, for one topic: a stream of pages from each broker that serves its partitions, and their successors.
 
-The reader grants bytes and the broker sends as long as there are some, so what lies here unread is bounded; more is granted as pages are
-handed out. After a break a new stream begins where the last page that came in ended: no gap, nothing twice.
+`routes` says which broker serves a partition. A broker that does not (any more) ends the stream with the address to ask instead, and the
+reader opens its streams anew. After any break the new streams begin where the last page that came in ended: no gap, nothing twice.
+`fetch_credit` bounds what lies here unread.
 
 **Threads.** Pages are taken on the loop or in a thread of the program (`sync`), by one at a time. So every count has one writer: what
-came in and what was granted are the loop's, what was taken is the taker's, and what is ahead or owed is a difference.
+came in is counted by the loop, what was taken by the taker, and what is ahead is a difference.
 
-A topic that was deleted ends the reader, and what has come of it is not handed out. One that was made again under its name is another
-one: its offsets mean other messages.
+A deleted topic ends the reader, and the rows that have come are not handed out. A topic that was made again under the name is another
+topic: its offsets mean other messages.
 
-Beside pages the broker sends notices: what was deleted of the rows that it has sent, and for how long the topic keeps messages
-(`freshness`). So the stream stays open at its end until everything that came was handed out; a new stream tells from where on rows are
+Beside pages the broker sends notices: which of the rows that it has sent were deleted, and how long the topic keeps messages
+(`freshness`). So a stream stays open at its end until everything that came was handed out. A new stream tells from where on rows are
 held here, and so learns what it has missed.
 """
 
@@ -23,18 +24,21 @@ from typing import Any, Final, NamedTuple
 from bowstring import errors
 from bowstring.client import ranges
 from bowstring.client.connection import HANDSHAKE_SECONDS, Connection, Pauses
+from bowstring.client.fetch_credit import FetchCredit
 from bowstring.client.freshness import Freshness
 from bowstring.client.pages import NEVER, Chunk, FetchedPage, ReaderSelection
 from bowstring.client.ranges import Moment
+from bowstring.client.routes import asks_elsewhere
 from bowstring.ports.transport import Stream
 from bowstring.wire import codec
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 CREDIT_BYTES: Final = 8 * 1024 * 1024
 """What the broker may send ahead of the program, of all topics of a reader."""
-GRANT_SHARE: Final = 4
-"""Credit is given back in steps of about this part."""
 CALL_SECONDS: Final = 5.0
+
+OpenRange = tuple[int, int, int]
+"""What is still to come of a partition: (partition, offset, end); an end of 0 is none."""
 
 
 class WantedTopic(NamedTuple):
@@ -84,6 +88,8 @@ class TopicStream:
         """Partitions that are read from their beginning, wherever that is by then: nothing of them has come yet."""
         self._ends: dict[int, int] = {}
         self._until = wanted.end.microseconds if isinstance(wanted.end, Moment) else 0
+        self._complete: set[int] = set()
+        """Partitions of which everything up to the end has come in."""
         self._ended = False
         self._is_over = False
         """No more notices are needed, either."""
@@ -91,8 +97,11 @@ class TopicStream:
         """Where the program is: behind what was handed out."""
         self._taken_before: dict[int, int] = {}
         """Where it was before the last rows that it took, of which some may not be handed out yet."""
-        self._bytes_came = self._bytes_taken = self._bytes_granted = 0
-        self._grants = asyncio.Event()
+        self._bytes_came = self._bytes_taken = 0
+        self._others: dict[str, Connection] = {}
+        """Connections to brokers that were named, by address."""
+        self._credits: dict[str | None, FetchCredit] = {}
+        """The brokers' credit, by address; None is the broker of the connection."""
         self.error: BaseException | None = None
         self.bytes = self.batches = self.connections = 0
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"bowstring reader of {wanted.topic}")
@@ -113,6 +122,8 @@ class TopicStream:
         """The program has these rows."""
         if last_of_page:
             self._bytes_taken += chunk.page.header.stored_bytes
+            if chunk.page.credit is not None:
+                chunk.page.credit.taken(chunk.page.header.stored_bytes)
         partition = chunk.page.partition
         self._taken_before[partition] = self._taken[partition]
         self._taken[partition] = chunk.next_offset
@@ -124,23 +135,25 @@ class TopicStream:
 
     def owes(self) -> bool:
         """Whether credit is to be given back for what was taken: by `grant`, on the loop."""
-        return self._bytes_taken - self._bytes_granted >= self._credit // GRANT_SHARE
+        return any(credit.owes() for credit in tuple(self._credits.values()))
 
     def grant(self) -> None:
         """Gives credit back for what was taken, once it is worth while."""
-        if self.owes():
-            self._grants.set()
+        for credit in self._credits.values():
+            credit.grant()
 
     def release(self) -> None:
         """Everything that has come was handed out, and nothing more comes: no notice is needed any more."""
         self._is_over = True
-        self._grants.set()
+        for credit in self._credits.values():
+            credit.wanted.set()
 
     async def close(self) -> None:
-        """Ends the stream and the connection."""
+        """Ends the streams and the connections."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        await self._connection.close()
+        for connection in (self._connection, *self._others.values()):
+            await connection.close()
 
     async def describe(self) -> pb.Topic:
         """The topic as it is now; repeated until a broker answers."""
@@ -228,13 +241,12 @@ class TopicStream:
                 details={"topic": self._wanted.topic},
             )
 
-    def _open_ranges(self) -> list[tuple[int, int, int]]:
-        """What is still to come, as (partition, offset, end). When everything has come: an empty range of each partition whose rows are
-        held here, for notices."""
+    def _open_ranges(self) -> list[OpenRange]:
+        """What is still to come. When everything has come: an empty range of each partition whose rows are held here, for notices."""
         if self._ended:
             return [(number, offset, offset) for number, offset in self._received.items() if self._held(number)]
         parts = ((number, offset, self._ends.get(number, 0)) for number, offset in self._received.items())
-        return [(number, offset, end) for number, offset, end in parts if not end or offset < end]
+        return [(number, offset, end) for number, offset, end in parts if number not in self._complete and (not end or offset < end)]
 
     def _held(self, number: int) -> int:
         """From where on rows of a partition may be here that were not handed out; 0 if none are."""
@@ -244,100 +256,144 @@ class TopicStream:
     def _passed(self, number: int) -> int:
         return self._taken_before.get(number, self._taken.get(number, 0))
 
-    def _opening(self) -> bytes:
-        self._bytes_granted = self._bytes_taken
-        ahead = self._bytes_came - self._bytes_granted
+    def _by_broker(self) -> dict[str | None, list[OpenRange]]:
+        """What is still to come, by the address of the broker that serves it; None is the broker of the connection."""
+        found: dict[str | None, list[OpenRange]] = {}
+        for each in self._open_ranges():
+            found.setdefault(self._connection.routes.address(self._wanted.topic, each[0]), []).append(each)
+        return found or {None: []}
+
+    def _opening(self, parts: list[OpenRange], credit: int) -> bytes:
         until = 0 if self._ended else self._until
         wanted = pb.FetchOpen(
             topic=self._wanted.topic, until=until, where=self._wanted.selection.where, notices=True, topic_id=self.topic_id
         )
         if self._wanted.selection.mask is not None:
             wanted.columns = self._wanted.selection.mask
-        for number, offset, end in self._open_ranges():
+        for number, offset, end in parts:
             begins = number in self._beginning and not self._ended
             wanted.partitions.add(partition=number, offset=0 if begins else offset, end=end, held=self._held(number))
-        return pb.FetchRequest(open=wanted, credit=max(1, self._credit - ahead)).SerializeToString()
+        return pb.FetchRequest(open=wanted, credit=credit).SerializeToString()
 
     async def _serve(self) -> None:
-        self.connections += 1
-        stream = self._connection.channel.stream("Fetch")
-        beside = [asyncio.create_task(self._write_grants(stream, self._opening()))]
-        if self._patience is not None:
-            beside.append(asyncio.create_task(self._watch(stream, self._patience)))
+        """Reads from all brokers until every stream has ended well; the first that breaks ends the others."""
+        groups = self._by_broker()
+        share = self._credit // len(groups)
+        fetches = [asyncio.create_task(self._fetch(address, parts, share)) for address, parts in groups.items()]
         try:
-            await self._read(stream)
+            done, _ = await asyncio.wait(fetches, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for fetch in fetches:
+                fetch.cancel()
+            await asyncio.gather(*fetches, return_exceptions=True)
+        for fetch in done:
+            fetch.result()
+        self._ended = self._is_over = True
+
+    async def _fetch(self, address: str | None, parts: list[OpenRange], share: int) -> None:
+        """Reads some partitions from the broker that serves them."""
+        try:
+            await self._fetch_from(await self._reached(address), self._credits.setdefault(address, FetchCredit()), parts, share)
+        except errors.Unavailable as error:
+            named = asks_elsewhere(error)
+            if named is not None:
+                self._connection.routes.learn(self._wanted.topic, int(error.details.get("partition", parts[0][0])), named)
+            elif address is not None:
+                self._connection.routes.forget(address)
+            raise
+
+    async def _reached(self, address: str | None) -> Connection:
+        if address is None:
+            return self._connection
+        if address not in self._others:
+            self._others[address] = self._connection.to(address)
+        await self._others[address].hello()
+        return self._others[address]
+
+    async def _fetch_from(self, connection: Connection, credit: FetchCredit, parts: list[OpenRange], share: int) -> None:
+        self.connections += 1
+        stream = connection.channel.stream("Fetch")
+        beside = [asyncio.create_task(self._write_grants(stream, credit, self._opening(parts, credit.opening(share))))]
+        if self._patience is not None:
+            beside.append(asyncio.create_task(self._watch(connection, stream, self._patience)))
+        try:
+            await self._read(stream, credit, parts)
         finally:
             stream.cancel()
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
 
-    async def _watch(self, stream: Stream, patience: float) -> None:
-        """Whoever waits for an end is not to wait for a broker that hangs: one that is silent is asked whether it is there."""
+    async def _watch(self, connection: Connection, stream: Stream, patience: float) -> None:
+        """Asks a silent broker whether it is there, so that a program that waits for an end does not wait for a broker that hangs."""
         while True:
             batches, since = self.batches, self._clock.monotonic()
             await self._clock.sleep(patience / 2)
             if self.batches == batches:
                 try:
-                    await self._connection.hello(min(HANDSHAKE_SECONDS, patience / 2))
+                    await connection.hello(min(HANDSHAKE_SECONDS, patience / 2))
                 except errors.Unavailable:
                     self._lost(since)
                     stream.cancel()
                     return
 
-    async def _write_grants(self, stream: Stream, opening: bytes) -> None:
+    async def _write_grants(self, stream: Stream, credit: FetchCredit, opening: bytes) -> None:
         await stream.write(opening)
         while True:
-            self._grants.clear()
-            await self._grants.wait()
+            credit.wanted.clear()
+            await credit.wanted.wait()
             if self._is_over:
                 return await stream.end()
-            taken = self._bytes_taken
-            credit, self._bytes_granted = taken - self._bytes_granted, taken
-            await stream.write(pb.FetchRequest(credit=credit).SerializeToString())
+            await stream.write(pb.FetchRequest(credit=credit.next_grant()).SerializeToString())
 
-    async def _read(self, stream: Stream) -> None:
+    async def _read(self, stream: Stream, credit: FetchCredit, parts: list[OpenRange]) -> None:
         while (message := await stream.read()) is not None:
             header_bytes, data = codec.split(message)
             header = pb.FetchAnswer.FromString(header_bytes)
             self._pauses.reset()
             self._connection.broker_time.heard_keeping(header.now, self._connection.world.clock.monotonic())
             if header.HasField("notice"):
-                self._noticed(header.notice)
+                self._noticed(header.notice, parts)
                 continue
             self.batches += 1
             self.bytes += len(message)
             if header.rows or self._wanted.selection.where:  # what a filter has passed over was read, too
                 self._beginning.discard(header.partition)
             if header.rows:
-                self._bytes_came += header.stored_bytes
-                self._rows_end[header.partition] = header.next_offset
-                self._received[header.partition] = header.next_offset
-                self._came(Chunk(FetchedPage(self._wanted.topic, header, data, self._wanted.selection), 0, header.rows))
+                self._came(self._chunk(header, data, credit))
             else:
                 self._received[header.partition] = header.next_offset
-                self._bytes_granted -= header.stored_bytes  # there is nothing to take, so it is owed at once
-                self.grant()
+                credit.return_unused(header.stored_bytes)
                 self._came(None)
-        if not self._until and any(not end for _, _, end in self._open_ranges()):
+        if not self._until and any(not end for _, _, end in parts):
             raise errors.Unavailable("the broker has ended the stream.", hint="Wait and repeat.")
-        self._all_came()  # a good end: nothing is left
-        self._is_over = True
+        self._all_came(parts)  # a good end: nothing is left
 
-    def _all_came(self) -> None:
-        for number, _, end in self._open_ranges():
+    def _chunk(self, header: pb.FetchAnswer, data: memoryview | None, credit: FetchCredit) -> Chunk:
+        page = FetchedPage(self._wanted.topic, header, data, self._wanted.selection)
+        page.credit = credit
+        credit.came(header.stored_bytes)
+        self._bytes_came += header.stored_bytes
+        self._rows_end[header.partition] = header.next_offset
+        self._received[header.partition] = header.next_offset
+        return Chunk(page, 0, header.rows)
+
+    def _all_came(self, parts: list[OpenRange]) -> None:
+        """Everything of these partitions is here."""
+        for number, _, end in parts:
             self._received[number] = max(end, self._received[number])
-        self._ended = True
+            self._complete.add(number)
+        self._ended = self._ended or not self._open_ranges()
 
     # ---- what becomes of rows that have come
 
-    def _noticed(self, notice: pb.FetchNotice) -> None:
+    def _noticed(self, notice: pb.FetchNotice, parts: list[OpenRange]) -> None:
         if notice.retention:
             self.kept_for(notice.retention)
         if notice.deleted:
             self.deleted(notice.partition, [(run.offset, run.rows) for run in notice.deleted])
         if notice.done:
-            self._all_came()
+            self._all_came(parts)
             self._came(None)
 
     def kept_for(self, retention: int) -> None:
