@@ -20,7 +20,8 @@ from bowstring import errors
 from bowstring.client.commit_window import CommitWindow
 from bowstring.client.connection import Connection
 from bowstring.client.pages import Chunk
-from bowstring.client.topic_stream import CREDIT_BYTES, TopicStream, WantedTopic
+from bowstring.client.reader_settings import WantedTopic
+from bowstring.client.topic_stream import CREDIT_BYTES, TopicStream
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 FILL_BYTES: Final = CREDIT_BYTES // 2

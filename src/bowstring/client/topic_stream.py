@@ -19,15 +19,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from bowstring import errors
 from bowstring.client import ranges
 from bowstring.client.connection import HANDSHAKE_SECONDS, Connection, Pauses
 from bowstring.client.fetch_credit import FetchCredit
 from bowstring.client.freshness import Freshness
-from bowstring.client.pages import NEVER, Chunk, FetchedPage, ReaderSelection
+from bowstring.client.pages import NEVER, Chunk, FetchedPage
 from bowstring.client.ranges import Moment
+from bowstring.client.reader_settings import WantedTopic
 from bowstring.client.routes import asks_elsewhere
 from bowstring.ports.transport import Stream
 from bowstring.wire import codec
@@ -39,18 +40,6 @@ CALL_SECONDS: Final = 5.0
 
 OpenRange = tuple[int, int, int]
 """What is still to come of a partition: (partition, offset, end); an end of 0 is none."""
-
-
-class WantedTopic(NamedTuple):
-    """What a reader wants of one topic."""
-
-    topic: str
-    start: Any
-    end: Any
-    partitions: tuple[int, ...] | None
-    name: str | None
-    """Where the position of this name is, the reader goes on; None to begin at the start."""
-    selection: ReaderSelection
 
 
 class TopicStream:
