@@ -18,6 +18,8 @@ from bowstring.wire.generated import bowstring_pb2 as pb
 
 Start = str | int | Mapping[int, int] | Mapping[str, Mapping[int, int]] | datetime | timedelta | None
 End = str | int | Mapping[int, int] | Mapping[str, Mapping[int, int]] | datetime | timedelta | None
+OpenRange = tuple[int, int, int]
+"""What is still to come of a partition: (partition, offset, end); an end of 0 is none."""
 
 OFFSET_MAX: Final = 2**63 - 1
 AHEAD_MICROSECONDS: Final = 1_000_000

@@ -27,7 +27,7 @@ from bowstring.client.connection import HANDSHAKE_SECONDS, Connection, Pauses
 from bowstring.client.fetch_credit import FetchCredit
 from bowstring.client.freshness import Freshness
 from bowstring.client.pages import NEVER, Chunk, FetchedPage
-from bowstring.client.ranges import Moment
+from bowstring.client.ranges import Moment, OpenRange
 from bowstring.client.reader_settings import WantedTopic
 from bowstring.client.routes import asks_elsewhere
 from bowstring.ports.transport import Stream
@@ -37,9 +37,6 @@ from bowstring.wire.generated import bowstring_pb2 as pb
 CREDIT_BYTES: Final = 8 * 1024 * 1024
 """What the broker may send ahead of the program, of all topics of a reader."""
 CALL_SECONDS: Final = 5.0
-
-OpenRange = tuple[int, int, int]
-"""What is still to come of a partition: (partition, offset, end); an end of 0 is none."""
 
 
 class TopicStream:
@@ -294,10 +291,9 @@ class TopicStream:
     async def _reached(self, address: str | None) -> Connection:
         if address is None:
             return self._connection
-        if address not in self._others:
-            self._others[address] = self._connection.to(address)
-        await self._others[address].hello()
-        return self._others[address]
+        connection = self._others.get(address) or self._others.setdefault(address, self._connection.to(address))
+        await connection.hello()
+        return connection
 
     async def _fetch_from(self, connection: Connection, credit: FetchCredit, parts: list[OpenRange], share: int) -> None:
         self.connections += 1
