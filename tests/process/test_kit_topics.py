@@ -12,6 +12,7 @@ import pytest
 import bowstring
 import bowstring.aio
 from bowstring import errors
+from bowstring.client import topics
 
 
 @pytest.fixture

@@ -338,7 +338,10 @@ class TopicStream:
             self._pauses.reset()
             self._connection.broker_time.heard_keeping(header.now, self._connection.world.clock.monotonic())
             if header.HasField("notice"):
-                self._noticed(header.notice, parts)
+                self._noticed(header.notice)
+                if header.notice.done:
+                    self._all_came(parts)
+                    self._came(None)
                 continue
             self.batches += 1
             self.bytes += len(message)
@@ -372,14 +375,11 @@ class TopicStream:
 
     # ---- what becomes of rows that have come
 
-    def _noticed(self, notice: pb.FetchNotice, parts: list[OpenRange]) -> None:
+    def _noticed(self, notice: pb.FetchNotice) -> None:
         if notice.retention:
             self.kept_for(notice.retention)
         if notice.deleted:
             self.deleted(notice.partition, [(run.offset, run.rows) for run in notice.deleted])
-        if notice.done:
-            self._all_came(parts)
-            self._came(None)
 
     def kept_for(self, retention: int) -> None:
         """The topic keeps messages for so many microseconds."""
