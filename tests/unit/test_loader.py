@@ -60,5 +60,5 @@ def test_a_page_that_cannot_be_read_keeps_its_partition_from_telling_ids_for_a_w
 def test_a_page_that_cannot_be_read_keeps_its_messages_from_being_found_until_retention_takes_it():
     partition = loaded(TRIES_MAX + 1)
     assert known_messages.is_partly_blind(partition, ARRIVED + WINDOW)
-    partition.raise_floor(3, ())
+    partition.apply(partition.raise_floor(3, ()))
     assert not known_messages.is_partly_blind(partition, ARRIVED + WINDOW)

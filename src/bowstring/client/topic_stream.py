@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 """The loop's half of a reader, for one topic: a stream of pages from each broker that serves its partitions, and their successors.
 
 `routes` says which broker serves a partition. A broker that does not (any more) ends the stream with the address to ask instead, and the
@@ -13,6 +14,25 @@ topic: its offsets mean other messages.
 Beside pages the broker sends notices: which of the rows that it has sent were deleted, and how long the topic keeps messages
 (`freshness`). So a stream stays open at its end until everything that came was handed out. A new stream tells from where on rows are
 held here, and so learns what it has missed.
+=======
+"""The loop's half of a reader, for one topic: a stream of pages, and the streams that replace it.
+
+The reader grants bytes and the broker sends as long as there are some, so the unread pages here are
+bounded; the reader grants more as pages are handed out. After a break a new stream begins where the
+last page ended: no gap, nothing twice.
+
+**Threads.** Pages are taken on the loop or in a thread of the program (`sync`), by one at a time.
+So every count has one writer: the loop counts arrived and granted bytes, the taker counts taken
+ones, and the bytes ahead or owed are a difference.
+
+A deleted topic ends the reader, and its arrived messages are not handed out. A topic that was
+created again under its name is another topic: its offsets mean other messages.
+
+In addition to pages the broker sends notices: the deleted ones among the rows that it has sent, and
+how long the topic keeps messages (`freshness`). So the stream stays open at its end until every row
+was handed out; a new stream says from which offset on rows are held here, and so learns of
+deletions that it has missed.
+>>>>>>> main
 """
 
 from __future__ import annotations
@@ -35,10 +55,31 @@ from bowstring.wire import codec
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 CREDIT_BYTES: Final = 8 * 1024 * 1024
+<<<<<<< HEAD
 """What the broker may send ahead of the program, of all topics of a reader."""
 CALL_SECONDS: Final = 5.0
 
 
+=======
+"""Bytes that the broker may send ahead of the program, over all topics of a reader."""
+GRANT_SHARE: Final = 4
+"""Credit is given back in steps of about this part."""
+CALL_SECONDS: Final = 5.0
+
+
+class WantedTopic(NamedTuple):
+    """The part of one topic that a reader wants."""
+
+    topic: str
+    start: Any
+    end: Any
+    partitions: tuple[int, ...] | None
+    name: str | None
+    """The name of the position at which the reader continues; None to begin at the start."""
+    selection: ReaderSelection
+
+
+>>>>>>> main
 class TopicStream:
     """Pages of a topic from given places on."""
 
@@ -54,15 +95,15 @@ class TopicStream:
         self._connection = connection
         self._clock = connection.world.clock
         self._patience = patience
-        """How long a broker that says nothing is believed to be there, in seconds; None for ever."""
+        """How long a silent broker counts as present, in seconds; None for ever."""
         self.away_since: float | None = self._clock.monotonic()
         """Since when no broker has answered; None while one does."""
         self._wanted = wanted
         self._credit = credit
         self._came = came
-        """Told of each page, and of anything else that has changed."""
+        """Called for each page, and for any other change."""
         self._doubted = doubted
-        """Called when rows that were taken may have to be looked at again."""
+        """Called when taken rows may have to be checked again."""
         self._pauses = Pauses(connection.world)
         self.topic_id = 0
         self.freshness = Freshness(connection.broker_time)
@@ -71,23 +112,31 @@ class TopicStream:
         self._rows_end: dict[int, int] = {}
         """Where the last page that had rows ended."""
         self._beginning: set[int] = set()
-        """Partitions that are read from their beginning, wherever that is by then: nothing of them has come yet."""
+        """Partitions that are read from their beginning and of which nothing has arrived yet."""
         self._ends: dict[int, int] = {}
         self._until = wanted.end.microseconds if isinstance(wanted.end, Moment) else 0
         self._complete: set[int] = set()
         """Partitions of which everything up to the end has come in."""
         self._ended = False
         self._is_over = False
-        """No more notices are needed, either."""
+        """Whether the stream needs no more notices either."""
         self._taken: dict[int, int] = {}
-        """Where the program is: behind what was handed out."""
+        """The program's position: behind the rows that were handed out."""
         self._taken_before: dict[int, int] = {}
+<<<<<<< HEAD
         """Where it was before the last rows that it took, of which some may not be handed out yet."""
         self._bytes_came = self._bytes_taken = 0
         self._others: dict[str, Connection] = {}
         """Connections to brokers that were named, by address."""
         self._credits: dict[str | None, FetchCredit] = {}
         """The brokers' credit, by address; None is the broker of the connection."""
+=======
+        """The position before the rows that were taken last, some of which may not be handed out
+        yet.
+        """
+        self._bytes_came = self._bytes_taken = self._bytes_granted = 0
+        self._grants = asyncio.Event()
+>>>>>>> main
         self.error: BaseException | None = None
         self.bytes = self.batches = self.connections = 0
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"bowstring reader of {wanted.topic}")
@@ -96,7 +145,9 @@ class TopicStream:
 
     @property
     def position(self) -> dict[int, int]:
-        """The next offset of each partition. Where every row that came was taken, it is behind what was passed over, too."""
+        """The next offset of each partition. If every arrived row was taken, it is also behind the
+        rows that were passed over.
+        """
         taken, received = dict(self._taken), dict(self._received)  # before `_rows_end`, which is written before `_received`
         return {number: received[number] if offset == self._rows_end[number] else offset for number, offset in taken.items()}
 
@@ -105,7 +156,7 @@ class TopicStream:
         return self._ended
 
     def taken(self, chunk: Chunk, *, last_of_page: bool) -> None:
-        """The program has these rows."""
+        """Notes rows that the program gets."""
         if last_of_page:
             self._bytes_taken += chunk.page.header.stored_bytes
             if chunk.page.credit is not None:
@@ -116,7 +167,7 @@ class TopicStream:
 
     @property
     def bytes_ahead(self) -> int:
-        """What has come in and was not taken."""
+        """The bytes that have arrived and were not taken."""
         return self._bytes_came - self._bytes_taken
 
     def owes(self) -> bool:
@@ -124,12 +175,18 @@ class TopicStream:
         return any(credit.owes() for credit in tuple(self._credits.values()))
 
     def grant(self) -> None:
+<<<<<<< HEAD
         """Gives credit back for what was taken, once it is worth while."""
         for credit in self._credits.values():
             credit.grant()
+=======
+        """Gives credit back for taken rows, once it is worth a message."""
+        if self.owes():
+            self._grants.set()
+>>>>>>> main
 
     def release(self) -> None:
-        """Everything that has come was handed out, and nothing more comes: no notice is needed any more."""
+        """Everything was handed out, and nothing more comes: the stream needs no more notices."""
         self._is_over = True
         for credit in self._credits.values():
             credit.wanted.set()
@@ -227,15 +284,22 @@ class TopicStream:
                 details={"topic": self._wanted.topic},
             )
 
+<<<<<<< HEAD
     def _open_ranges(self) -> list[OpenRange]:
         """What is still to come. When everything has come: an empty range of each partition whose rows are held here, for notices."""
+=======
+    def _open_ranges(self) -> list[tuple[int, int, int]]:
+        """The ranges that are still to come, as (partition, offset, end). When everything has
+        arrived: an empty range of each partition whose rows are held here, for notices.
+        """
+>>>>>>> main
         if self._ended:
             return [(number, offset, offset) for number, offset in self._received.items() if self._held(number)]
         parts = ((number, offset, self._ends.get(number, 0)) for number, offset in self._received.items())
         return [(number, offset, end) for number, offset, end in parts if number not in self._complete and (not end or offset < end)]
 
     def _held(self, number: int) -> int:
-        """From where on rows of a partition may be here that were not handed out; 0 if none are."""
+        """The first offset of a partition whose row may be held here; 0 if there is none."""
         first = self._passed(number)
         return first if first < self._received[number] else 0
 
@@ -309,8 +373,15 @@ class TopicStream:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
 
+<<<<<<< HEAD
     async def _watch(self, connection: Connection, stream: Stream, patience: float) -> None:
         """Asks a silent broker whether it is there, so that a program that waits for an end does not wait for a broker that hangs."""
+=======
+    async def _watch(self, stream: Stream, patience: float) -> None:
+        """A reader with an end must not wait for a broker that hangs: this asks a silent broker
+        whether it is there.
+        """
+>>>>>>> main
         while True:
             batches, since = self.batches, self._clock.monotonic()
             await self._clock.sleep(patience / 2)
@@ -345,7 +416,7 @@ class TopicStream:
                 continue
             self.batches += 1
             self.bytes += len(message)
-            if header.rows or self._wanted.selection.where:  # what a filter has passed over was read, too
+            if header.rows or self._wanted.selection.where:  # rows that a filter has passed over count as read
                 self._beginning.discard(header.partition)
             if header.rows:
                 self._came(self._chunk(header, data, credit))
@@ -382,13 +453,13 @@ class TopicStream:
             self.deleted(notice.partition, [(run.offset, run.rows) for run in notice.deleted])
 
     def kept_for(self, retention: int) -> None:
-        """The topic keeps messages for so many microseconds."""
+        """Notes the topic's retention in microseconds."""
         if retention and retention != self.freshness.retention:
             self.freshness.retention = min(retention, NEVER)
             self._doubted()
 
     def deleted(self, partition: int, runs: Iterable[tuple[int, int]]) -> None:
-        """These rows were deleted."""
+        """Notes deleted rows."""
         self.freshness.deleted(partition, runs, self._passed(partition))
         self._doubted()
 

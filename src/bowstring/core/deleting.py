@@ -1,12 +1,11 @@
 """An owner deletes messages by their ids: `delete` decides about the ids of one request, for one partition.
 
 A message belongs to the producer group that published it, and only that may delete it. Whose it is stands in its page, so there is
-always something to look up. It gives one of:
+always something to look up. Nothing changes here. It gives one of:
 
-- `Deleted`: the change to persist, and what became of each id. The change is applied already; whoever calls holds the answer until the
-  flush that it rests on is committed.
-- `Lookup`: some of the ids may be known. Read, compare, and call again with what was `Found`.
-- `Wait`: one of the messages is not committed yet. Call again after the next commit.
+- `Decided`: what became of each id, with a change if there is something to delete.
+- `Lookup`: some of the ids may be known.
+- `Wait`: one of the messages is not committed yet.
 
 A deleted message is delivered to nobody, and its id stays taken for the deduplication window, so that a late resend does not bring it
 back. For as long as its page is there a delete can be repeated: it is answered as it was the first time.
@@ -24,18 +23,18 @@ import numpy as np
 
 from bowstring.core import known_messages
 from bowstring.core.changes import Reason
-from bowstring.core.decisions import Deleted, Deletion, Found, Ids, Lookup, Wait
+from bowstring.core.decisions import Decided, Decision, Deleted, Found, Ids, Lookup, Wait
 from bowstring.core.offset_set import runs_of
 from bowstring.core.partition import Partition
 
 
-def delete(partition: Partition, wanted: Ids, group: str, now: int, found: Found | None = None, *, old: bool = False) -> Deletion:
+def delete(partition: Partition, wanted: Ids, group: str, now: int, found: Found | None = None, *, old: bool = False) -> Decision[Deleted]:
     """Deletes what belongs to the group; see above."""
     offsets = np.zeros(len(wanted.hashes), np.int64)
     others: dict[int, str] = {}
     if found is None or found.moves != partition.moves:
         lookup = _look_for(partition, wanted, old)
-        return Deleted(None, offsets, others) if lookup is None else lookup
+        return Decided((), Deleted(offsets, others)) if lookup is None else lookup
     mine: dict[int, list[int]] = {}
     for row, offset, owner in _messages(partition, wanted, now, found, old):
         if owner == group:
@@ -46,7 +45,7 @@ def delete(partition: Partition, wanted: Ids, group: str, now: int, found: Found
         offsets[row] = known_messages.newest(partition, places)
     new = sorted({offset for offset in offsets[offsets > 0].tolist() if not partition.deletions.is_gone(offset)})
     runs = tuple(runs_of(np.array(new, np.int64)))
-    return Deleted(partition.delete(runs, Reason.OWNER) if runs else None, offsets, others)
+    return Decided((partition.delete(runs, Reason.OWNER),) if runs else (), Deleted(offsets, others))
 
 
 def _look_for(partition: Partition, wanted: Ids, old: bool) -> Lookup | Wait | None:

@@ -1,4 +1,5 @@
-"""A backup in the making: a directory on the broker's own host that is filled beside everything else, by a thread of its own.
+"""A backup in the making: a directory on the broker's own host that a thread of its own fills while
+the broker serves.
 
 begin ──► the catalog is copied to `catalog` ──► needed ──► fill ──► finish
                                                     └────── give_up: whatever is there does not look like a backup
@@ -16,27 +17,28 @@ class Filled(NamedTuple):
     bytes: int
     """Of all its files."""
     damaged: tuple[str, ...]
-    """What was damaged in the directory already, and so is in the backup."""
+    """The damage in the directory, which the backup has too."""
 
 
 class Archive(Protocol):
-    """One backup. What cannot be done for reasons of its directory is raised as `bowstring.Error`."""
+    """One backup. Problems with its directory are raised as `bowstring.Error`."""
 
     done: int
-    """Bytes that are copied, of `total`."""
+    """Bytes copied so far, of `total`."""
     total: int
 
     async def begin(self, proof: str) -> str:
-        """Checks that the caller may write there: the directory is empty but for a file that he has put there, with this proof in it.
-        Gives the path that the catalog is to be copied to."""
+        """Checks that the caller may write there: the directory is empty except for the caller's
+        file with this proof in it. Returns the path to copy the catalog to.
+        """
         ...
 
     async def needed(self) -> frozenset[int]:
-        """The segments that the copied catalog refers to: to be kept until `fill` is done."""
+        """The segments that the copied catalog refers to. Keep them until `fill` is done."""
         ...
 
     async def fill(self) -> Filled:
-        """Copies what the catalog refers to, checks it, and makes it durable."""
+        """Copies the frames that the catalog refers to, checks them, and makes them durable."""
         ...
 
     async def finish(self) -> None:
@@ -44,5 +46,5 @@ class Archive(Protocol):
         ...
 
     async def give_up(self) -> None:
-        """Ends what is under way. May be called at any time, and after `finish`, where it does nothing."""
+        """Ends the work under way. May be called at any time; after `finish` it does nothing."""
         ...

@@ -6,12 +6,12 @@ from typing import Protocol
 
 
 class Randomness(Protocol):
-    """What must differ between two runs of a program, and must not between two runs of a seed."""
+    """Values that differ between two runs of a program, but not between two runs of a seed."""
 
     def unit(self) -> float:
         """A number in [0, 1), for jitter."""
         ...
 
     def unique(self) -> bytes:
-        """16 bytes that nobody else has: a UUIDv7, for producers and data directories."""
+        """16 unique bytes: a UUIDv7, for producers and data directories."""
         ...

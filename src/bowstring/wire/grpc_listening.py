@@ -1,4 +1,4 @@
-"""Whether an address can be listened on, asked of the system: grpcio does not say why it cannot."""
+"""Asks the system whether it can listen on an address: grpcio does not say why it cannot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bowstring import errors, listening
 
 
 def probe(listen: str) -> None:
-    """Raises why the address cannot be had, if it cannot. A Unix socket is gRPC's to try."""
+    """Raises an error if the address is not available. Does not check Unix sockets."""
     place = listening.parse(listen)
     if place is None:
         return

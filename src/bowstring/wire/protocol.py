@@ -1,7 +1,8 @@
-"""Which versions of the protocol this software speaks, as a broker and as a kit.
+"""The versions of the protocol that this software speaks, as a broker and as a kit.
 
-Both sides tell the oldest and the newest that they speak in the handshake, and speak the newest that both know. Where there is none, they
-part with a sentence that says who speaks what, and which of the two has to be renewed.
+In the handshake both sides name the oldest and the newest version that they speak, and then speak
+the newest that both know. If there is none, the error says which side speaks which versions, and
+which of the two to upgrade.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ the disk when another one has just got it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,13 +21,13 @@ import pyarrow as pa
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.log import Log
+from bowstring.broker.log.requests import DeleteMessages, FindGenerated, FindNatural
 from bowstring.broker.topics import Topic
-from bowstring.core import deleting, known_messages
-from bowstring.core.decisions import Deleted, Found, GivenBack, Ids, Lookup, Rows, Wait
+from bowstring.core import known_messages
+from bowstring.core.decisions import GivenBack, Ids
 from bowstring.messages import ids
 from bowstring.messages.hashing import id_hashes
 from bowstring.messages.limits import DELETED_IDS_MAX, ID_BYTES_MAX
-from bowstring.ports.failures import Damaged
 
 
 class Place(NamedTuple):
@@ -39,48 +40,27 @@ class Place(NamedTuple):
 async def find(log: Log, topic: str, message_id: str) -> Place | None:
     """Where the message of an id is: the newest that is live, if there are several."""
     found = log.topics.topic(topic)
-    place = await _find(log, found, message_id, old=False) or await _find(log, found, message_id, old=True)
+    place = await _find(found, message_id, old=False) or await _find(found, message_id, old=True)
     if place is None and any(known_messages.is_partly_blind(actor.partition, log.clock.now()) for actor in found.actors):
         raise _unreadable(found)
     return place
 
 
-async def _find(log: Log, topic: Topic, message_id: str, *, old: bool) -> Place | None:
+async def _find(topic: Topic, message_id: str, *, old: bool) -> Place | None:
     generated = ids.parse(message_id)
     if generated is not None and generated.partition < len(topic.actors):
-        offset = await _find_generated(log, topic.actors[generated.partition], generated, old)
+        given = GivenBack(0, generated.producer, generated.number, generated.row)
+        offset = await topic.actors[generated.partition].ask(FindGenerated(given, old=old))
         if offset:
             return Place(generated.partition, offset)
-    return await _find_natural(log, topic, message_id, old)
+    return await _find_natural(topic, message_id, old)
 
 
-async def _find_generated(log: Log, actor: PartitionActor, generated: ids.GeneratedId, old: bool) -> int:
-    given = GivenBack(0, generated.producer, generated.number, generated.row)
-    found: Found | None = None
-    while True:
-        offset = known_messages.find_generated(actor.partition, given, found, old=old)
-        if isinstance(offset, Lookup):
-            found = await _look_up(log, actor, offset, None, pa.array([], pa.utf8()))
-        elif offset is None:
-            await actor.next_commit()
-        else:
-            return offset
-
-
-async def _find_natural(log: Log, topic: Topic, message_id: str, old: bool) -> Place | None:
+async def _find_natural(topic: Topic, message_id: str, old: bool) -> Place | None:
     column = pa.array([message_id], pa.utf8())
     wanted = Ids(id_hashes(column), None)
-    live: list[tuple[int, Place]] = []
-    for actor in topic.actors:
-        partition = actor.partition
-        while (lookup := known_messages.look_for(partition, wanted, old=old)) is None:
-            await actor.next_commit()
-        found = await _look_up(log, actor, lookup, wanted, column)
-        offsets = known_messages.recognised(partition, found, log.clock.now(), old=old).offsets.tolist()
-        offset = known_messages.newest(partition, offsets)
-        if offset and not partition.is_gone(offset):
-            arrived = int(found.arrived[found.ids.offsets == offset][0])
-            live.append((arrived, Place(partition.number, offset)))
+    found = await asyncio.gather(*[actor.ask(FindNatural(wanted, column, old=old)) for actor in topic.actors])
+    live = [(place.arrived, Place(number, place.offset)) for number, place in enumerate(found) if place is not None]
     return max(live)[1] if live else None
 
 
@@ -98,7 +78,6 @@ async def delete(log: Log, topic: str, group: str, message_ids: Sequence[str]) -
         older = await _delete_all(log, found, group, [message_ids[row] for row in left], old=True)
         for row, outcome in zip(left, older, strict=True):
             outcomes[row] = outcome
-    await log.durable()
     return [outcome or _not_found(topic, text) for outcome, text in zip(outcomes, message_ids, strict=True)]
 
 
@@ -108,13 +87,15 @@ async def _delete_all(log: Log, topic: Topic, group: str, message_ids: Sequence[
     hashes, given = id_hashes(column), _generated(message_ids)
     outcomes: list[Place | errors.Error | None] = [None] * len(message_ids)
     doubt: errors.Error | None = None
-    for actor in topic.actors:
-        number = actor.partition.number
-        try:
-            deleted = await _delete_in(log, actor, Ids(hashes, None, tuple(given.get(number, ()))), column, group, old)
-        except errors.Corrupt as error:
-            doubt = error
+    asked = [DeleteMessages(Ids(hashes, None, tuple(given.get(number, ()))), group, column, old=old) for number in range(len(topic.actors))]
+    told = await asyncio.gather(*map(PartitionActor.ask, topic.actors, asked), return_exceptions=True)
+    for actor, deleted in zip(topic.actors, told, strict=True):
+        if isinstance(deleted, errors.Corrupt):
+            doubt = deleted
             continue
+        if isinstance(deleted, BaseException):
+            raise deleted
+        number = actor.partition.number
         for row in deleted.offsets.nonzero()[0].tolist():
             outcomes[row] = Place(number, int(deleted.offsets[row]))
         for row, owner in deleted.others.items():
@@ -122,25 +103,6 @@ async def _delete_all(log: Log, topic: Topic, group: str, message_ids: Sequence[
         if known_messages.is_partly_blind(actor.partition, log.clock.now()):
             doubt = _unreadable(topic)
     return [outcome or (doubt if old else None) for outcome in outcomes]
-
-
-async def _delete_in(log: Log, actor: PartitionActor, wanted: Ids, column: pa.Array, group: str, old: bool) -> Deleted:
-    """What the request comes to in one partition; the change is on its way to the disk."""
-    found: Found | None = None
-    while True:
-        if actor.closed is not None:
-            raise actor.closed.with_traceback(None)
-        decision = deleting.delete(actor.partition, wanted, group, log.clock.now(), found, old=old)
-        if isinstance(decision, Wait):
-            await actor.next_commit()
-            found = None
-        elif isinstance(decision, Lookup):
-            at_once = log.lookups.at_once(actor.partition, decision, wanted.hashes, log.clock.now())
-            found = at_once or await _look_up(log, actor, decision, wanted, column)
-        else:
-            if decision.change is not None:
-                log.flusher.add(decision.change)
-            return decision
 
 
 def _generated(message_ids: Sequence[str]) -> dict[int, list[GivenBack]]:
@@ -180,16 +142,3 @@ def _not_found(topic: str, message_id: str) -> errors.MessageNotFound:
 
 def _unreadable(topic: Topic) -> errors.Corrupt:
     return errors.Corrupt(f"stored ids of '{topic.row.name}' could not be read, so nobody can tell whether this one is stored.")
-
-
-# Looking
-
-
-async def _look_up(log: Log, actor: PartitionActor, lookup: Lookup, wanted: Ids | None, column: pa.Array) -> Found:
-    def texts(rows: Rows) -> pa.Array:
-        return column.take(pa.array(rows))
-
-    try:
-        return await log.lookups.look_up(actor.partition, lookup, wanted, texts, log.clock.now())
-    except Damaged as error:
-        raise errors.Corrupt(f"topic {actor.partition.topic}, partition {actor.partition.number}: {error}") from error

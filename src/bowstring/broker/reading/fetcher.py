@@ -108,18 +108,19 @@ class Fetcher:
                 if fetched:
                     rows, size = sum([piece.rows for piece in fetched]), sum([piece.size for piece in fetched])
                     self._reading.counters.fetched(cursor.actor.partition.topic, len(fetched), rows, size)
+                    self._reading.witness.fetched(self._topic, self._selection.where, fetched)
                     return fetched
             await self._wait()
 
     async def _wait(self) -> None:
-        """Until something is committed in one of the partitions, or the moment has come until which they are read. No polling."""
+        """Until there may be something to read in one of the partitions, or the moment has come until which they are read. No polling."""
         event = asyncio.Event()
         waiting = [cursor.actor for cursor in self._cursors if not cursor.done]
         if not waiting:
             return
         alarm = self._alarm(event)
         for actor in waiting:
-            actor.wake_when_committed(event)
+            actor.wake_when_readable(event)
         try:
             await event.wait()
         finally:
@@ -212,6 +213,7 @@ class Fetcher:
         header = decode_header(page.header)
         batch = encoding.decode(header.columns, page.body)
         seen = visible(partition, entry, header, batch, moments, first, end)
+        self._reading.witness.cut(partition, first, end, len(seen.offsets))
         if cursor.has_delivered and seen.youngest_hidden >= max(cursor.horizon, 0):
             raise out_of_range(self._topic, partition, first)
         cursor.offset = end

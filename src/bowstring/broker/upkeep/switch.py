@@ -8,16 +8,18 @@ from bowstring.broker.counters import Counters
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.reading.extents import Extents
 from bowstring.broker.upkeep.usage import Usage
+from bowstring.broker.witness import Witness
 from bowstring.ports.extents import Extent
 
 
 class Switch:
     """Brings a partition, the usage of segments and the cached extents in line with the catalog."""
 
-    def __init__(self, *, usage: Usage, extents: Extents, counters: Counters) -> None:
+    def __init__(self, *, usage: Usage, extents: Extents, counters: Counters, witness: Witness) -> None:
         self._usage = usage
         self._extents = extents
         self._counters = counters
+        self._witness = witness
         self.told: list[Callable[[PartitionActor], None]] = []
         """Called with a partition when it has one more extent."""
 
@@ -28,7 +30,7 @@ class Switch:
         self._counters.sealed_bytes += extent.bytes
         partition = actor.partition
         before = partition.pages.segments()
-        partition.sealed(extent.end_offset, partition.sealed_bytes + extent.bytes)
+        actor.sealed(extent.end_offset, partition.sealed_bytes + extent.bytes)
         if actor.closed is None:
             self._usage.left_the_index(before, partition.pages.segments())
         self._extents.forget(partition.topic, partition.number)
@@ -42,5 +44,6 @@ class Switch:
         if new is not None:
             self._usage.add_sealed(new.uses)
         partition = actor.partition
-        partition.moved(partition.sealed_bytes - sum(extent.bytes for extent in old) + (new.bytes if new is not None else 0))
+        actor.moved(partition.sealed_bytes - sum(extent.bytes for extent in old) + (new.bytes if new is not None else 0))
         self._extents.forget(partition.topic, partition.number)
+        self._witness.replaced(old, new)
