@@ -1,7 +1,8 @@
-"""What people may give to `send`, checked where it was given.
+"""Checks the arguments of `send` where the program gave them.
 
-Rows of many calls travel together, so one that the broker would refuse must not get in among them: everything that a batch is checked
-for is asked here of the single message, and refused in words that name the argument and say what would be right.
+Rows of many calls travel together, so a row that the broker would refuse must not get in among
+them. Each check of a batch is made here for the single message, and the error names the argument
+and says what would be right.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SpanOrMoment = timedelta | datetime | float
 
 
 def topic_name(name: object) -> str:
-    """A topic's name, of the form that brokers take."""
+    """A topic's name, in the form that brokers accept."""
     if not isinstance(name, str):
         raise errors.InvalidArgument(f"the topic name {name!r} is of type {type(name).__name__}.", hint="A topic's name is text.")
     if name.startswith("~"):
@@ -48,14 +49,14 @@ def pattern(given: object) -> str:
 
 
 def partition(given: object) -> int:
-    """The number of a partition, which the topic may have or not."""
+    """The number of a partition. The topic may have fewer."""
     if isinstance(given, bool) or not isinstance(given, int) or given < 0:
         raise errors.InvalidArgument(f"partition={shown(given)} is not a partition.", hint="Use a whole number; they count from 0.")
     return given
 
 
 def no_partition(topic: str, number: int, partitions: int) -> errors.InvalidArgument:
-    """The topic has fewer."""
+    """The error for a partition that the topic does not have."""
     return errors.InvalidArgument(f"'{topic}' has no partition {number}.", hint=f"It has {partitions}, counted from 0.")
 
 
@@ -74,7 +75,8 @@ def callback(given: Any, name: str) -> Callable[[float], object] | None:
 
 
 def no_login(environment: Mapping[str, str], **given: object) -> None:
-    """Refuses what only a login would need: whoever believes to be protected has to know that nobody is asked who they are."""
+    """Refuses the arguments of a login: a program must not believe that it is protected while the
+    broker asks for no login."""
     found = [f"{name}=" for name, value in given.items() if value is not None]
     if environment.get("BOWSTRING_TOKEN"):
         found.append("BOWSTRING_TOKEN")
@@ -97,7 +99,7 @@ def value(given: object, json: object) -> bytes | None:
 
 
 def binary(given: object, name: str) -> bytes:
-    """Bytes, or text as UTF-8. What can be changed afterwards is copied."""
+    """Bytes, or text as UTF-8. Copies what the program could change later."""
     if isinstance(given, bytes):
         return given
     if isinstance(given, str):
@@ -109,7 +111,7 @@ def binary(given: object, name: str) -> bytes:
 
 
 def attributes(given: object) -> dict[str, str] | None:
-    """Text by text, a copy of what was given. None and nothing are the same."""
+    """A checked copy of the attributes; None if there are none."""
     if given is None:
         return None
     if type(given) is not dict and not isinstance(given, Mapping):
@@ -134,7 +136,7 @@ def attributes(given: object) -> dict[str, str] | None:
 
 
 def message_id(given: object) -> str:
-    """A natural id, or a generated one that is given back."""
+    """A natural id, or a generated one that the program gives back."""
     if not isinstance(given, str):
         raise errors.InvalidArgument(f"id={shown(given)} is of type {type(given).__name__}.", hint="An id is text.")
     size = len(_utf8(given, "id"))
@@ -145,7 +147,7 @@ def message_id(given: object) -> str:
 
 
 def message_ids(given: Any) -> list[str]:
-    """Ids, of which there is at least one: a list, or any other column of text."""
+    """A list of ids with at least one entry, from a list or any other column of text."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         wanted = f"[{shown(given)}]" if isinstance(given, str) and given else "['order-7']"
         raise errors.InvalidArgument(f"ids={shown(given)} is of type {type(given).__name__}.", hint=f"Use a list of ids: {wanted}.")
@@ -173,14 +175,14 @@ def compression(given: object) -> str | None:
 
 
 def expiry(given: object, now: int) -> int | None:
-    """The moment after which a message is delivered to nobody, from a moment or a span from now."""
+    """The moment from which on a message is not delivered, from a moment or a span from now."""
     if given is None:
         return None
     return now + times.microseconds(times.span_until(given, "expires", now))
 
 
 def timeout(given: object, now: int) -> float:
-    """Until when a publish may be committed, as seconds from now."""
+    """How long a publish may take to be committed, in seconds from now."""
     seconds = times.span_until(given, "timeout", now)
     if not 0 < seconds <= TIMEOUT_MAX:
         what = "leaves no time" if seconds <= 0 else "is longer than a day"
@@ -189,7 +191,7 @@ def timeout(given: object, now: int) -> float:
 
 
 def too_large(what: str, size: int, limit: int) -> errors.TooLarge:
-    """The refusal of more bytes than a batch may have."""
+    """The error for more bytes than a batch may have."""
     return errors.TooLarge(
         f"the {what} has {in_mebibytes(size, limit)}, a batch may have {in_mebibytes(limit)} here (batch.bytes-max).",
         hint="Split it, or create the topic with payload='reference'.",
@@ -197,7 +199,7 @@ def too_large(what: str, size: int, limit: int) -> errors.TooLarge:
 
 
 def in_mebibytes(size: int, above: int = 0) -> str:
-    """A size for people; never shown as small as the limit that it is above."""
+    """A size for people. A size above a limit never looks equal to the limit."""
     for unit, name in ((1024 * 1024, "MiB"), (1024, "KiB")):
         if size >= unit:
             text = f"{size / unit:.1f}".removesuffix(".0")
@@ -226,6 +228,6 @@ def _utf8(text: str, name: str) -> bytes:
 
 
 def shown(given: object) -> str:
-    """What was given, in an error: as in a program, and not at any length."""
+    """A value as it looks in a program, shortened, for an error."""
     text = repr(given)
     return text if len(text) <= 60 else text[:57] + "..."

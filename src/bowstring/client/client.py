@@ -1,6 +1,7 @@
 """The client for asyncio: connects, manages topics, makes producers and readers.
 
-Producers and readers are imported when the first one is made: they need Arrow, and a program that only asks for topics does not.
+Producers and readers are imported when the first one is made: they need Arrow, and a program that
+only asks for topics does not.
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ if TYPE_CHECKING:
     from bowstring.client.reader import Reader
 
 MEASURE_SECONDS = 60.0
-"""How often the brokers' clock is asked for when nothing else tells it."""
+"""How often the client asks for the brokers' clock when no other answer tells it."""
 
 
 class OpenReaders(dict["Reader", None]):
-    """The open readers of a client, in the order in which they were made. They learn what the client itself changes before its caller
-    gets the answer. The broker tells them, too, over their own streams, perhaps a moment later."""
+    """The open readers of a client, in the order in which they were made. They learn what the
+    client itself changes before its caller gets the answer. The broker tells them, too, over their
+    own streams, perhaps a moment later."""
 
     def deleted(self, topic: str, topic_id: int, places: Sequence[tuple[int, int]]) -> None:
         """Messages of a topic were deleted at these partitions and offsets."""
@@ -98,7 +100,8 @@ class Client(PositionCalls, TopicCalls):
         return self
 
     def _fits(self, greeting: Greeting) -> bool:
-        """Whether this broker serves what the one before did. At the same address it may be new data: somebody has begun anew there."""
+        """Whether this broker serves the same data as the one before. At the same address the data
+        may be new: an operator may have started over."""
         known = self._greeting
         return known is None or greeting.cluster == known.cluster or greeting.address == known.address
 
@@ -111,7 +114,7 @@ class Client(PositionCalls, TopicCalls):
             asyncio.get_running_loop().call_soon(self._on_drift, drift)
 
     async def _measure(self) -> None:
-        """Clocks drift, and jump: every handshake measures that anew."""
+        """Measures the clock again and again: clocks drift, and jump."""
         world = self._connection.world
         while True:
             await world.clock.sleep(MEASURE_SECONDS * (0.5 + world.randomness.unit()))
@@ -140,7 +143,8 @@ class Client(PositionCalls, TopicCalls):
         compression: str | None = None,
         max_bytes: int = 64 * 2**20,
     ) -> Producer:
-        """A producer for one topic. `group` owns the messages. Each has a connection of its own."""
+        """Makes a producer for one topic. `group` owns the messages. Each producer has a connection
+        of its own."""
         from bowstring.client.producer import ProducerSettings
 
         settings = ProducerSettings.checked(topic, group, timeout, compression, max_bytes, self._broker_time.now())
@@ -177,9 +181,11 @@ class Client(PositionCalls, TopicCalls):
         window: int | None = None,
         window_share: float = 0.5,
     ) -> Reader:
-        """A reader of the log of a topic, or of several: from `start` on, up to `end` (not included; one that is not there yet is waited
-        for), or for ever. With `name` it can commit its position, and a later reader of the name goes on there. `where` is a filter that
-        the broker applies, `columns` are those to be sent. `window` is how many messages it hands out before some are committed."""
+        """Makes a reader of the log of one topic or several, from `start` up to `end` (exclusive;
+        the reader waits for an end that is still to come), or without end. With `name` it can
+        commit its position, and a later reader of that name continues there. `where` is a filter
+        that the broker applies; `columns` are the columns to send. `window` is how many messages
+        the reader hands out before the program has to commit some."""
         from bowstring.client.reader import Reader
         from bowstring.client.reader_settings import ReaderSettings
 
@@ -205,7 +211,8 @@ class Client(PositionCalls, TopicCalls):
     # ---- the end
 
     async def close(self) -> None:
-        """Closes readers (iteration ends), producers (waiting until what they sent is decided) and the connection."""
+        """Closes readers (iteration ends), producers (waiting until what they sent is decided) and
+        the connection."""
         failure: Exception | None = None
         self._end()
         await self._close_readers()
@@ -227,7 +234,8 @@ class Client(PositionCalls, TopicCalls):
         await self._connection.close()
 
     async def _close_readers(self) -> None:
-        """They come first: who waits for messages is not to wait for what producers have under way, too."""
+        """Closes readers first: a program that waits for messages must not wait for the producers'
+        batches, too."""
         for reader in tuple(self._readers):
             await reader.close()
 
@@ -267,7 +275,7 @@ class Client(PositionCalls, TopicCalls):
 
 
 class Connecting:
-    """What `bowstring.aio.connect` gives: `async with` it, or `await` it."""
+    """The result of `bowstring.aio.connect`: `async with` it, or `await` it."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -294,10 +302,11 @@ def connect(
     drift_limit: timedelta | float = 0.5,
     on_drift: Callable[[float], object] | None = None,
 ) -> Connecting:
-    """Connects to the first of the seeds that answers: `async with connect() as client`, or `client = await connect()`. The server is the
-    one that is given, or that of the context, BOWSTRING_SERVER, BOWSTRING_CONTEXT, the context in use, else bowstring://localhost:27769.
-    Raises `Unavailable` if no seed answers within `timeout`. `on_drift(seconds)` is called when this machine's clock is further from the
-    brokers' than `drift_limit`, and again after it was right in between."""
+    """Connects to the first seed that answers: `async with connect() as client`, or `client = await
+    connect()`. The server is the argument, or that of the context, BOWSTRING_SERVER,
+    BOWSTRING_CONTEXT, the context in use, else bowstring://localhost:27769. Raises `Unavailable` if
+    no seed answers within `timeout`. Calls `on_drift(seconds)` when this machine's clock is further
+    from the brokers' than `drift_limit`, and again after it was right in between."""
     arguments.no_login(os.environ, token=token, user=user, password=password)
     chosen = contexts.choose(server, context, os.environ, written="{}=")
     client = Client(

@@ -1,7 +1,8 @@
-"""Flow by commit: how many messages a reader may hand out before the program has to commit.
+"""Flow by commit: how many messages a reader hands out before the program has to commit.
 
-The program gets a window of messages. When it has committed the given share of it, the window is filled up again; so never are more than
-the window handed out and uncommitted, and a program that commits steadily never waits.
+The program gets a window of messages. When it has committed the given share, the reader fills the
+window up again. So the number of messages that are handed out and uncommitted never exceeds the
+window, and a program that commits steadily never waits.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class CommitWindow:
     def __init__(self, rows: int, share: float) -> None:
         self._rows = rows
         self._step = max(1, ceil(rows * share))
-        """So much has to be committed for more to come."""
+        """How many messages have to be committed before more come."""
         self._granted = rows
         self._handed = self._committed = 0
         self._uncommitted: dict[Key, deque[npt.NDArray[np.int64]]] = {}
@@ -35,12 +36,12 @@ class CommitWindow:
         return self._granted - self._handed
 
     def handed_out(self, topic: str, partition: int, offsets: npt.NDArray[np.int64]) -> None:
-        """The program has these."""
+        """Notes that the program has these."""
         self._handed += len(offsets)
         self._uncommitted.setdefault((topic, partition), deque()).append(offsets)
 
     def committed(self, topic: str, position: Mapping[int, int]) -> None:
-        """Everything before these offsets is committed."""
+        """Notes that everything before these offsets is committed."""
         for partition, end in position.items():
             waiting = self._uncommitted.get((topic, partition), deque())
             while waiting:

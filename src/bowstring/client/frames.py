@@ -1,14 +1,16 @@
-"""What people may give to `send_batch`, and how it is divided into batches.
+"""The data that `send_batch` accepts, and how it is divided into batches.
 
-A list is a list of values. Everything else is Arrow, by whatever name: record batches and tables of pyarrow, frames of Polars, pandas and
-DuckDB, our own batches, all of which hand over their columns by `__arrow_c_stream__` or `__arrow_c_array__` without copying. What has no
-columns, such as an array or a series, is a column of values.
+A list is a list of values. Everything else is Arrow: record batches and tables of pyarrow, frames
+of Polars, pandas and DuckDB, and our own batches. All of them hand over their columns by
+`__arrow_c_stream__` or `__arrow_c_array__` without a copy. Data without columns, such as an array
+or a series, is a column of values.
 
-Types are converted once, before anything else is done with the columns (`conversion`). Columns that the broker assigns (`topic`, `offset`,
-…) are ignored, so that a batch that was read can be sent. Its `id` is sent with it: the copy can be repeated, and is stored once.
+Types are converted once, before any other step (`conversion`). Columns that the broker assigns
+(`topic`, `offset`, …) are ignored, so a program can send a batch that it has read. Its `id` is sent
+along: the copy can be repeated, and is stored once.
 
-Rows are divided by partition (of their key, else of their id) and by size, all with vectors: hashes, one stable sort, one `take` per
-partition. Within a partition rows keep their order.
+Rows are divided by partition (of their key, else of their id) and by size, with vectors only:
+hashes, one stable sort, one `take` per partition. Within a partition rows keep their order.
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ from bowstring.messages.metadata import Unjoined
 from bowstring.messages.sizes import size_of
 
 ROWS_MAX: Final = 1 << 20
-"""Rows of one batch, however small they are."""
+"""The most rows of one batch, however small they are."""
 ROW_BYTES: Final = 32
-"""What a row counts beside its bytes and texts."""
+"""The size of a row beside its bytes and texts."""
 _AT_ONCE_BYTES: Final = 8 * 1024 * 1024
-"""What a list is turned into Arrow in."""
+"""The size of the steps in which a list becomes Arrow."""
 _SAMPLE_ROWS: Final = 64
 _ROUTING: Final = {"key", "id"}
 _LIKE_GENERATED: Final = "^[0-9a-f]{32}-"
@@ -55,25 +57,25 @@ class Piece(NamedTuple):
 
 
 class Frame:
-    """Rows that were given to one call."""
+    """The rows of one call."""
 
     rows: int
     size: int
-    """About what they have in bytes."""
+    """About their size in bytes."""
     routed: bool
-    """Whether something says where rows go: their keys or ids, or the caller."""
+    """Whether keys, ids or the caller choose the partition of rows."""
     partition: int | None = None
-    """Where the caller wants all rows."""
+    """The partition that the caller has chosen for all rows."""
 
     @staticmethod
     def of(data: object, created: int, compression: str | None) -> Frame:
-        """Takes what was given, or refuses it in words."""
+        """The frame of the given data; refuses data that it cannot send."""
         if isinstance(data, list | tuple):
             return _of_values(data, created, compression)
         return _Columns.of_table(_table(data), created, compression)
 
     def send_to(self, partition: int) -> None:
-        """All rows go to this partition."""
+        """Sends all rows to this partition."""
         self.partition, self.routed = partition, True
 
     def check_partition(self, topic: str, partitions: int) -> None:
@@ -87,7 +89,7 @@ class Frame:
 
 
 class _Columns(Frame):
-    """Columns of Arrow, in batches that are made when their turn comes."""
+    """Columns of Arrow, in batches that are made one after the other."""
 
     def __init__(self, names: Sequence[str], batches: Iterable[pa.RecordBatch], created: int, compression: str | None) -> None:
         self._batches = batches
@@ -107,8 +109,8 @@ class _Columns(Frame):
 
     @classmethod
     def of_values(cls, values: Sequence[Any], row_bytes: int, created: int, compression: str | None) -> _Columns:
-        """Arrow looks at each value anyway, so only a list that is too long to be turned into Arrow at once is walked over before,
-        because one with something wrong in it is refused as a whole."""
+        """A frame of a list. Arrow checks each value anyway, so only a list that is too long for
+        one step is checked before: a list with a wrong value is refused as a whole."""
         rows = len(values)
         batches: Iterable[pa.RecordBatch]
         if rows * row_bytes <= _AT_ONCE_BYTES:
@@ -136,7 +138,8 @@ class _Columns(Frame):
                 yield Piece(partition, _from(rows.start, chosen), self._encoder(_taken(batch, chosen)))
 
     def _planned(self, batch: pa.RecordBatch, first: int, partitions: int, target: int, bytes_max: int) -> Iterable[Planned]:
-        """The rows of a batch that go together, and where to. Refuses what is wrong before the first of them is sent."""
+        """The rows of a batch that go together, and their partition. Refuses wrong rows before the
+        first one is sent."""
         rows = batch.num_rows
         if not self.routed and size_of(batch) + ROW_BYTES * rows <= target and rows <= ROWS_MAX:
             return [(None, range(rows))]
@@ -179,7 +182,7 @@ def _refuse(error: errors.Error) -> NoReturn:
 
 
 class _Values(Frame):
-    """A list of values that are not put into columns at all."""
+    """A list of values that never become columns."""
 
     routed = False
 
@@ -202,7 +205,7 @@ class _Values(Frame):
 
 
 def _of_values(values: Sequence[Any], created: int, compression: str | None) -> Frame:
-    """A list of values. How large they are is told by a sample."""
+    """A frame of a list of values. A sample tells their size."""
     if not values:
         raise _empty()
     sample = values[:: len(values) // _SAMPLE_ROWS + 1]
@@ -256,7 +259,7 @@ def _table(data: Any) -> pa.Table:
 
 
 def _streamed(data: Any) -> pa.Table:
-    """Columns by name, or, of what has none, such as a series, the values."""
+    """Columns by name; data without columns, such as a series, becomes the values."""
     try:
         return pa.table(data)
     except pa.ArrowInvalid:
@@ -266,8 +269,9 @@ def _streamed(data: Any) -> pa.Table:
 
 
 def _sent(table: pa.Table) -> pa.Table:
-    """The columns that are sent: without what the broker assigns, without pandas' index, and without those that hold only nulls, which
-    may have any type: some libraries make numbers of them. Refused if anything else is there."""
+    """The columns to send: without those that the broker assigns, without pandas' index, and
+    without columns of nulls only, which may have any type because some libraries make numbers of
+    them. Refuses any other column."""
     names = table.schema.names
     kept = [number for number, name in enumerate(names) if name not in schema.ASSIGNED and not name.startswith("__index_level_")]
     schema.mask_of(names[number] for number in kept)
@@ -285,7 +289,7 @@ def _sent(table: pa.Table) -> pa.Table:
 
 
 def _homes(batch: pa.RecordBatch, partitions: int) -> Numbers:
-    """The partition of each row; -1 for rows that say nothing about it."""
+    """The partition of each row; -1 for rows without key and id."""
     homes = np.full(batch.num_rows, -1, np.int64)
     names = batch.schema.names
     if "key" in names:
@@ -302,7 +306,8 @@ def _homes(batch: pa.RecordBatch, partitions: int) -> Numbers:
 
 
 def _sizes(batch: pa.RecordBatch) -> Numbers:
-    """About what each row has in bytes: the length of its bytes and texts, an equal share of everything else."""
+    """The approximate size of each row: the length of its bytes and texts, and an equal share of
+    the rest."""
     sizes = np.full(batch.num_rows, ROW_BYTES, np.int64)
     for column in batch.columns:
         kind = column.type
@@ -320,7 +325,8 @@ def _check_sizes(sizes: Numbers, bytes_max: int, first: int = 0) -> None:
 
 
 def _cuts(sizes: Numbers, target: int) -> Iterator[tuple[int, int]]:
-    """Runs of rows of at most the target in sum, or of one row; about equally large, rather than with a small rest."""
+    """Runs of rows up to the target size, or of one row; about equally large, rather than with a
+    small rest."""
     ends = np.cumsum(sizes)
     total = int(ends[-1])
     target = min(target, total // -(-total // target) + int(sizes.max()))

@@ -1,8 +1,10 @@
-"""Rows that were read, as an Arrow stream and back: what pickling and copying a batch or a message makes of them.
+"""Rows that were read, as an Arrow stream and back: the form in which batches and messages are
+pickled and copied.
 
-A page refers to the bytes of a whole answer from the broker, most of which a single message does not need. What is kept are the rows that
-are asked for and the columns that their reader has, and with them topic, partition and offset, which every message knows. Each chunk is
-a record batch of its own, so that a page has one topic and one partition again.
+A page refers to the bytes of a whole answer from the broker, and a single message needs little of
+it. So a kept page holds only the rows and the columns of its reader, and topic, partition and
+offset, which every message knows. Each chunk is a record batch of its own, so that a page again has
+one topic and one partition.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class KeptPage(FetchedPage):
 
 
 def names_of(page: FetchedPage) -> tuple[str, ...]:
-    """The columns that the page's reader has asked for."""
+    """The columns of the page's reader."""
     return tuple(name for name in COLUMNS.names if page.has(name))
 
 
@@ -53,7 +55,8 @@ def keep(chunks: Iterable[Chunk], names: tuple[str, ...]) -> bytes:
 
 
 def _own(chunk: Chunk, name: str) -> pa.Array:
-    """A column of the chunk's rows alone. A slice would not do: its padding holds bytes of the next row."""
+    """A copy of a column of the chunk's rows. A slice is not enough: its padding holds bytes of the
+    next row."""
     column = chunk.page.any_column(name)
     if chunk.rows == chunk.page.rows:
         return column

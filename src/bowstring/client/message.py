@@ -1,4 +1,5 @@
-"""One message. Only its value is taken out of the columns when it is made; the rest is when somebody looks."""
+"""One message. It takes only its value out of the columns at first, and the other fields when the
+program reads them."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from bowstring.client.pages import COLUMNS, Chunk, FetchedPage
 
 
 class _Fields:
-    """The fields as the standard library's dataclasses have them: of a message those that its reader has asked for, of the class all."""
+    """The fields in the form of the standard library's dataclasses: of a message those that its
+    reader has, of the class all."""
 
     _all: Final = make_dataclass("Fields", COLUMNS.names).__dataclass_fields__
 
@@ -30,11 +32,12 @@ class Message(msgspec.Struct, eq=False, gc=False):
     """A message that was read. It can be pickled, and `dataclasses.asdict` makes a dict of it."""
 
     value: bytes | None
-    """The payload; None, too, where the reader's `columns=` leave it out."""
+    """The payload; also None if the reader's `columns=` omit it."""
     _page: FetchedPage
     _row: int
 
-    # pandas makes rows of dataclasses: `pd.DataFrame(batch)`. `dataclasses.asdict(message)` works by it, too.
+    # pandas makes rows of dataclasses: `pd.DataFrame(batch)`. `dataclasses.asdict(message)` works
+    # by it, too.
     __dataclass_fields__ = _Fields()
 
     @property
@@ -79,12 +82,12 @@ class Message(msgspec.Struct, eq=False, gc=False):
 
     @property
     def due(self) -> datetime | None:
-        """Not delivered to queue consumers before this; readers of the log see it at once."""
+        """When queue consumers get it at the earliest; readers of the log see it at once."""
         return self._moment("due")
 
     @property
     def expires(self) -> datetime | None:
-        """Delivered to nobody after this."""
+        """When it stops being delivered."""
         return self._moment("expires")
 
     @property

@@ -1,7 +1,8 @@
-"""Rows as they arrived from the broker, and the columns that are made of them when somebody asks.
+"""Rows as they came from the broker, and the columns that are made of them on demand.
 
-A page is one answer of a fetch: the batch's own bytes and, beside them, what the broker knows about its rows (offsets as runs, producers
-as origins, the time of arrival). The columns that the batch has are views into the answer's bytes; the others are made with vectors.
+A page is one answer of a fetch: the batch's own bytes and, beside them, what the broker knows about
+its rows (offsets as runs, producers as origins, the time of arrival). The columns that the batch
+has are views into the answer's bytes; the others are made with vectors.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _MOMENT = pa.timestamp("us", "UTC")
 _NAME = pa.dictionary(pa.int32(), pa.utf8())
 
 NEVER: Final = 1 << 61
-"""A moment that does not come, and a span that does not end."""
+"""A moment that never comes, and a span that never ends."""
 
 COLUMNS: Final = pa.schema(
     [
@@ -42,11 +43,11 @@ COLUMNS: Final = pa.schema(
         pa.field("producer_group", _NAME, nullable=False),
     ]
 )
-"""The columns of a reader's batch (API.md 3)."""
+"""The columns of a reader's batch."""
 
 
 class ReaderSelection(NamedTuple):
-    """What a reader wants of each message, and of which messages."""
+    """The columns that a reader wants, and of which messages."""
 
     names: frozenset[str] | None = None
     """The columns; None for all."""
@@ -54,7 +55,7 @@ class ReaderSelection(NamedTuple):
 
     @property
     def mask(self) -> int | None:
-        """Those of the columns that travel. How long a row may be handed out is needed whoever asks (`freshness`)."""
+        """The wanted columns that travel, and those that `freshness` always needs."""
         if self.names is None:
             return None
         return schema.mask_of(column.name for column in schema.COLUMNS if column.name in self.names) | schema.DUE | schema.EXPIRES
@@ -73,11 +74,11 @@ class FetchedPage:
         self.rows = header.rows
         self.size = 0 if data is None else len(data)
         self.next_offset = header.next_offset
-        """Where to go on behind it."""
+        """The offset behind it."""
         self.sifted = 0
-        """Which deletions its rows were compared with."""
+        """The version of the deletions that its rows were checked against."""
         self.credit: FetchCredit | None = None
-        """Whose credit it counts against."""
+        """The credit that it counts against."""
         self._data = data
         self._selected = selection.names
         self._columns: dict[str, pa.Array] = {}
@@ -100,7 +101,8 @@ class FetchedPage:
 
     @cached_property
     def ages(self) -> npt.NDArray[np.int64]:
-        """The moment from which the age of each row counts: its arrival, or its due time if that is later."""
+        """The moment from which the age of each row counts: its arrival, or its due time if that is
+        later."""
         arrived = _moments(self.any_column("arrived"), 0)
         return np.maximum(arrived, _moments(self.any_column("due"), 0)) if self.header.columns & schema.DUE else arrived
 
@@ -122,7 +124,7 @@ class FetchedPage:
         return int(self.expiries.min()) if self.header.columns & schema.EXPIRES else NEVER
 
     def has(self, name: str) -> bool:
-        """Whether the reader has asked for the column."""
+        """Whether the reader has this column."""
         return self._selected is None or name in self._selected
 
     def column(self, name: str) -> pa.Array:
@@ -132,7 +134,7 @@ class FetchedPage:
         return self.any_column(name)
 
     def any_column(self, name: str) -> pa.Array:
-        """A column that the page knows, whether or not the reader has asked for it."""
+        """A column that the page knows, even if the reader does not have it."""
         found = self._columns.get(name)
         if found is None:
             make = _MADE.get(name)
@@ -146,7 +148,7 @@ class FetchedPage:
         return found
 
     def entries(self, name: str) -> list[Any]:
-        """A column as a list of Python's own objects, made once; times as microseconds."""
+        """A column as a list of Python objects, made once; times as microseconds."""
         found = self._lists.get(name)
         if found is None:
             column = self.column(name)
@@ -159,7 +161,7 @@ class FetchedPage:
 
 
 class Remainder(FetchedPage):
-    """Some rows of a page: what is left of it."""
+    """The rows of a page that are left."""
 
     def __init__(self, whole: FetchedPage, rows: npt.NDArray[np.int64], next_offset: int) -> None:
         super().__init__(whole.topic, whole.header, None)
@@ -223,7 +225,7 @@ class Chunk(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Where to go on behind these rows."""
+        """The offset behind it."""
         end = self.first + self.rows
         return self.page.next_offset if end == self.page.rows else int(self.page.offsets[end])
 
@@ -251,7 +253,8 @@ def _id(page: FetchedPage) -> pa.Array:
 
 
 def _created(page: FetchedPage) -> pa.Array:
-    """A producer that is not of ours may leave it out; then the arrival is the best that is known."""
+    """The time of creation. A producer of another kit may omit it; the arrival is the best guess
+    then."""
     if not page.header.columns & schema.CREATED:
         return _arrived(page)
     given = page.batch.column("created")
@@ -259,7 +262,8 @@ def _created(page: FetchedPage) -> pa.Array:
 
 
 def _arrived(page: FetchedPage) -> pa.Array:
-    """Rows of a page may have arrived at different times, if the broker has joined small pages."""
+    """The time of arrival. Rows of a page may have arrived at different times, if the broker has
+    joined small pages."""
     runs = page.header.runs
     moments = [run.arrived or page.header.arrived for run in runs]
     return pa.array(np.repeat(np.array(moments, np.int64), [run.rows for run in runs])).view(_MOMENT)

@@ -1,4 +1,5 @@
-"""Places in topics: which offsets they mean, and the named positions of readers, as the client asks about them."""
+"""Places in topics: the offsets that they mean, the named positions of readers, and the calls of a
+client about both."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ PAGE_POSITIONS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A named position as it was when it was asked for."""
+    """A named position at the time of the call."""
 
     name: str
     topic: str
@@ -41,12 +42,12 @@ def position_name(given: object) -> str:
 
 
 def offsets_message(offsets: Mapping[int, int]) -> list[pb.PartitionOffset]:
-    """Offsets as they travel."""
+    """Offsets for the wire."""
     return [pb.PartitionOffset(partition=partition, offset=offset) for partition, offset in sorted(offsets.items())]
 
 
 def from_wire(message: pb.Position) -> Position:
-    """A position as the broker tells it."""
+    """A position from the wire."""
     return Position(
         message.name,
         message.topic,
@@ -64,8 +65,9 @@ class PositionCalls:
     _timeout: float
 
     async def offsets(self, topic: str, at: Start = "latest", *, partitions: Sequence[int] | None = None) -> dict[int, int]:
-        """The offset that a place means in each partition: `"beginning"`, `"latest"` (the next message's), a moment (the first message
-        that arrived then or later), `-100` (where the newest 100 of the topic begin)."""
+        """The offset that a place means in each partition: `"beginning"`, `"latest"` (the next
+        message's), a moment (the first message that arrived then or later), `-100` (where the
+        newest 100 of the topic begin)."""
         return await self._resolved(arguments.topic_name(topic), at, "at", ranges.check_partitions(partitions))
 
     async def _resolved(self, topic: str, place: Any, argument: str, partitions: tuple[int, ...] | None) -> dict[int, int]:
@@ -90,7 +92,8 @@ class PositionCalls:
                 yield position
 
     async def _position_page(self, topic: str | None, after: tuple[str, str]) -> tuple[list[Position], tuple[str, str] | None]:
-        """The positions behind a topic and name, and where to go on; None if these were the last."""
+        """The positions behind a topic and name, and where to continue; None if these were the
+        last."""
         name = "" if topic is None else arguments.topic_name(topic)
         request = pb.ListPositionsRequest(topic=name, after_topic=after[0], after_name=after[1], limit=PAGE_POSITIONS)
         answer = pb.ListPositionsAnswer.FromString(await self._ask("ListPositions", request))
@@ -103,8 +106,9 @@ class PositionCalls:
         return from_wire(pb.Position.FromString(await self._ask("DescribePosition", request)))
 
     async def set_position(self, name: str, topic: str, to: Start, *, dry_run: bool = False) -> Position:
-        """Moves a named position, also backwards, and makes it if there is none; `to` is a place as a reader's `start`. Readers that are
-        at work are not moved. With `dry_run` it only says what it would be."""
+        """Moves a named position, also backwards, and makes it if there is none; `to` is a place
+        like a reader's `start`. It does not move readers that are at work. With `dry_run` it only
+        returns what the position would be."""
         if to is None:
             raise errors.InvalidArgument("to=None is no place.", hint="Use 'beginning', 'latest', an offset or a moment.")
         offsets = await self._resolved(arguments.topic_name(topic), to, "to", None)
@@ -112,7 +116,8 @@ class PositionCalls:
         return from_wire(pb.Position.FromString(await self._ask("SetPosition", request)))
 
     async def delete_position(self, name: str, topic: str, missing_ok: bool = False) -> None:
-        """Deletes a named position: the next reader of that name begins at its `start`. Raises `NotFound`, unless `missing_ok`."""
+        """Deletes a named position: the next reader of that name begins at its `start`. Raises
+        `NotFound`, unless `missing_ok`."""
         request = pb.DeletePositionRequest(topic=arguments.topic_name(topic), name=position_name(name), missing_ok=missing_ok)
         await self._connection.change("DeletePosition", request.SerializeToString(), self._timeout)
 

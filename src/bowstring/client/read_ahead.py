@@ -1,11 +1,12 @@
-"""What a reader has at hand: pages of one topic or of several, in the order in which they came.
+"""The pages that a reader has at hand, of one topic or several, in the order in which they came.
 
-Each topic has a stream of its own (`topic_stream`); here are the pages that have come and were not taken, how to wait for them, and how
-many the program may have before it commits (`commit_window`). What may not be handed out any more (`freshness`) is dropped when its turn
-comes; if a topic was deleted, nothing more is handed out.
+Each topic has its own streams (`topic_stream`). Here are the pages that have come and were not
+taken, how to wait for them, and how many messages the program may have before it commits
+(`commit_window`). Rows that may not be handed out any more (`freshness`) are dropped when their
+turn comes. Nothing more is handed out once a topic is deleted.
 
-**Threads.** Pages come on the loop; they are taken there or in a thread of the program (`sync`), by one at a time. Every count has one
-writer, as in `topic_stream`.
+**Threads.** Pages come on the loop; they are taken there or in a thread of the program (`sync`), by
+one at a time. Every count has one writer, as in `topic_stream`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from bowstring.client.topic_stream import CREDIT_BYTES, TopicStream
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 FILL_BYTES: Final = CREDIT_BYTES // 2
-"""More than this is never waited for, because it might not come before some of it is taken."""
+"""The most that `filled` waits for: more might not come before the program takes some of it."""
 
 
 class ReadAhead:
@@ -42,15 +43,16 @@ class ReadAhead:
         self._connection = connection
         self._window = window
         self._patience = patience
-        """How long rows are waited for while no broker answers, in seconds; None for ever."""
+        """How long to wait for rows while no broker answers, in seconds; None without limit."""
         self._absence_told = False
         self._closed = False
         self._pages: deque[Chunk] = deque()
         self._rows_came = 0
         self.dropped = 0
-        """How many rows had come and were not handed out, because they were over or deleted by then."""
+        """How many rows had come and were not handed out, because they were over or deleted by
+        then."""
         self._is_deleted = False
-        """Whether one of the topics is gone: then nothing is handed out any more."""
+        """Whether one of the topics is deleted: then nothing more is handed out."""
         self._changed = asyncio.Event()
         self.messages = 0
         """How many were taken."""
@@ -68,7 +70,7 @@ class ReadAhead:
     # ---- waiting
 
     async def placed(self) -> None:
-        """Waits until it is known where the reader begins."""
+        """Waits until the reader's first offsets are known."""
         while not all(stream.position for stream in self._streams.values()):
             if self._closed:
                 raise closed()
@@ -76,8 +78,9 @@ class ReadAhead:
             await self._wait()
 
     async def available(self) -> bool:
-        """Waits until there are rows to take; False when the end is reached, or all is closed. Raises what ended a stream for good (after
-        the last row, but a deleted topic at once), and `Unavailable` when an end is wanted and no broker has answered for long."""
+        """Waits until there are rows to take; False at the end, or when all is closed. Raises the
+        error that ended a stream for good (after the last row, but at once for a deleted topic),
+        and `Unavailable` when the reader has an end and no broker has answered for long."""
         self._count_absence_anew()
         while not self._closed and (self._is_deleted or not (self._pages and self._room())):
             if self._is_deleted:
@@ -98,7 +101,8 @@ class ReadAhead:
             stream.release()
 
     async def filled(self, rows: int) -> None:
-        """Waits until there is so much that a program is busy for a while, or no more to come."""
+        """Waits until there is enough to keep a program busy for a while, or until no more
+        comes."""
         while not self.holds(rows, FILL_BYTES) and not self._over():
             await self._wait()
 
@@ -113,7 +117,7 @@ class ReadAhead:
                 await self._changed.wait()
 
     def _patience_left(self) -> float | None:
-        """For how long a broker that is away is still waited for; None if none is, or for ever."""
+        """How long to wait for a broker that is away; None if none is, or without limit."""
         away = [stream.away_since for stream in self._streams.values() if stream.away_since is not None and not stream.finished()]
         if self._patience is None or not away:
             return None
@@ -125,12 +129,12 @@ class ReadAhead:
             raise self._connection.unanswered(self._patience)
 
     def _count_absence_anew(self) -> None:
-        """Whoever was told, and asks again, waits again as long."""
+        """Starts the wait anew for a program that got the error and asks again."""
         if self._absence_told:
             self._absence_told = False
             for stream in self._streams.values():
                 if stream.away_since is not None:
-                    stream.away_since = self._connection.world.clock.monotonic()
+                    stream.questions.away_since = self._connection.world.clock.monotonic()
 
     def _raise_failure(self) -> None:
         error = next((stream.error for stream in self._streams.values() if stream.error is not None), None)
@@ -157,7 +161,8 @@ class ReadAhead:
         return chunk
 
     def _next(self) -> Chunk | None:
-        """The rest of the first page of which something may be handed out. The position moves past what may not."""
+        """The rest of the first page that has rows to hand out. The position moves past the
+        others."""
         while self._pages and not self._is_deleted:
             chunk = self._pages.popleft()
             stream = self._streams[chunk.page.topic]
@@ -171,7 +176,8 @@ class ReadAhead:
         return None
 
     def fresh(self, chunk: Chunk) -> Chunk | None:
-        """What may be handed out of rows that were taken and are still in the reader's hand: the same if that is all."""
+        """The rows that may be handed out, of those that the reader has taken; the same chunk if
+        that is all of them."""
         if not self.doubts(chunk):
             return chunk
         rest = None if self._is_deleted else self._streams[chunk.page.topic].freshness.sifted(chunk)
@@ -192,26 +198,27 @@ class ReadAhead:
         return 1 << 62 if self._window is None else self._window.room
 
     def holds(self, rows: int, size: int) -> bool:
-        """Whether so many rows, or so many bytes of them, can be taken now; or as many as may be before the program commits."""
+        """Whether so many rows, or so many bytes, can be taken now; or as many as the program may
+        have before it commits."""
         room = self._room()
         ahead = self._rows_came - self.messages - self.dropped
         return room > 0 and not self._is_deleted and (ahead >= min(rows, room) or self.bytes_ahead >= size)
 
     def next_size(self) -> int:
-        """The bytes of the rows that `take` gives next; 0 if there are none now."""
+        """The size of the rows that `take` returns next; 0 if there are none now."""
         return self._pages[0].size if self._pages else 0
 
     def owes(self) -> bool:
-        """Whether credit is to be given back for what was taken: by `grant`, on the loop."""
+        """Whether there is credit to give back for taken pages: by `grant`, on the loop."""
         return any(stream.owes() for stream in self._streams.values())
 
     def grant(self) -> None:
-        """Gives credit back for what was taken, once it is worth while."""
+        """Gives credit back for taken pages, once it is worth a request."""
         for stream in self._streams.values():
             stream.grant()
 
     def committed(self, topic: str, position: Mapping[int, int]) -> None:
-        """The program has committed so far: more may come."""
+        """Notes a commit of the program: more may come."""
         if self._window is not None:
             self._window.committed(topic, position)
             self._changed.set()
@@ -245,7 +252,7 @@ class ReadAhead:
 
     @property
     def position(self) -> dict[str, dict[int, int]]:
-        """Where the program is, by topic: behind what was handed out."""
+        """The program's position, by topic: behind the rows that were handed out."""
         return {topic: stream.position for topic, stream in self._streams.items()}
 
     def topic_id(self, topic: str) -> int:
@@ -253,17 +260,17 @@ class ReadAhead:
         return self._streams[topic].topic_id
 
     async def describe(self, topic: str) -> pb.Topic:
-        """A topic as it is now; repeated until a broker answers."""
-        return await self._streams[topic].describe()
+        """The topic as it is now; asks until a broker answers."""
+        return await self._streams[topic].questions.describe()
 
     @property
     def bytes_ahead(self) -> int:
-        """What has come in and was not taken."""
+        """The bytes that have come in and were not taken."""
         return sum(stream.bytes_ahead for stream in self._streams.values())
 
     @property
     def bytes(self) -> int:
-        """What came in, as it travelled."""
+        """The bytes that have come in, as they travelled."""
         return sum(stream.bytes for stream in self._streams.values())
 
     @property
@@ -277,7 +284,7 @@ class ReadAhead:
         return sum(stream.connections for stream in self._streams.values())
 
     async def close(self) -> None:
-        """Ends the streams and their connections. Whoever waits is told at once."""
+        """Ends the streams and their connections, and wakes those who wait."""
         self._closed = True
         self._changed.set()
         for stream in self._streams.values():
@@ -285,5 +292,5 @@ class ReadAhead:
 
 
 def closed() -> errors.Conflict:
-    """The error of what a reader that is closed cannot do."""
+    """The error for calls of a closed reader."""
     return errors.Conflict("this reader is closed.", hint="Make another with client.reader().")

@@ -1,4 +1,4 @@
-"""What a reader is made with, checked where it was given."""
+"""The settings of a reader, checked where the program gave them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class WantedTopic(NamedTuple):
 
 
 class ReaderSettings(NamedTuple):
-    """What a reader is made with, checked."""
+    """The checked settings of a reader."""
 
     topics: tuple[str, ...]
     several: bool
@@ -100,7 +100,8 @@ def _topics(given: Any) -> tuple[str, ...]:
 
 
 def place(given: Any, topic: str, argument: str, several: bool, clocks: Clocks) -> Any:
-    """A start or an end in one of the topics; a dict for a list of topics has them by topic, or is for all of them the same."""
+    """A start or an end in one of the topics; a dict for a list of topics has them by topic, or is
+    for all of them the same."""
     if several and isinstance(given, Mapping) and any(isinstance(key, str) for key in given):
         given = given.get(topic)
         if given is None:

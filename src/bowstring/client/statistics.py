@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A broker as it introduced itself."""
+    """A broker, as it introduced itself in the handshake."""
 
     address: str
     software: str
@@ -22,7 +22,7 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What a client knows of the other side."""
+    """The broker, the versions and the clocks that a client knows."""
 
     brokers: tuple[BrokerInfo, ...]
     cluster: str
@@ -43,7 +43,7 @@ class ProducerStatistics:
     """Of batches that were stored, as gathered."""
     batches: int
     refused: int
-    """Messages that were refused, came too late or whose outcome is unknown."""
+    """Messages that were refused, were too late, or whose outcome is unknown."""
     resent: int
     """Batches that were written again."""
     bytes_under_way: int
@@ -64,7 +64,8 @@ class ReaderStatistics:
     connections: int
     """Streams opened: one, and one more for each break."""
     dropped: int
-    """Messages that had come and were not handed out, because they had expired, grown too old or been deleted by then."""
+    """Messages that had come and were not handed out, because they had expired, grown too old or
+    been deleted by then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Topics that a caller follows, kept up to date by waiting on the broker instead of asking for all of them again and again."""
+"""Topics that a caller follows. It waits for news from the broker instead of listing all topics
+again and again."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from bowstring.wire.generated import bowstring_pb2 as pb
 
 
 class TopicWatch:
-    """Knows topics as of the last look. `listed` gives those to follow whenever topics were made or deleted."""
+    """The followed topics as of the last look. `listed` returns those to follow whenever topics
+    were made or deleted."""
 
     def __init__(self, client: Client, listed: Callable[[], Iterable[Topic]]) -> None:
         self._client = client
@@ -25,14 +27,15 @@ class TopicWatch:
         self._known: dict[str, Topic] = {}
 
     def look(self, seconds: float = 0.0) -> dict[str, Topic]:
-        """The topics by name as they are now. Where nothing is new, it waits so long for news."""
+        """The topics by name as they are now. Waits so many seconds for news if there are none."""
         requests = list(self._requests())
         for number, request in enumerate(requests):
             last = number == len(requests) - 1  # only the last request of many may wait
             request.wait = times.microseconds(seconds) if last and self._edition else 0
             answer = self._ask(request)
             if answer.edition != self._edition:
-                # The list is as new as this edition at least: what has changed in between makes another edition again.
+                # The list is as new as this edition at least: what has changed in between makes
+                # another edition again.
                 self._edition = answer.edition
                 self._known = {topic.name: topic for topic in self._listed()}
                 break
@@ -41,7 +44,7 @@ class TopicWatch:
         return dict(self._known)
 
     def _requests(self) -> Iterator[pb.WatchTopicsRequest]:
-        """What is known, in as many requests as it takes."""
+        """The known topics, in as many requests as it takes."""
         request = pb.WatchTopicsRequest(edition=self._edition)
         size = 0
         for topic in self._known.values():

@@ -26,12 +26,12 @@ _FIXED = {
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as it was when it was asked for."""
+    """A topic at the time of the call."""
 
     name: str
     partitions: int
     messages: int
-    """How many can be read."""
+    """How many messages can be read."""
     bytes: int
     created: datetime
     retention: timedelta
@@ -39,13 +39,13 @@ class Topic:
     retention_bytes: int | None
     deduplication: timedelta
     id: int
-    """Its number: a topic that is deleted and made again is another one."""
+    """Its number: a topic that is deleted and made again has another one."""
     ranges: tuple[range, ...]
     """The offsets that can be read, by partition."""
 
 
 def from_wire(message: pb.Topic) -> Topic:
-    """A topic as the broker tells it."""
+    """A topic from the wire."""
     return Topic(
         name=message.name,
         partitions=message.partitions,
@@ -72,8 +72,8 @@ def creation(
     audited: bool,
     exists_ok: bool,
 ) -> pb.CreateTopicRequest:
-    """The request that makes a topic; refuses what makes no sense, and what this version cannot do. What is None is not sent: the broker
-    fills it in."""
+    """The request that makes a topic. Refuses wrong settings, and those that this version cannot
+    do. Omits what is None: the broker fills it in."""
     for given, wanted, what in ((payload, "inline", "payload"), (audited, False, "audited"), (table_retention, None, "table_retention")):
         if given != wanted:
             raise errors.NotSupported(f"{what}={given!r} is not in this version.", hint=f"Omit {what}=.")
@@ -95,7 +95,8 @@ def alteration(
     retention_bytes: int | EllipsisType | None,
     deduplication: timedelta | float | EllipsisType,
 ) -> pb.AlterTopicRequest:
-    """The request that changes a topic: what is given, and only that. What is `fixed` may not be given."""
+    """The request that changes the given settings of a topic, and no others. Those in `fixed` must
+    not be given."""
     for what, given in fixed.items():
         if given is not ...:
             hint = "Make another topic, and publish there." if what == "partitions" else f"Omit {what}=."
@@ -111,7 +112,7 @@ def alteration(
 
 
 def fits(topic: pb.Topic, request: pb.CreateTopicRequest) -> bool:
-    """Whether a topic is what the request would have made, in all that the request says."""
+    """Whether a topic has all settings of the request."""
     given = [field.name for field, _ in request.ListFields() if field.name not in ("name", "exists_ok")]
     return all(getattr(topic, name) == getattr(request, name) for name in given)
 
@@ -128,7 +129,7 @@ class TopicCalls:
     _connection: Connection
     _timeout: float
     _partitions: dict[str, int]
-    """How many partitions a topic has, by name, as far as this client has heard."""
+    """The partitions of the topics that this client has heard of, by name."""
     _readers: OpenReaders
 
     async def create_topic(
@@ -144,8 +145,9 @@ class TopicCalls:
         audited: bool = False,
         exists_ok: bool = False,
     ) -> Topic:
-        """Makes a topic. What is None is the broker's default: its settings `topic.retention` and `topic.deduplication`, which is never
-        longer than the retention. A topic that is there already is a `TopicExists`; with `exists_ok` it is returned as it is."""
+        """Makes a topic. An argument of None means the broker's default: its settings
+        `topic.retention` and `topic.deduplication`, which is never longer than the retention.
+        Raises `TopicExists` if there is one; with `exists_ok` returns it as it is."""
         request = creation(
             name,
             partitions=partitions,
@@ -160,11 +162,12 @@ class TopicCalls:
         return self._known(from_wire(pb.Topic.FromString(await self._change("CreateTopic", request))))
 
     async def topic(self, name: str) -> Topic:
-        """A topic with its counts."""
+        """Returns a topic with its counts."""
         return self._known(from_wire(await self._describe(arguments.topic_name(name))))
 
     async def topics(self, pattern: str | None = None) -> AsyncIterator[Topic]:
-        """All topics by name, or those whose names match a glob such as `orders.*`; page by page."""
+        """Returns all topics by name, or those whose names match a glob such as `orders.*`; page by
+        page."""
         after: str | None = ""
         while after is not None:
             page, after = await self._topic_page(pattern, after)
@@ -172,7 +175,7 @@ class TopicCalls:
                 yield topic
 
     async def _topic_page(self, pattern: str | None, after: str) -> tuple[list[Topic], str | None]:
-        """The topics behind a name, and the name to go on after; None if these were the last."""
+        """The topics behind a name, and the name to continue after; None if these were the last."""
         glob = "" if pattern is None else arguments.pattern(pattern)
         request = pb.ListTopicsRequest(pattern=glob, after=after, limit=PAGE_TOPICS).SerializeToString()
         answer = pb.ListTopicsAnswer.FromString(await self._connection.call("ListTopics", request, self._timeout))
@@ -191,8 +194,10 @@ class TopicCalls:
         payload: str | EllipsisType = ...,
         audited: bool | EllipsisType = ...,
     ) -> Topic:
-        """Changes what is given, and only that; `retention_bytes=None` takes the limit away. A retention below the deduplication window
-        shortens that too, until the retention is longer again. Raises `TopicNotFound`, and for what cannot be changed `NotSupported`."""
+        """Changes the given settings, and no others; `retention_bytes=None` removes the limit. A
+        retention below the deduplication window also shortens the window, until the retention is
+        longer again. Raises `TopicNotFound`, and `NotSupported` for settings that cannot be
+        changed."""
         fixed = {"partitions": partitions, "table_retention": table_retention, "payload": payload, "audited": audited}
         request = alteration(name, fixed, retention=retention, retention_bytes=retention_bytes, deduplication=deduplication)
         altered = pb.Topic.FromString(await self._connection.call("AlterTopic", request.SerializeToString(), self._timeout))
