@@ -1,10 +1,10 @@
 """How many bytes one broker may send to a reader ahead of the program.
 
-The reader grants bytes, the broker sends while some are left, and more are granted as pages are handed out. So what lies here unread is
-bounded, and a broker that serves a slow program waits.
+The reader grants bytes, the broker sends while some are left, and more are granted as pages are
+handed out. So what lies here unread is bounded, and a broker that serves a slow program waits.
 
-**Threads.** The loop counts what came and what was granted, and the thread that takes pages counts what was taken. Each count has one
-writer; what is ahead or owed is a difference.
+**Threads.** The loop counts what came and what was granted, and the thread that takes pages counts
+what was taken. Each count has one writer; what is ahead or owed is a difference.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@ The open batch, the sent batch and every receipt share it. It has three states a
     undecided ── decide(result) ──> decided: the rows are stored, or an error says why not
     undecided ── move()         ──> moved: the rows went into other batches; their receipts know which
 
-**Threads.** The loop decides; any thread may wait. `decide` sets the result before it runs the callbacks, and `when_settled` adds
-its callback before it looks at the result. So no callback is missed, whatever the threads do; one may run twice.
+**Threads.** The loop decides; any thread may wait. `decide` sets the result before it runs the
+callbacks, and `when_settled` adds its callback before it looks at the result. So no callback is
+missed, whatever the threads do; one may run twice.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ class ReadAhead:
             self._absence_told = False
             for stream in self._streams.values():
                 if stream.away_since is not None:
-                    stream.away_since = self._connection.world.clock.monotonic()
+                    stream.questions.away_since = self._connection.world.clock.monotonic()
 
     def _raise_failure(self) -> None:
         error = next((stream.error for stream in self._streams.values() if stream.error is not None), None)
@@ -264,7 +264,7 @@ class ReadAhead:
 
     async def describe(self, topic: str) -> pb.Topic:
         """A topic as it is now; repeated until a broker answers."""
-        return await self._streams[topic].describe()
+        return await self._streams[topic].questions.describe()
 
     @property
     def bytes_ahead(self) -> int:

@@ -1,8 +1,9 @@
-"""What became of a message: receipts, and the answers they turn into.
+"""Receipts: what became of messages, and the answers that they turn into.
 
-Every single message gets a receipt of `send`, so it is as small as possible: the open batch of the message, and its stamp there. The batch
-knows the rest when the program asks. The receipt of `send_batch` knows the parts into which the rows were divided (by partition and
-by size) and puts the answers back into the order of the rows.
+Every single message gets a receipt of `send`, so it is as small as possible: the open batch of the
+message, and its stamp there. The batch knows the rest when the program asks. The receipt of
+`send_batch` knows the parts into which the rows were divided (by partition and by size) and puts
+the answers back into the order of the rows.
 
 An error that a receipt has raised counts as seen. `flush` and `close` raise the others.
 """
@@ -34,7 +35,8 @@ class Stored(NamedTuple):
     offset: int
     id: str
     duplicate: bool
-    """Its id had been published before: this is where the first one is, and nothing was stored again."""
+    """Whether its id had been published before: this is where the first one is, and nothing was
+    stored again."""
 
 
 class Answers:
@@ -58,7 +60,8 @@ class Answers:
         self.offsets = offsets
         """Null where the row is refused."""
         self.duplicates = duplicates
-        """Whether the row's id had been published before: its offset is where the first one is, and nothing was stored again."""
+        """Whether the row's id had been published before: its offset is where the first one is, and
+        nothing was stored again."""
         self.refused = refused
         """The errors by row."""
 
@@ -76,7 +79,7 @@ class Answers:
 
 
 def partly_refused(answers: Answers) -> errors.PartlyRefused:
-    """The error of a batch of which rows were refused, with the first reason in its text."""
+    """The error for a batch with refused rows; its text has the first reason."""
     row, first = next(iter(answers.refused.items()))
     many = len(answers.refused)
     what = f"{many} of {len(answers)} messages were refused" if len(answers) > 1 else "the message was refused"
@@ -89,7 +92,7 @@ def partly_refused(answers: Answers) -> errors.PartlyRefused:
 
 
 class MessageReceipt(msgspec.Struct, eq=False, gc=False):
-    """What the receipts of one message share, in asyncio and out of it."""
+    """The receipt of one message, in asyncio and without it."""
 
     _batch: OpenBatch | Placeholder
     _stamp: int
@@ -105,11 +108,11 @@ class MessageReceipt(msgspec.Struct, eq=False, gc=False):
         return [self.id]
 
     def done(self) -> bool:
-        """Whether it is decided what became of the message."""
+        """Whether the outcome of the message is decided."""
         return self._batch.outcome.result is not None
 
     def moved(self, batch: OpenBatch) -> None:
-        """The message is in this batch now."""
+        """Notes that the message is in this batch now."""
         self._batch = batch
 
     def _result(self) -> Stored:
@@ -129,10 +132,12 @@ class MessageReceipt(msgspec.Struct, eq=False, gc=False):
 
 
 class Receipt(MessageReceipt, eq=False, gc=False):
-    """The receipt of one message. `await` it to know that the message is durable, or ignore it: `flush` raises what failed."""
+    """The receipt of one message. `await` it to know that the message is durable, or ignore it:
+    `flush` raises failures."""
 
     def result(self, timeout: Span | None = None) -> Stored:
-        """Where the message is stored; raises what failed. Only for receipts that are done: `await` the others."""
+        """Where the message is stored; raises if it failed. Only for receipts that are done:
+        `await` the others."""
         if not self.done():
             raise _not_done()
         return self._result()
@@ -148,11 +153,11 @@ class BatchPart(NamedTuple):
 
     batch: SentBatch | Placeholder
     rows: npt.NDArray[np.int64] | range
-    """Which rows of the whole these are, in their order."""
+    """The numbers of these rows in the whole batch, in their order."""
 
 
 class RowsReceipt:
-    """What the receipts of a `send_batch` share, in asyncio and out of it."""
+    """The receipt of a `send_batch`, in asyncio and without it."""
 
     __slots__ = ("_placeholder", "_rows", "_topic", "parts")
 
@@ -160,7 +165,7 @@ class RowsReceipt:
         self._topic = topic
         self._rows = rows
         self.parts = parts
-        """The batches in which the rows travel. None as long as it is not known how many partitions there are."""
+        """The batches in which the rows travel; empty until the number of partitions is known."""
         self._placeholder = placeholder
 
     @property
@@ -178,7 +183,7 @@ class RowsReceipt:
         return found
 
     def done(self) -> bool:
-        """Whether it is decided what became of every row."""
+        """Whether the outcome of every row is decided."""
         return self._undecided() is None
 
     def _known(self) -> list[BatchPart]:
@@ -227,7 +232,7 @@ class BatchReceipt(RowsReceipt):
 
 
 def answers(topic: str, rows: int, parts: Iterable[BatchPart]) -> Answers:
-    """The outcomes of parts, put back into the order of the rows."""
+    """The outcomes of parts, in the order of the rows."""
     ok = np.zeros(rows, np.bool_)
     partitions = np.zeros(rows, np.int32)
     offsets = np.zeros(rows, np.int64)
@@ -248,7 +253,8 @@ def answers(topic: str, rows: int, parts: Iterable[BatchPart]) -> Answers:
 
 
 def unseen(topic: str, failed: Sequence[SentBatch | Placeholder]) -> errors.Error | None:
-    """What `flush` raises for batches that failed: the error itself for a single message, else `PartlyRefused` over all that failed."""
+    """The error that `flush` raises for failed batches: the error itself for a single message, else
+    `PartlyRefused` over all of them."""
     left = [(batch, raisable(batch.outcome.result), batch.rows - len(batch.outcome.seen)) for batch in failed]
     left = [(batch, error, rows) for batch, error, rows in left if rows > 0]
     for batch, _, _ in left:
@@ -263,7 +269,8 @@ def unseen(topic: str, failed: Sequence[SentBatch | Placeholder]) -> errors.Erro
 
 
 def raisable(result: StoredRows | errors.Error | None) -> errors.Error:
-    """The error of a batch for one of its rows: a new one each time, because raising writes into it."""
+    """The error of a batch for one of its rows: a new one each time, because raising writes into
+    it."""
     assert isinstance(result, errors.Error)
     error = type(result)(result.message, hint=result.hint, details=result.details)
     error.__cause__ = result.__cause__

@@ -1,85 +1,48 @@
-<<<<<<< HEAD
-"""The loop's half of a reader, for one topic: a stream of pages from each broker that serves its partitions, and their successors.
+"""The loop's half of a reader, for one topic: a stream of pages from each broker that serves its
+partitions, and their successors.
 
-`routes` says which broker serves a partition. A broker that does not (any more) ends the stream with the address to ask instead, and the
-reader opens its streams anew. After any break the new streams begin where the last page that came in ended: no gap, nothing twice.
-`fetch_credit` bounds what lies here unread.
-
-**Threads.** Pages are taken on the loop or in a thread of the program (`sync`), by one at a time. So every count has one writer: what
-came in is counted by the loop, what was taken by the taker, and what is ahead is a difference.
-
-A deleted topic ends the reader, and the rows that have come are not handed out. A topic that was made again under the name is another
-topic: its offsets mean other messages.
-
-Beside pages the broker sends notices: which of the rows that it has sent were deleted, and how long the topic keeps messages
-(`freshness`). So a stream stays open at its end until everything that came was handed out. A new stream tells from where on rows are
-held here, and so learns what it has missed.
-=======
-"""The loop's half of a reader, for one topic: a stream of pages, and the streams that replace it.
-
-The reader grants bytes and the broker sends as long as there are some, so the unread pages here are
-bounded; the reader grants more as pages are handed out. After a break a new stream begins where the
-last page ended: no gap, nothing twice.
+`routes` says which broker serves a partition. A broker that does not (any more) ends the stream
+with the address to ask instead, and the reader opens its streams anew. After any break the new
+streams begin where the last page that came in ended: no gap, nothing twice. `fetch_credit` bounds
+what lies here unread.
 
 **Threads.** Pages are taken on the loop or in a thread of the program (`sync`), by one at a time.
-So every count has one writer: the loop counts arrived and granted bytes, the taker counts taken
-ones, and the bytes ahead or owed are a difference.
+So every count has one writer: what came in is counted by the loop, what was taken by the taker, and
+what is ahead is a difference.
 
-A deleted topic ends the reader, and its arrived messages are not handed out. A topic that was
-created again under its name is another topic: its offsets mean other messages.
+A deleted topic ends the reader, and the rows that have come are not handed out. A topic that was
+made again under the name is another topic: its offsets mean other messages.
 
-In addition to pages the broker sends notices: the deleted ones among the rows that it has sent, and
-how long the topic keeps messages (`freshness`). So the stream stays open at its end until every row
-was handed out; a new stream says from which offset on rows are held here, and so learns of
-deletions that it has missed.
->>>>>>> main
+Beside pages the broker sends notices: which of the rows that it has sent were deleted, and how long
+the topic keeps messages (`freshness`). So a stream stays open at its end until everything that came
+was handed out. A new stream tells from where on rows are held here, and so learns what it has
+missed.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
 from bowstring import errors
 from bowstring.client import ranges
-from bowstring.client.connection import HANDSHAKE_SECONDS, Connection, Pauses
+from bowstring.client.connection import HANDSHAKE_SECONDS, Connection
 from bowstring.client.fetch_credit import FetchCredit
 from bowstring.client.freshness import Freshness
 from bowstring.client.pages import NEVER, Chunk, FetchedPage
 from bowstring.client.ranges import Moment, OpenRange
 from bowstring.client.reader_settings import WantedTopic
 from bowstring.client.routes import asks_elsewhere
+from bowstring.client.topic_questions import TopicQuestions
 from bowstring.ports.transport import Stream
 from bowstring.wire import codec
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 CREDIT_BYTES: Final = 8 * 1024 * 1024
-<<<<<<< HEAD
-"""What the broker may send ahead of the program, of all topics of a reader."""
-CALL_SECONDS: Final = 5.0
+"""The bytes that the brokers may send ahead of the program, over all topics of a reader."""
 
 
-=======
-"""Bytes that the broker may send ahead of the program, over all topics of a reader."""
-GRANT_SHARE: Final = 4
-"""Credit is given back in steps of about this part."""
-CALL_SECONDS: Final = 5.0
-
-
-class WantedTopic(NamedTuple):
-    """The part of one topic that a reader wants."""
-
-    topic: str
-    start: Any
-    end: Any
-    partitions: tuple[int, ...] | None
-    name: str | None
-    """The name of the position at which the reader continues; None to begin at the start."""
-    selection: ReaderSelection
-
-
->>>>>>> main
 class TopicStream:
     """Pages of a topic from given places on."""
 
@@ -95,48 +58,40 @@ class TopicStream:
         self._connection = connection
         self._clock = connection.world.clock
         self._patience = patience
-        """How long a silent broker counts as present, in seconds; None for ever."""
-        self.away_since: float | None = self._clock.monotonic()
-        """Since when no broker has answered; None while one does."""
+        """How long a silent broker counts as present, in seconds; None without limit."""
+        self.questions = TopicQuestions(connection, wanted.topic, lambda: came(None))
         self._wanted = wanted
         self._credit = credit
         self._came = came
-        """Called for each page, and for any other change."""
+        """Called with each page, and with None for any other change."""
         self._doubted = doubted
-        """Called when taken rows may have to be checked again."""
-        self._pauses = Pauses(connection.world)
+        """Called when the rows in hand may have to be checked again."""
         self.topic_id = 0
         self.freshness = Freshness(connection.broker_time)
         self._received: dict[int, int] = {}
-        """Where the next stream begins."""
+        """The offset behind everything that has come: the next stream begins there."""
         self._rows_end: dict[int, int] = {}
-        """Where the last page that had rows ended."""
+        """The offset behind the last row that has come."""
         self._beginning: set[int] = set()
-        """Partitions that are read from their beginning and of which nothing has arrived yet."""
+        """Partitions that are read from their beginning, wherever it is by then: nothing of them
+        has come yet."""
         self._ends: dict[int, int] = {}
         self._until = wanted.end.microseconds if isinstance(wanted.end, Moment) else 0
         self._complete: set[int] = set()
         """Partitions of which everything up to the end has come in."""
         self._ended = False
         self._is_over = False
-        """Whether the stream needs no more notices either."""
+        """Whether notices are not needed any more, either."""
         self._taken: dict[int, int] = {}
         """The program's position: behind the rows that were handed out."""
         self._taken_before: dict[int, int] = {}
-<<<<<<< HEAD
-        """Where it was before the last rows that it took, of which some may not be handed out yet."""
+        """The position before the last rows that it took: some of them may not be handed out
+        yet."""
         self._bytes_came = self._bytes_taken = 0
         self._others: dict[str, Connection] = {}
         """Connections to brokers that were named, by address."""
         self._credits: dict[str | None, FetchCredit] = {}
         """The brokers' credit, by address; None is the broker of the connection."""
-=======
-        """The position before the rows that were taken last, some of which may not be handed out
-        yet.
-        """
-        self._bytes_came = self._bytes_taken = self._bytes_granted = 0
-        self._grants = asyncio.Event()
->>>>>>> main
         self.error: BaseException | None = None
         self.bytes = self.batches = self.connections = 0
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"bowstring reader of {wanted.topic}")
@@ -145,9 +100,8 @@ class TopicStream:
 
     @property
     def position(self) -> dict[int, int]:
-        """The next offset of each partition. If every arrived row was taken, it is also behind the
-        rows that were passed over.
-        """
+        """The next offset of each partition. If every row that came was taken, it is also behind
+        offsets that the broker has passed over."""
         taken, received = dict(self._taken), dict(self._received)  # before `_rows_end`, which is written before `_received`
         return {number: received[number] if offset == self._rows_end[number] else offset for number, offset in taken.items()}
 
@@ -156,7 +110,7 @@ class TopicStream:
         return self._ended
 
     def taken(self, chunk: Chunk, *, last_of_page: bool) -> None:
-        """Notes rows that the program gets."""
+        """Notes that the program has these rows."""
         if last_of_page:
             self._bytes_taken += chunk.page.header.stored_bytes
             if chunk.page.credit is not None:
@@ -167,26 +121,21 @@ class TopicStream:
 
     @property
     def bytes_ahead(self) -> int:
-        """The bytes that have arrived and were not taken."""
+        """The bytes that have come in and were not taken."""
         return self._bytes_came - self._bytes_taken
 
     def owes(self) -> bool:
-        """Whether credit is to be given back for what was taken: by `grant`, on the loop."""
+        """Whether there is credit to give back for taken pages: by `grant`, on the loop."""
         return any(credit.owes() for credit in tuple(self._credits.values()))
 
     def grant(self) -> None:
-<<<<<<< HEAD
-        """Gives credit back for what was taken, once it is worth while."""
+        """Gives credit back for taken pages, once it is worth a request."""
         for credit in self._credits.values():
             credit.grant()
-=======
-        """Gives credit back for taken rows, once it is worth a message."""
-        if self.owes():
-            self._grants.set()
->>>>>>> main
 
     def release(self) -> None:
-        """Everything was handed out, and nothing more comes: the stream needs no more notices."""
+        """Everything that has come was handed out, and nothing more comes: ends the streams, which
+        would only bring notices."""
         self._is_over = True
         for credit in self._credits.values():
             credit.wanted.set()
@@ -198,28 +147,10 @@ class TopicStream:
         for connection in (self._connection, *self._others.values()):
             await connection.close()
 
-    async def describe(self) -> pb.Topic:
-        """The topic as it is now; repeated until a broker answers."""
-        return pb.Topic.FromString(await self._ask("DescribeTopic", pb.DescribeTopicRequest(name=self._wanted.topic)))
-
-    async def _ask(self, method: str, request: Any) -> bytes:
-        while True:
-            try:
-                await self._connection.hello()
-                answer = await self._connection.channel.call(method, request.SerializeToString(), CALL_SECONDS)
-            except errors.Unavailable as error:
-                if (ended := self._connection.given_up(error)) is not None:
-                    raise ended from None
-                self._lost(self._clock.monotonic())
-                await self._pauses.wait()
-            else:
-                self.away_since = None
-                return answer
-
-    def _lost(self, since: float) -> None:
-        if self.away_since is None:
-            self.away_since = since
-            self._came(None)
+    @property
+    def away_since(self) -> float | None:
+        """Since when no broker has answered; None while one does."""
+        return self.questions.away_since
 
     # ---- the stream
 
@@ -232,8 +163,8 @@ class TopicStream:
                 except errors.Unavailable as error:
                     if (ended := self._connection.given_up(error)) is not None:
                         raise ended from None
-                    self._lost(self._clock.monotonic())
-                    await self._pauses.wait()
+                    self.questions.unanswered(self._clock.monotonic())
+                    await self.questions.pauses.wait()
                     await self._check_topic()
         except errors.Error as error:
             self.error = error
@@ -245,38 +176,24 @@ class TopicStream:
             self._came(None)
 
     async def _place(self) -> None:
-        topic, (_, start, end, partitions, name, _) = await self.describe(), self._wanted
+        topic, (_, start, end, partitions, name, _) = await self.questions.describe(), self._wanted
         self.topic_id = topic.id
         self.kept_for(topic.retention)
         numbers = ranges.wanted(topic, start, partitions)
-        committed = await self._committed(name, numbers)
-        starts = await ranges.resolve(self._offsets, topic, start, numbers) if len(committed) < len(numbers) else {}
+        committed = await self.questions.committed(name, numbers)
+        starts = await ranges.resolve(self.questions.offsets, topic, start, numbers) if len(committed) < len(numbers) else {}
         starts = {number: committed.get(number, starts.get(number, 0)) for number in numbers}
         for number in numbers:
             starts[number] = starts[number] or topic.ranges[number].first
         if end is not None and not isinstance(end, Moment):
-            self._ends = await ranges.resolve(self._offsets, topic, end, numbers)
+            self._ends = await ranges.resolve(self.questions.offsets, topic, end, numbers)
         self._beginning = set(numbers) - committed.keys() if start in (None, "beginning") else set()
         self._rows_end, self._received, self._taken = dict(starts), dict(starts), dict(starts)
         self._ended = self._is_over = not self._open_ranges()
         self._came(None)
 
-    async def _committed(self, name: str | None, numbers: tuple[int, ...]) -> dict[int, int]:
-        if name is None:
-            return {}
-        try:
-            answer = await self._ask("DescribePosition", pb.DescribePositionRequest(topic=self._wanted.topic, name=name))
-        except errors.TopicNotFound:
-            raise
-        except errors.NotFound:
-            return {}
-        return {each.partition: each.offset for each in pb.Position.FromString(answer).offsets if each.partition in numbers}
-
-    async def _offsets(self, request: pb.OffsetsRequest) -> pb.OffsetsAnswer:
-        return pb.OffsetsAnswer.FromString(await self._ask("Offsets", request))
-
     async def _check_topic(self) -> None:
-        topic = await self.describe()
+        topic = await self.questions.describe()
         if topic.id != self.topic_id:
             raise errors.TopicNotFound(
                 f"'{self._wanted.topic}' was deleted and made again while it was read: it is another topic now.",
@@ -284,22 +201,17 @@ class TopicStream:
                 details={"topic": self._wanted.topic},
             )
 
-<<<<<<< HEAD
     def _open_ranges(self) -> list[OpenRange]:
-        """What is still to come. When everything has come: an empty range of each partition whose rows are held here, for notices."""
-=======
-    def _open_ranges(self) -> list[tuple[int, int, int]]:
-        """The ranges that are still to come, as (partition, offset, end). When everything has
-        arrived: an empty range of each partition whose rows are held here, for notices.
-        """
->>>>>>> main
+        """What is still to come. When everything has come: an empty range of each partition whose
+        rows are held here, for notices."""
         if self._ended:
             return [(number, offset, offset) for number, offset in self._received.items() if self._held(number)]
         parts = ((number, offset, self._ends.get(number, 0)) for number, offset in self._received.items())
         return [(number, offset, end) for number, offset, end in parts if number not in self._complete and (not end or offset < end)]
 
     def _held(self, number: int) -> int:
-        """The first offset of a partition whose row may be held here; 0 if there is none."""
+        """The first offset of a partition that may be here and was not handed out; 0 if there is
+        none."""
         first = self._passed(number)
         return first if first < self._received[number] else 0
 
@@ -307,7 +219,8 @@ class TopicStream:
         return self._taken_before.get(number, self._taken.get(number, 0))
 
     def _by_broker(self) -> dict[str | None, list[OpenRange]]:
-        """What is still to come, by the address of the broker that serves it; None is the broker of the connection."""
+        """What is still to come, by the address of the broker that serves it; None is the broker of
+        the connection."""
         found: dict[str | None, list[OpenRange]] = {}
         for each in self._open_ranges():
             found.setdefault(self._connection.routes.address(self._wanted.topic, each[0]), []).append(each)
@@ -326,7 +239,8 @@ class TopicStream:
         return pb.FetchRequest(open=wanted, credit=credit).SerializeToString()
 
     async def _serve(self) -> None:
-        """Reads from all brokers until every stream has ended well; the first that breaks ends the others."""
+        """Reads from all brokers until every stream has ended well; the first that breaks ends the
+        others."""
         groups = self._by_broker()
         share = self._credit // len(groups)
         fetches = [asyncio.create_task(self._fetch(address, parts, share)) for address, parts in groups.items()]
@@ -373,15 +287,9 @@ class TopicStream:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
 
-<<<<<<< HEAD
     async def _watch(self, connection: Connection, stream: Stream, patience: float) -> None:
-        """Asks a silent broker whether it is there, so that a program that waits for an end does not wait for a broker that hangs."""
-=======
-    async def _watch(self, stream: Stream, patience: float) -> None:
-        """A reader with an end must not wait for a broker that hangs: this asks a silent broker
-        whether it is there.
-        """
->>>>>>> main
+        """Asks a silent broker whether it is there, so that a program that waits for an end does
+        not wait for a broker that hangs."""
         while True:
             batches, since = self.batches, self._clock.monotonic()
             await self._clock.sleep(patience / 2)
@@ -389,7 +297,7 @@ class TopicStream:
                 try:
                     await connection.hello(min(HANDSHAKE_SECONDS, patience / 2))
                 except errors.Unavailable:
-                    self._lost(since)
+                    self.questions.unanswered(since)
                     stream.cancel()
                     return
 
@@ -406,7 +314,7 @@ class TopicStream:
         while (message := await stream.read()) is not None:
             header_bytes, data = codec.split(message)
             header = pb.FetchAnswer.FromString(header_bytes)
-            self._pauses.reset()
+            self.questions.pauses.reset()
             self._connection.broker_time.heard_keeping(header.now, self._connection.world.clock.monotonic())
             if header.HasField("notice"):
                 self._noticed(header.notice)
@@ -416,7 +324,7 @@ class TopicStream:
                 continue
             self.batches += 1
             self.bytes += len(message)
-            if header.rows or self._wanted.selection.where:  # rows that a filter has passed over count as read
+            if header.rows or self._wanted.selection.where:  # what a filter has passed over was read, too
                 self._beginning.discard(header.partition)
             if header.rows:
                 self._came(self._chunk(header, data, credit))
@@ -453,13 +361,13 @@ class TopicStream:
             self.deleted(notice.partition, [(run.offset, run.rows) for run in notice.deleted])
 
     def kept_for(self, retention: int) -> None:
-        """Notes the topic's retention in microseconds."""
+        """The topic keeps messages for so many microseconds."""
         if retention and retention != self.freshness.retention:
             self.freshness.retention = min(retention, NEVER)
             self._doubted()
 
     def deleted(self, partition: int, runs: Iterable[tuple[int, int]]) -> None:
-        """Notes deleted rows."""
+        """These rows were deleted."""
         self.freshness.deleted(partition, runs, self._passed(partition))
         self._doubted()
 
