@@ -47,6 +47,8 @@ BATCH_BYTES: Final = 2 * 1024 * 1024
 class Sender(OpenBatches):
     """The half of a producer that programs call, from any thread."""
 
+    __slots__ = ("_known_attributes", "_receipt")
+
     _receipts: type[MessageReceipt] = Receipt
     _batch_receipt: type[RowsReceipt] = BatchReceipt
     _blocks = False
