@@ -116,6 +116,15 @@ class Watch:
             case = f"batch {answer.number} of {producer.hex()} in partition {answer.partition} was committed after its deadline"
             self.violations.append(Violation("late_is_not_acknowledged", f"{case}, and acknowledged at {self.world.loop.time():.3f} s"))
 
+    def woken(self, epoch: Epoch) -> None:
+        """After a commit nobody sleeps who could read on: the next commit may be long in coming."""
+        for actor in epoch.topics.actors():
+            for event, offset in actor.readers.items():
+                upto = actor.partition.readable_upto(offset)
+                if upto > offset and not event.is_set():
+                    case = f"a reader waits at offset {offset} of topic {actor.partition.topic}/{actor.partition.number}"
+                    self.violations.append(Violation("whoever_can_read_is_woken", f"{case}, and may read up to {upto}"))
+
     def committed(self, epoch: Epoch) -> None:
         """Budgets, after a commit. One batch may be larger than the whole budget: it is then alone."""
         settings, admission, caches = epoch.surroundings.settings, epoch.log.admission, epoch.reading.caches
@@ -169,6 +178,7 @@ class SimulationWitness(Witness):
 
     def committed(self, flush: Flush) -> None:
         self._watch.committed(self.epoch)
+        self._watch.woken(self.epoch)
 
     def looked_up(self, partition: Partition, found: Found) -> None:
         self._sightings.looked_up(partition, found)

@@ -1,14 +1,14 @@
-"""The way to a broker: the first seed that answers the handshake, and after a break the next one
-that does.
+"""The way to a broker: the first of the seeds that answers the handshake, and after a break the
+next one that does.
 
-The channel reconnects by itself, but it cannot know whether the same broker is there. So a reader
-or producer that has lost a stream shakes hands again before it opens the next. The handshake also
-measures the broker's clock and tells its limits.
+The channel reconnects by itself; what it cannot know is whether the same broker is there. So after
+a lost stream the kit shakes hands again before it opens the next. That also measures the broker's
+clock anew and gives its limits.
 
-The kit waits for a broker that is away until the caller's time is over, because an operator starts
-it again. It does not wait for a broker that says that it has ended for good (its storage has
-failed, and it is part of a program that does not start it again): callers get the error at once,
-until a broker answers at that address again.
+The kit waits for a broker that is away until the caller's time is over, because servers are
+restarted. It does not wait for a broker that has ended for good (its storage has failed, and its
+program does not restart it): waiting and later calls raise at once, until a broker answers at that
+address again.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from bowstring.wire.generated import bowstring_pb2 as pb
 from bowstring.wire.protocol import SPOKEN
 
 SOFTWARE: Final = f"bowstring-python/{VERSION}"
-"""This kit's name and version, as brokers see it."""
+"""This kit's name and version."""
 PAUSE_FIRST: Final = 0.02
 PAUSE_MAX: Final = 1.0
 ENDED: Final = "ended"
-"""Among the details of an error: the broker has ended for good, so waiting is useless."""
+"""The detail of an error that says that the broker has ended for good, so waiting is useless."""
 HANDSHAKE_SECONDS: Final = 3.0
-"""How long one seed may take to answer before the next is asked."""
+"""How long one seed may take to answer before the kit asks the next."""
 
 
 class World(NamedTuple):
-    """The parts of the outside world that the kit uses."""
+    """The ports that the kit uses."""
 
     dialer: Dialer
     clock: Clock
@@ -51,7 +51,7 @@ class World(NamedTuple):
 
 
 class Greeting(NamedTuple):
-    """A broker's answer to the handshake."""
+    """The broker's answer to the handshake."""
 
     address: str
     software: str
@@ -63,8 +63,7 @@ class Greeting(NamedTuple):
 
 
 class Ending:
-    """Whether the broker of a client has said that it has ended for good. All connections of the
-    client share it."""
+    """Whether the broker of a client has ended for good. All connections of the client share it."""
 
     def __init__(self) -> None:
         self.told: errors.Error | None = None
@@ -72,14 +71,15 @@ class Ending:
 
 class Pauses:
     """Waits between attempts: short at first, doubling, with jitter so that many clients do not
-    come back at the same instant."""
+    come back at the same instant.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._seconds = PAUSE_FIRST
 
     def reset(self) -> None:
-        """Makes the next wait short again, after a success."""
+        """It went well: the next wait is a short one again."""
         self._seconds = PAUSE_FIRST
 
     async def wait(self, seconds_max: float = PAUSE_MAX) -> None:
@@ -113,20 +113,21 @@ class Connection:
         self._greeted = greeted
         self._presence = presence or Presence(world.clock)
         self.routes = routes or Routes()
-        """The brokers of partitions that another broker than this connection's serves."""
+        """Which broker serves a partition, as far as it is another one than this connection's."""
         self._channel: Channel | None = None
         self._address = ""
         self._closed = False
 
     def another(self) -> Connection:
-        """Another connection, for a producer or a reader; it starts with the broker of this one."""
+        """A connection of its own for a producer or a reader; it begins where this one has come to."""
         seeds = sorted(self.seeds, key=lambda seed: seed != self._address)
         shared = self._ending, self._presence, self.routes
         return Connection(seeds, self.world, self.broker_time, self._name, self._fits, self._greeted, *shared)
 
     def to(self, address: str) -> Connection:
-        """A connection to this broker alone. If the broker is away, the other connections do not
-        hear of it."""
+        """A connection to this broker alone. Its absence is not the absence of all, so it keeps
+        that to itself.
+        """
         return Connection([address], self.world, self.broker_time, self._name, self._fits, lambda greeting: None, routes=self.routes)
 
     @property
@@ -135,8 +136,9 @@ class Connection:
         return self._address
 
     async def hello(self, seconds: float = HANDSHAKE_SECONDS) -> Greeting:
-        """Shakes hands with the broker of this connection, else with the next seed that answers.
-        Makes one round, and gives each seed so many seconds."""
+        """Shakes hands with the broker of this connection, else with the next seed that answers;
+        one round over all of them, each with this time limit.
+        """
         began, failures = self.world.clock.monotonic(), dict[str, str]()
         ended: errors.Error | None = None
         for seed in sorted(self.seeds, key=lambda seed: seed != self._address):
@@ -177,8 +179,9 @@ class Connection:
         return greeting
 
     def given_up(self, error: errors.Error) -> errors.Error | None:
-        """The error to raise instead of trying again, if the broker has ended for good. Where there
-        are other seeds, another broker may take over."""
+        """The error to raise instead of trying again, if the broker has ended for good. With other
+        seeds, another broker may take over.
+        """
         if ENDED in error.details:
             self._ending.told = error if len(self.seeds) == 1 else None
             return error
@@ -207,7 +210,8 @@ class Connection:
 
     async def call(self, method: str, request: bytes, seconds: float) -> bytes:
         """Repeats a call until it is answered or the time is over. Only for calls that the table
-        calls repeatable."""
+        calls repeatable.
+        """
         if not is_repeatable(method):
             raise AssertionError(f"{method} is not repeatable: use `change`")
         pauses = Pauses(self.world)
@@ -222,7 +226,8 @@ class Connection:
     async def change(self, method: str, request: bytes, seconds: float) -> bytes | None:
         """Repeats a call that the table calls not repeatable until it is answered or the time is
         over. Gives None if an attempt got no answer and a later one is told that the work is done:
-        then this call has done it."""
+        then this call has done it.
+        """
         pauses = Pauses(self.world)
         deadline = self.world.clock.monotonic() + seconds
         lost: errors.Error | None = None
@@ -248,14 +253,16 @@ class Connection:
         return await self.channel.call(method, request, left)
 
     def _give_up(self, error: errors.Error, deadline: float, seconds: float) -> None:
-        """Raises the error of a call if its time is over, or if the broker has ended for good."""
+        """Raises the error of a call that was tried for this long, if the time is over, or the
+        broker has ended for good.
+        """
         if (ended := self.given_up(error)) is not None:
             raise ended from None
         if deadline - self.world.clock.monotonic() <= PAUSE_MAX / 10 or isinstance(error, errors.DeadlinePassed):
             raise error if type(error) is not errors.Unavailable else unanswered(self.seeds, seconds, _reason(error), error) from error
 
     async def _again(self, pauses: Pauses, deadline: float) -> None:
-        """Waits, and moves to another seed if this one does not answer and another does."""
+        """Waits, and moves to another seed that answers, if there is one and this one does not."""
         await pauses.wait(min(PAUSE_MAX, max(deadline - self.world.clock.monotonic(), 0.01)))
         if len(self.seeds) > 1:
             left = max(deadline - self.world.clock.monotonic(), 0.01)
@@ -263,11 +270,11 @@ class Connection:
                 await self.hello(min(left, HANDSHAKE_SECONDS))
 
     def unanswered(self, seconds: float) -> errors.Unavailable:
-        """The error for an attempt of so many seconds without an answer."""
+        """The error of a call that was tried for this long without an answer."""
         return unanswered(self.seeds, seconds, self._presence.reason or "there was no answer in time")
 
     async def connect(self, seconds: float) -> Greeting:
-        """Shakes hands, and repeats it until the time is over."""
+        """Shakes hands, again and again until the time is over."""
         pauses = Pauses(self.world)
         deadline = self.world.clock.monotonic() + seconds
         last: errors.Unavailable | None = None
@@ -302,7 +309,7 @@ def _reason(error: errors.Error) -> str:
 
 
 def _greeting(seed: str, answer: bytes) -> pb.HelloAnswer:
-    """The answer, if it is the greeting of a broker."""
+    """Parses an answer, if it is the greeting of a broker."""
     try:
         greeting = pb.HelloAnswer.FromString(answer)
     except DecodeError:

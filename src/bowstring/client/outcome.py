@@ -26,7 +26,8 @@ Repeated = npt.NDArray[np.bool_]
 
 class StoredRows(NamedTuple):
     """Where the rows of a batch are stored: from `first_offset` on, in order, except repeats, which
-    were stored before."""
+    were stored before.
+    """
 
     first_offset: int
     repeats: tuple[tuple[int, int, int], ...] = ()
@@ -81,7 +82,7 @@ class Outcome:
         self._call_back()
 
     def move(self) -> None:
-        """The rows are in other batches now: whoever waits looks there."""
+        """The rows are in other batches now: callers that wait look there."""
         self._moved = True
         self._call_back()
 

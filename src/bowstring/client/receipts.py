@@ -1,4 +1,4 @@
-"""Receipts: what became of messages, and the answers that they turn into.
+"""Receipts of messages, and the answers that they turn into.
 
 Every single message gets a receipt of `send`, so it is as small as possible: the open batch of the
 message, and its stamp there. The batch knows the rest when the program asks. The receipt of
@@ -35,8 +35,9 @@ class Stored(NamedTuple):
     offset: int
     id: str
     duplicate: bool
-    """Whether its id had been published before: this is where the first one is, and nothing was
-    stored again."""
+    """Its id had been published before: this is where the first one is, and nothing was stored
+    again.
+    """
 
 
 class Answers:
@@ -61,7 +62,8 @@ class Answers:
         """Null where the row is refused."""
         self.duplicates = duplicates
         """Whether the row's id had been published before: its offset is where the first one is, and
-        nothing was stored again."""
+        nothing was stored again.
+        """
         self.refused = refused
         """The errors by row."""
 
@@ -79,7 +81,7 @@ class Answers:
 
 
 def partly_refused(answers: Answers) -> errors.PartlyRefused:
-    """The error for a batch with refused rows; its text has the first reason."""
+    """The error of a batch of which rows were refused, with the first reason in its text."""
     row, first = next(iter(answers.refused.items()))
     many = len(answers.refused)
     what = f"{many} of {len(answers)} messages were refused" if len(answers) > 1 else "the message was refused"
@@ -92,7 +94,7 @@ def partly_refused(answers: Answers) -> errors.PartlyRefused:
 
 
 class MessageReceipt(msgspec.Struct, eq=False, gc=False):
-    """The receipt of one message, in asyncio and without it."""
+    """What the receipts of one message share, in asyncio and out of it."""
 
     _batch: OpenBatch | Placeholder
     _stamp: int
@@ -112,7 +114,7 @@ class MessageReceipt(msgspec.Struct, eq=False, gc=False):
         return self._batch.outcome.result is not None
 
     def moved(self, batch: OpenBatch) -> None:
-        """Notes that the message is in this batch now."""
+        """The message is in this batch now."""
         self._batch = batch
 
     def _result(self) -> Stored:
@@ -133,11 +135,13 @@ class MessageReceipt(msgspec.Struct, eq=False, gc=False):
 
 class Receipt(MessageReceipt, eq=False, gc=False):
     """The receipt of one message. `await` it to know that the message is durable, or ignore it:
-    `flush` raises failures."""
+    `flush` raises what failed.
+    """
 
     def result(self, timeout: Span | None = None) -> Stored:
-        """Where the message is stored; raises if it failed. Only for receipts that are done:
-        `await` the others."""
+        """Where the message is stored; raises what failed. Only for receipts that are done: `await`
+        the others.
+        """
         if not self.done():
             raise _not_done()
         return self._result()
@@ -153,11 +157,11 @@ class BatchPart(NamedTuple):
 
     batch: SentBatch | Placeholder
     rows: npt.NDArray[np.int64] | range
-    """The numbers of these rows in the whole batch, in their order."""
+    """Which rows of the whole these are, in their order."""
 
 
 class RowsReceipt:
-    """The receipt of a `send_batch`, in asyncio and without it."""
+    """What the receipts of a `send_batch` share, in asyncio and out of it."""
 
     __slots__ = ("_placeholder", "_rows", "_topic", "parts")
 
@@ -165,7 +169,9 @@ class RowsReceipt:
         self._topic = topic
         self._rows = rows
         self.parts = parts
-        """The batches in which the rows travel; empty until the number of partitions is known."""
+        """The batches in which the rows travel. None as long as it is not known how many partitions
+        there are.
+        """
         self._placeholder = placeholder
 
     @property
@@ -232,7 +238,7 @@ class BatchReceipt(RowsReceipt):
 
 
 def answers(topic: str, rows: int, parts: Iterable[BatchPart]) -> Answers:
-    """The outcomes of parts, in the order of the rows."""
+    """The outcomes of parts, put back into the order of the rows."""
     ok = np.zeros(rows, np.bool_)
     partitions = np.zeros(rows, np.int32)
     offsets = np.zeros(rows, np.int64)
@@ -253,8 +259,9 @@ def answers(topic: str, rows: int, parts: Iterable[BatchPart]) -> Answers:
 
 
 def unseen(topic: str, failed: Sequence[SentBatch | Placeholder]) -> errors.Error | None:
-    """The error that `flush` raises for failed batches: the error itself for a single message, else
-    `PartlyRefused` over all of them."""
+    """What `flush` raises for batches that failed: the error itself for a single message, else
+    `PartlyRefused` over all that failed.
+    """
     left = [(batch, raisable(batch.outcome.result), batch.rows - len(batch.outcome.seen)) for batch in failed]
     left = [(batch, error, rows) for batch, error, rows in left if rows > 0]
     for batch, _, _ in left:
@@ -270,7 +277,8 @@ def unseen(topic: str, failed: Sequence[SentBatch | Placeholder]) -> errors.Erro
 
 def raisable(result: StoredRows | errors.Error | None) -> errors.Error:
     """The error of a batch for one of its rows: a new one each time, because raising writes into
-    it."""
+    it.
+    """
     assert isinstance(result, errors.Error)
     error = type(result)(result.message, hint=result.hint, details=result.details)
     error.__cause__ = result.__cause__

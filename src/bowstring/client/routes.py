@@ -15,8 +15,9 @@ from typing import Final
 from bowstring import errors
 
 ASK: Final = "ask"
-"""Among the details of an error: the address of the broker to ask instead; empty if nobody serves
-the partition right now."""
+"""Among the details of an error: the address of the broker to ask instead; empty if no broker
+serves the partition right now.
+"""
 
 
 class Routes:
@@ -31,7 +32,8 @@ class Routes:
 
     def learn(self, topic: str, partition: int, address: str) -> None:
         """A broker said that this one serves the partition; an empty address only takes back what
-        was known."""
+        was known.
+        """
         if address:
             self._learned[topic, partition] = address
         else:
