@@ -1,4 +1,4 @@
-"""The first call on a connection: which version of the protocol to speak, which limits to keep, and what time it is here."""
+"""The first call on a connection: the version of the protocol to speak, the limits, and the time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls about places in topics: which offsets a moment means, and the named positions of readers."""
+"""The calls about places in topics: the offsets of a moment, and the named positions of readers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ async def describe(broker: Broker, request: requests.DescribePosition, caller: C
 
 
 async def list_page(broker: Broker, request: requests.ListPositions, caller: Caller) -> PositionPage:
-    """Gives a page of positions. The caller asks for the next page with the last topic and name of this one."""
+    """Gives a page of positions.
+    The caller asks for the next page with the last topic and name of this one."""
     limit = min(request.limit or PAGE_POSITIONS_MAX, PAGE_POSITIONS_MAX)
     return PositionPage(*await positions.list_page(broker.serving.log, request.topic, request.after, limit))
 

@@ -1,9 +1,10 @@
-"""The protobuf form of every call (`proto/bowstring/v1`): requests to values, answers to messages. No other module of the gateway knows
-protobuf.
+"""The protobuf form of every call (`proto/bowstring/v1`): requests to values, answers to messages.
+No other module of the gateway knows protobuf.
 
-Spans travel as microseconds and are seconds inside; a number that is 0 or a text that is empty means "not given". Where a message has a
-batch, `wire.codec` splits it off and puts it on without protobuf touching it. The size of a message is checked before it is parsed,
-because parsing costs time by the byte.
+Spans travel as microseconds and are seconds inside; a number that is 0 or a text that is empty
+means "not given". Where a message has a batch, `wire.codec` splits it off and puts it on without
+protobuf touching it. The size of a message is checked before it is parsed, because parsing costs
+time by the byte.
 """
 
 from __future__ import annotations

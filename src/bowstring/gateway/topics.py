@@ -14,12 +14,14 @@ from bowstring.ports.transport import Caller
 
 PAGE_TOPICS_MAX: Final = 1000
 PAGE_RANGES_MAX: Final = 100_000
-"""A page of topics ends after this many partitions, whatever its caller asks for: this bounds the size of an answer."""
+"""A page of topics ends after this many partitions, whatever its caller asks for: this bounds the
+size of an answer."""
 PATTERN_MAX: Final = 1000
 
 
 async def create(broker: Broker, request: CreateTopic, caller: Caller) -> TopicFacts:
-    """Makes a topic. Cancelling the call does not stop what has begun: a topic is made wholly or not at all."""
+    """Makes a topic.
+    Cancelling the call does not stop what has begun: a topic is made wholly or not at all."""
     return await broker.create_topic(
         request.name,
         partitions=request.partitions,
@@ -36,7 +38,8 @@ async def describe(broker: Broker, request: DescribeTopic, caller: Caller) -> To
 
 
 async def list_page(broker: Broker, request: ListTopics, caller: Caller) -> TopicPage:
-    """Gives a page of topics by name. The caller asks for the next page with the last name of this one."""
+    """Gives a page of topics by name.
+    The caller asks for the next page with the last name of this one."""
     if len(request.pattern) > PATTERN_MAX:
         raise errors.InvalidArgument(f"the pattern has {len(request.pattern)} characters.", hint=f"The maximum is {PATTERN_MAX}.")
     found, more = broker.list_topics(request.pattern, request.after, min(request.limit or PAGE_TOPICS_MAX, PAGE_TOPICS_MAX))
@@ -65,5 +68,6 @@ async def alter(broker: Broker, request: AlterTopic, caller: Caller) -> TopicFac
 
 
 async def delete(broker: Broker, request: DeleteTopic, caller: Caller) -> int:
-    """Deletes a topic and gives its id, 0 if there was none. As with `create`, cancelling the call does not stop what has begun."""
+    """Deletes a topic and gives its id, 0 if there was none.
+    As with `create`, cancelling the call does not stop what has begun."""
     return await broker.delete_topic(request.name, request.missing_ok, caller)

@@ -25,7 +25,8 @@ class ValueStream(Generic[Request, Reply]):
         """The size of the message that was read last."""
 
     async def read(self) -> Request | None:
-        """Gives the next request, or None when the caller has ended its side. Raises InvalidArgument for what is no request."""
+        """Gives the next request, or None when the caller has ended its side.
+        Raises InvalidArgument for what is no request."""
         message = await self._read()
         if message is None:
             return None

@@ -1,4 +1,4 @@
-"""A backup in the making: a directory on the broker's own host that is filled beside everything else, by a thread of its own.
+"""A backup in the making: a directory on the broker's own host, filled by a thread of its own.
 
 begin ──► the catalog is copied to `catalog` ──► needed ──► fill ──► finish
                                                     └────── give_up: whatever is there does not look like a backup
@@ -10,39 +10,39 @@ from typing import NamedTuple, Protocol
 
 
 class Filled(NamedTuple):
-    """What went into a backup."""
+    """The contents of a finished backup."""
 
     segments: int
     bytes: int
     """Of all its files."""
     damaged: tuple[str, ...]
-    """What was damaged in the directory already, and so is in the backup."""
+    """What was damaged in the data directory, and so in the backup."""
 
 
 class Archive(Protocol):
-    """One backup. What cannot be done for reasons of its directory is raised as `bowstring.Error`."""
+    """One backup. Raises `bowstring.Error` where its directory is the reason of a failure."""
 
     done: int
     """Bytes that are copied, of `total`."""
     total: int
 
     async def begin(self, proof: str) -> str:
-        """Checks that the caller may write there: the directory is empty but for a file that he has put there, with this proof in it.
-        Gives the path that the catalog is to be copied to."""
+        """Checks that the caller may write there: the directory is empty except for a file of the
+        caller with this proof in it. Gives the path for the copy of the catalog."""
         ...
 
     async def needed(self) -> frozenset[int]:
-        """The segments that the copied catalog refers to: to be kept until `fill` is done."""
+        """Gives the segments that the copied catalog refers to. Keep them until `fill` is done."""
         ...
 
     async def fill(self) -> Filled:
-        """Copies what the catalog refers to, checks it, and makes it durable."""
+        """Copies everything that the catalog refers to, checks it, and makes it durable."""
         ...
 
     async def finish(self) -> None:
-        """From here on it is a backup."""
+        """Makes the directory a backup."""
         ...
 
     async def give_up(self) -> None:
-        """Ends what is under way. May be called at any time, and after `finish`, where it does nothing."""
+        """Stops the work. May be called at any time; after `finish` it does nothing."""
         ...

@@ -1,14 +1,17 @@
 """The table of calls: every call of the protocol, once.
 
-gRPC registers its handlers from this table, the gateway serves from it, the transports and the kit read in it which calls may be
-repeated, and the protocol page prints it. A call that is not here does not exist; tests compare the table with the schema.
+gRPC registers its handlers from this table, the gateway serves from it, the transports and the kit
+read in it which calls may be repeated, and the protocol page prints it. A call that is not here
+does not exist; tests compare the table with the schema.
 
-A lost answer is the reason for most of the columns. A caller that gets no answer cannot tell whether its call was carried out. Most
-calls are simply repeated: the second answer is the one that was lost. Three calls are not like that. The repeat of a `DeletePosition`
-finds that the position is gone, because the first attempt has deleted it, and the broker says `NotFound`. `done` names that error, and
-a caller who has lost an answer before takes it for success: it is told of its own work.
+A lost answer is the reason for most of the columns. A caller that gets no answer cannot tell
+whether its call was carried out. Most calls are simply repeated: the second answer is the one that
+was lost. Three calls are not like that. The repeat of a `DeletePosition` finds that the position is
+gone, because the first attempt has deleted it, and the broker says `NotFound`. `done` names that
+error, and a caller who has lost an answer before takes it for success: it is told of its own work.
 
-Add a field here when a call needs one more property (the right that its caller must have, for example), not a second list elsewhere.
+Add a field here when a call needs one more property (the right that its caller must have, for
+example), not a second list elsewhere.
 """
 
 from __future__ import annotations
@@ -23,11 +26,13 @@ class Call(NamedTuple):
 
     name: str
     stream: bool = False
-    """Messages go both ways until one side ends it; otherwise there is one request and one answer."""
+    """Messages go both ways until one side ends it; otherwise there is one request and one
+    answer."""
     waits: bool = False
     """The answer may take long on purpose. The broker gives such a call up when it stops."""
     done: type[errors.Error] | None = None
-    """The error of a repeat whose earlier attempt has done the work; None if a repeat is answered as the first attempt was."""
+    """The error of a repeat whose earlier attempt has done the work; None if a repeat is answered
+    as the first attempt was."""
 
     @property
     def repeatable(self) -> bool:
@@ -62,5 +67,6 @@ CALLS: Final[dict[str, Call]] = {
 
 
 def is_repeatable(name: str) -> bool:
-    """Whether the call of this name is repeatable. One that is not in the table is: it does nothing."""
+    """Whether the call of this name is repeatable.
+    One that is not in the table is: it does nothing."""
     return name not in CALLS or CALLS[name].repeatable

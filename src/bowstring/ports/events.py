@@ -1,11 +1,13 @@
-"""What happens in a broker, for whoever watches it.
+"""The events of a broker, for its observer.
 
-An event has a name from the table below, and fields: `observer.note("topic-created", topic="orders", partitions=4)`. The broker does not
-know what becomes of it. `bowstring.logs` makes lines of it; counters can be made of the same.
+An event has a name from the table below, and fields: `observer.note("topic-created",
+topic="orders", partitions=4)`. The broker does not know what the observer does with it.
+`bowstring.logs` writes log lines; counters could be made of the same events.
 
-The table says of each event how important it is, how a line puts it, and what it means to the person who reads that. Events that can
-come in great numbers name the fields that tell them apart (`alike`): of those the log tells the first at once, and then how many there
-were. An event that is not in the table is a bug.
+The table gives for each event its level, its words in a log line, and its meaning for the person
+who reads that. Events that can come in great numbers name the fields that tell them apart
+(`alike`): the log reports the first of a kind at once, and then how many followed. An event that is
+not in the table is a bug.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ class Kind(NamedTuple):
     message: str
     meaning: str
     alike: tuple[str, ...] | None = None
-    """For events that can come in great numbers: those with the same values of these fields are counted together."""
+    """For events that can come in great numbers: those with the same values of these fields are
+    counted together."""
 
 
 EVENTS: Final[dict[str, Kind]] = {
@@ -88,13 +91,13 @@ EVENTS: Final[dict[str, Kind]] = {
 
 
 class Observer(Protocol):
-    """Is told what happens, at once and on the broker's loop. It must not wait."""
+    """Receives events at once, on the broker's loop. It must not wait."""
 
     def note(self, event: str, /, **fields: object) -> None: ...
 
 
 class Unobserved:
-    """Nobody watches."""
+    """An observer that ignores every event."""
 
     def note(self, event: str, /, **fields: object) -> None:
         """Does nothing."""

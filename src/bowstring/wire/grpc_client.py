@@ -1,12 +1,13 @@
-"""The caller's side of the transport port over grpcio: raw bytes in and out, errors by `wire.status`.
+"""The caller's side of the transport port over grpcio: raw bytes in, raw bytes out.
 
-A channel connects by itself and again after a break, quickly: the kit repeats calls itself and knows better than gRPC which may be
-repeated, so gRPC's own retries and its waits of up to two minutes are off. A call while there is no connection fails at once as
-`Unavailable`. A server that is half dead (its machine hangs, its cable is out) is noticed by pings, also while nobody calls.
+A channel connects by itself, and reconnects quickly after a break. The kit repeats calls itself,
+because it knows from the table of calls which may be repeated, so gRPC's own retries and its waits
+of up to two minutes are off. A call without a connection fails at once as `Unavailable`. Pings
+detect a server that is half dead (its machine hangs, its cable is out), also between calls.
 
-Two things to know. Cancelling a task that waits in `Stream.read` or `Stream.write` cancels the whole call: grpcio does so, and a read
-that was given up could otherwise lose a message. And a stream's error is raised by `read`; a `write` that hits a dead stream raises
-the same one.
+Two things to know. Cancelling a task that waits in `Stream.read` or `Stream.write` cancels the
+whole call: grpcio does so, and a cancelled read could otherwise lose a message. And `read` raises
+the error of a stream; a `write` to a stream that has ended raises the same error.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from bowstring.wire import status
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 aio: Any = typed_aio
-"""grpcio-stubs know neither raw bytes nor the reader and writer of a stream."""
+"""grpcio-stubs have no types for raw bytes, nor for reading and writing a stream."""
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Broker"].full_name
 
 _SECONDS_MIN: Final = 0.001
-"""A timeout of 0 would be none at all to grpcio."""
+"""grpcio takes a timeout of 0 for no timeout."""
 
 _OPTIONS: Final[list[tuple[str, int]]] = [
     ("grpc.max_receive_message_length", -1),
@@ -42,11 +43,11 @@ _OPTIONS: Final[list[tuple[str, int]]] = [
     ("grpc.enable_http_proxy", 0),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 2_000),  # in truth the time that one attempt to connect is given
+    ("grpc.min_reconnect_backoff_ms", 2_000),  # this is the time of one attempt to connect
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.ping_timeout_ms", 5_000),  # without it a ping is waited for a minute, whatever the line above says
+    ("grpc.http2.ping_timeout_ms", 5_000),  # otherwise gRPC waits a minute for a ping
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
 ]
@@ -60,7 +61,7 @@ class GrpcDialer:
 
 
 class GrpcChannel:
-    """The way to one address. It has to be made on the loop that it is used on."""
+    """A channel to one address. Make it on the loop that uses it."""
 
     def __init__(self, address: str) -> None:
         grpc_library.prepare()
@@ -96,10 +97,11 @@ class GrpcChannel:
 
 
 class _GrpcStream:
-    """A call's stream as the port knows it.
+    """Implements `ports.transport.Stream`.
 
-    Messages are written past grpcio's own `write`: when the broker has ended the stream, that one puts INTERNAL in the place of the
-    status that is just arriving, and nobody would ever learn that there is no such topic.
+    It does not use grpcio's own `write`: when the broker has ended the stream, that method replaces
+    the status that is just arriving with INTERNAL, and the caller would never learn that there is
+    no such topic.
     """
 
     __slots__ = ("_call", "_connected", "_ended_here")
@@ -149,7 +151,7 @@ class _GrpcStream:
         self._call.cancel()
 
     async def _raise_end(self) -> NoReturn:
-        """Whoever writes to a stream that has ended is told how it ended."""
+        """Raises the error that the stream has ended with."""
         code = await self._call.code()
         if code is grpc.StatusCode.OK:
             raise errors.Unavailable("the broker has ended this stream.", hint="Open another.") from None
@@ -157,7 +159,8 @@ class _GrpcStream:
 
 
 def _is_cancelled_task() -> bool:
-    """Tells a task that was cancelled from a call that was: grpcio raises CancelledError for both, and only the former may see it."""
+    """Says whether this task was cancelled, and not its call: grpcio raises CancelledError for
+    both, and only a cancelled task may see it."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -1,14 +1,16 @@
-"""What has to be told to gRPC's C library before it is imported, and what it does not survive.
+"""Settings of gRPC's C library that must be there before it is imported, and its limits with forks.
 
-It reads its variables once, when Python imports it, so modules that use gRPC import this one first. A program that has imported gRPC
-before has what it chose.
+The library reads its variables once, when Python imports it, so modules that use gRPC import this
+one first. A program that has imported gRPC earlier keeps its own settings.
 
-**Its log** goes to stderr past Python, and nothing of it is for users: what matters is raised, in our words. GRPC_VERBOSITY, where it is
-set, is left alone.
+**Its log** goes to stderr past Python and is not for users: Bowstring raises what matters as an
+error. If GRPC_VERBOSITY is set, it stays as it is.
 
-**Forks.** The library has threads, and a forked child has none of them: calls would wait there for ever. Its own support for forks makes
-it worse, children crash in one of four forks, so it is switched off (unless GRPC_ENABLE_FORK_SUPPORT says otherwise): then a child that
-leaves gRPC alone is safe, and one that wants to use it is refused here in a sentence. A child of a process that has not used gRPC is free.
+**Forks.** The library has threads, and a forked child has none of them: calls would wait there for
+ever. The library's own support for forks is worse: children crash in one of four forks. So it is
+off (unless GRPC_ENABLE_FORK_SUPPORT says otherwise). A child that does not use gRPC is safe, and
+`check_not_forked` refuses a child that does. A child of a process that has not used gRPC may use
+it.
 """
 
 from __future__ import annotations
@@ -24,13 +26,14 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 class _Library:
     used = False
-    """A channel or a server was made in this process."""
+    """This process has made a channel or a server."""
     inherited = False
-    """The process that this one was forked from had made one."""
+    """The parent of this fork had made one."""
 
 
 def prepare() -> None:
-    """To be called before a channel or a server is made. Raises Conflict in the fork of a process that has made one."""
+    """Call this before you make a channel or a server.
+    Raises Conflict in the fork of a process that has made one."""
     check_not_forked()
     _Library.used = True
 
@@ -42,7 +45,7 @@ def check_not_forked() -> None:
 
 
 def forked() -> errors.Conflict:
-    """What somebody is told who uses in a forked child what was made before the fork, or makes another there."""
+    """The error of a forked child that uses what was made before the fork, or makes another."""
     return errors.Conflict(
         f"this process ({os.getpid()}) is a fork of one that uses Bowstring ({os.getppid()}), and connections do not survive a fork.",
         hint="Start it with multiprocessing.get_context('spawn'), or fork before the first connect(), and connect in each process.",
@@ -50,7 +53,7 @@ def forked() -> errors.Conflict:
 
 
 def in_forked_child(act: Callable[[], None]) -> None:
-    """Does this in every child that is forked from now on, before anything else runs there."""
+    """Runs `act` in every child that is forked from now on, before anything else runs there."""
     os.register_at_fork(after_in_child=act)
 
 

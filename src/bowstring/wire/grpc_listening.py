@@ -1,4 +1,4 @@
-"""Whether an address can be listened on, asked of the system: grpcio does not say why it cannot."""
+"""Asks the system whether a server can listen on an address: grpcio does not say why it cannot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from bowstring import errors, listening
 
 
 def probe(listen: str) -> None:
-    """Raises why the address cannot be had, if it cannot. A Unix socket is gRPC's to try."""
+    """Raises an error that says why nobody can listen on the address now.
+    Leaves Unix sockets to gRPC."""
     place = listening.parse(listen)
     if place is None:
         return

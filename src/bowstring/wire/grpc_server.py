@@ -1,15 +1,17 @@
-"""The server's side of the transport port over grpcio: raw bytes in and out, errors by `wire.status`, bounded everywhere.
+"""The server's side of the transport port over grpcio: raw bytes in, raw bytes out.
 
-Handlers get bytes: no serialisers, because protobuf must not touch the batch (`wire.codec`). grpcio reads a whole message before our
-code sees it, so the length of messages and the number of streams are bounded here, and a stream's next message is asked for only when
-its handler asks. What a handler raises as `bowstring.Error` ends the call as that error; anything else is a bug, which is logged here
-and told the caller as `INTERNAL` without its insides.
+Handlers get bytes and no parsed messages, because protobuf must not touch the batch (`wire.codec`).
+grpcio reads a whole message before our code sees it, so the server bounds the length of messages
+and the number of streams, and asks for the next message of a stream only when its handler asks. A
+`bowstring.Error` that a handler raises ends the call as that error. Any other exception is a bug:
+the server logs it and tells the caller `INTERNAL` without details.
 
-The port is ours alone: gRPC's default would let a second broker share it and take every other connection (`so_reuseport`). When it
-cannot be had, grpcio does not say why, so we ask the system first and translate its answer (`grpc_listening`).
+The server takes its port exclusively: gRPC's default would let a second broker share it and take
+every other connection (`so_reuseport`). grpcio does not say why a port cannot be taken, so the
+server asks the system first (`grpc_listening`).
 
-The standard health service answers for the server as a whole ("") and for `bowstring.v1.Broker`. The standard reflection service gives
-the schema, so that tools such as grpcurl need no file of ours.
+The standard health service answers for the server as a whole ("") and for `bowstring.v1.Broker`.
+The standard reflection service gives the schema, so that tools such as grpcurl need no file.
 """
 
 from __future__ import annotations
@@ -39,30 +41,32 @@ from bowstring.wire.generated import bowstring_pb2 as pb
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Broker"]
 HEADER_ROOM: Final = 64 * 1024
-"""What a message may have beside its batch."""
+"""The room of a message beside its batch, in bytes."""
 REQUEST_BYTES: Final = 1024 * 1024
-"""What a message without a batch may have, however small batches are."""
+"""The maximum of a message without a batch, however small batches are."""
 AHEAD_BYTES: Final = 1024 * 1024
-"""What a stream may send ahead of the message that its handler asks for."""
+"""How many bytes a stream may send ahead of the message that its handler asks for."""
 _CALLS_BESIDE: Final = 1000
-"""Calls that are no streams, served at the same time: topics, finds, health."""
+"""Unary calls that the server serves at the same time: topics, finds, health."""
 
 _CALLS_BESIDE_PER_CONNECTION: Final = 100
-"""The same of one connection; gRPC lets further ones wait at their caller."""
+"""The same for one connection; gRPC lets further calls wait at their caller."""
 
 aio: Any = typed_aio
 health: Any = typed_health
 reflection: Any = typed_reflection
-"""grpcio-stubs know neither raw bytes nor the health and reflection services on asyncio."""
+"""grpcio-stubs have no types for raw bytes, nor for the health and reflection services on
+asyncio."""
 
 _log = logging.getLogger("bowstring.wire")
 
 Context = Any
-"""grpc.aio.ServicerContext, whose stubs know nothing of raw bytes."""
+"""grpc.aio.ServicerContext, whose stubs have no types for raw bytes."""
 
 
 class GrpcServer:
-    """Serves a handler at one address. `listen` is host:port, port 0 for any free one, or unix:path."""
+    """Serves a handler at one address.
+    `listen` is host:port, port 0 for any free one, or unix:path."""
 
     def __init__(
         self,
@@ -81,11 +85,12 @@ class GrpcServer:
         self._streams_max = streams_max
         self._connection_streams_max = connection_streams_max
         self.streams = 0
-        """Streams that are open."""
+        """The number of open streams."""
         self.refused = 0
-        """Streams that a limit has refused."""
+        """The number of streams that a limit has refused."""
         self._streams_of: Counter[str] = Counter()
-        """By connection; all connections through a Unix socket have the same name, and are not told apart."""
+        """Open streams by connection. All connections through a Unix socket have the same name and
+        count as one."""
         self._health = health.aio.HealthServicer()
         self._server = aio.server(
             options=_options(max(batch_bytes_max, REQUEST_BYTES) + HEADER_ROOM, connection_streams_max + _CALLS_BESIDE_PER_CONNECTION),
@@ -98,12 +103,14 @@ class GrpcServer:
 
     @property
     def address(self) -> str:
-        """Where the server listens, with the port that it was given."""
+        """Where the server listens, with the port that the system has chosen for port 0."""
         host, _, port = self._listen.rpartition(":")
         return f"{host}:{self.port}" if port.isdigit() and not self._listen.startswith("unix:") else self._listen
 
     def bind(self) -> int:
-        """Takes the port and returns it; calls are answered from `start` on. Raises Unavailable if somebody else has it."""
+        """Takes the port and returns it.
+        The server answers calls from `start` on. Raises Unavailable if another program has the
+        port."""
         grpc_listening.probe(self._listen)
         try:
             self.port = self._server.add_insecure_port(self._listen)
@@ -113,7 +120,8 @@ class GrpcServer:
         return self.port
 
     def bind_also(self, address: str) -> bool:
-        """Listens at a second place, unix:path. Gives False where the file system has no sockets."""
+        """Listens at a second place, unix:path.
+        Gives False where the file system has no sockets."""
         try:
             self._server.add_insecure_port(address)
         except RuntimeError:
@@ -126,13 +134,14 @@ class GrpcServer:
         await self.serving(True)
 
     async def serving(self, well: bool) -> None:
-        """What the health service answers."""
+        """Sets what the health service answers."""
         state = health_pb2.HealthCheckResponse.SERVING if well else health_pb2.HealthCheckResponse.NOT_SERVING
         for service in ("", SERVICE.full_name):
             await self._health.set(service, state)
 
     async def stop(self, grace: float) -> None:
-        """Refuses new calls at once, gives those under way `grace` seconds, and cancels what is left."""
+        """Refuses new calls at once, gives those under way `grace` seconds, and cancels the
+        rest."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(grace)
 
@@ -146,8 +155,8 @@ class GrpcServer:
         return await self._guarded(method, context, caller, lambda: self._handler.call(method, request, caller))
 
     async def _stream(self, method: str, context: Context) -> None:
-        # Before anything is written: if the first write is cancelled, grpcio forgets that it has sent the metadata, sends it again with
-        # the status, and fails. The caller would wait for ever.
+        # The metadata goes first: if the first write is cancelled, grpcio forgets that it has sent
+        # them, sends them again with the status, and fails. The caller would wait for ever.
         await context.send_initial_metadata(())
         caller = _caller(context)
         await self._guarded(method, context, caller, lambda: self._counted(method, context.peer(), _GrpcInbound(context), caller))
@@ -185,7 +194,7 @@ class GrpcServer:
         self._observer.note("client-refused", limit=limit, streams=streams, client=caller.address)
 
     async def _guarded(self, method: str, context: Context, caller: Caller, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Runs the handler; what it raises becomes the call's status."""
+        """Runs the handler, and turns what it raises into the status of the call."""
         try:
             return await call()
         except errors.Error as error:
@@ -199,7 +208,7 @@ class GrpcServer:
 
 
 class _GrpcInbound:
-    """A call's stream as the port knows it."""
+    """Implements `ports.transport.Inbound`."""
 
     __slots__ = ("_context",)
 
@@ -236,7 +245,8 @@ def _caller(context: Context) -> Caller:
 
 
 def _shown(peer: str) -> str:
-    """`ipv4:127.0.0.1:51234` as people write it; of a Unix socket gRPC says no more than that it is one."""
+    """Gives `127.0.0.1:51234` for gRPC's `ipv4:127.0.0.1:51234`; for a Unix socket gRPC says only
+    that it is one."""
     return peer.removeprefix("ipv4:").removeprefix("ipv6:").replace("%5B", "[").replace("%5D", "]")
 
 
@@ -246,10 +256,11 @@ def _options(message_bytes_max: int, connection_calls_max: int) -> list[tuple[st
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", message_bytes_max),
         ("grpc.max_send_message_length", -1),
-        # gRPC would let callers send ahead of our reading by what it believes the connection carries, without an end.
+        # Otherwise gRPC lets callers send ahead by what it believes the connection carries, without
+        # a limit.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.lookahead_bytes", AHEAD_BYTES),
-        # A client that is gone without a word is noticed; clients that look whether we are there are welcome to.
+        # Pings detect clients that have gone without a word. Clients may ping as well.
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.http2.ping_timeout_ms", 20_000),

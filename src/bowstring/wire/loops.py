@@ -1,8 +1,8 @@
-"""The event loop, and a thread to run one in.
+"""The event loop, and a thread that runs one.
 
-grpc.aio spends 15 to 20 % less CPU on uvloop (FINDINGS.md), so it is taken where it is there. Who runs the loop decides: `bowstring
-serve` in its main thread, an embedded broker and the kit's sync face each in a thread of their own. Nothing changes the loop of an
-application that runs its own.
+grpc.aio takes 15 to 20 % less CPU on uvloop, so Bowstring uses it when it is installed. `bowstring
+serve` runs the loop in its main thread, an embedded broker and the kit's sync face each run one in
+a thread of their own. Bowstring never changes the loop of an application that runs its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log = logging.getLogger("bowstring.client")
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A uvloop where there is one, else asyncio's own."""
+    """Makes a uvloop if it is installed, otherwise asyncio's own loop."""
     try:
         uvloop = importlib.import_module("uvloop")
     except ImportError:
@@ -36,7 +36,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 class LoopThread:
     """A thread that runs a loop, and gives other threads the results of coroutines that run on it.
 
-    The thread is a daemon: a program that forgets to stop it ends all the same.
+    The thread is a daemon, so a program that does not stop it can still end.
     """
 
     def __init__(self, name: str) -> None:
@@ -44,13 +44,14 @@ class LoopThread:
         self.loop = new_event_loop()
         self.loop.set_exception_handler(_tell)
         self._calls: set[_Call[Any]] = set()
-        """What was asked for and has not ended."""
+        """The calls that have not ended."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """Runs it on the loop and waits. Whoever is interrupted while waiting cancels it. Raises Conflict in a forked child, which has
-        no such thread, and in the loop's own thread, which would wait for itself."""
+        """Runs a coroutine on the loop and waits for its result.
+        An interrupted wait cancels the coroutine. Raises Conflict in a forked child, which has no
+        such thread, and in the loop's own thread, which would wait for itself."""
         call = self._begun(coroutine)
         try:
             return call.wait(timeout)
@@ -60,8 +61,9 @@ class LoopThread:
             raise
 
     def close(self, closing: Coroutine[Any, Any, object], locks: Iterable[Any]) -> None:
-        """Runs what ends something, and waits; but not in a signal handler that has interrupted its thread where that holds one of these
-        locks, because the loop may need it. What is raised then is logged."""
+        """Runs a coroutine that closes something, and waits for it.
+        Does not wait in a signal handler whose thread holds one of these locks, because the loop
+        may need that lock; then errors go to the log."""
         if any(getattr(lock, "_is_owned", bool)() for lock in locks):
             self._begun(_logged(closing))
         else:
@@ -83,7 +85,8 @@ class LoopThread:
         return call
 
     def stop(self) -> None:
-        """Cancels what still runs, ends the loop and waits for the thread. Calling it again does nothing."""
+        """Cancels the calls that still run, ends the loop and waits for the thread.
+        Calling it again does nothing."""
         if os.getpid() == self._process and self._thread.is_alive() and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join()
@@ -109,9 +112,10 @@ class LoopThread:
 class _Call(Generic[T]):
     """A coroutine that runs on a loop for a thread.
 
-    The thread waits at a bare lock, which the loop only ever releases. A signal handler runs in the middle of whatever its thread does, and
-    may wait for a call of its own; with a lock that both sides take, as that of a `concurrent.futures.Future`, the loop would
-    wait for the interrupted thread then, and the thread for the loop.
+    The thread waits at a bare lock, which the loop only releases. A signal handler interrupts its
+    thread anywhere, and may wait for a call of its own. If both sides took the lock, as with a
+    `concurrent.futures.Future`, the loop would then wait for the interrupted thread, and the thread
+    for the loop.
     """
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], ended: Callable[[_Call[T]], object]) -> None:
@@ -122,7 +126,7 @@ class _Call(Generic[T]):
         self._task: asyncio.Task[T] | None = None
 
     def start(self) -> None:
-        """On the loop."""
+        """Starts the coroutine. Runs on the loop."""
         self._task = asyncio.get_running_loop().create_task(self._coroutine)
         self._task.add_done_callback(self._end)
 
@@ -131,19 +135,19 @@ class _Call(Generic[T]):
         self._done.release()
 
     def cancel(self) -> None:
-        """On the loop, after the start."""
+        """Cancels the coroutine. Runs on the loop, after `start`."""
         if self._task is not None:
             self._task.cancel()
 
     def abandon(self) -> None:
-        """There is no loop to run it any more."""
+        """Ends the call without a result: the loop is closed."""
         if self._task is None:
             self._coroutine.close()
             self._ended(self)
             self._done.release()
 
     def wait(self, timeout: float | None) -> T:
-        """Its result, once it has one."""
+        """Waits for the result and gives it."""
         if not self._done.acquire(timeout=-1 if timeout is None else timeout):
             raise TimeoutError
         task = self._task
@@ -152,7 +156,7 @@ class _Call(Generic[T]):
                 raise errors.Unavailable("what carries out the calls has ended.", hint="Start it again, or connect again.")
             return task.result()
         finally:
-            del task, self  # what it raised refers to this frame
+            del task, self  # the raised error refers to this frame
 
 
 async def _logged(closing: Coroutine[Any, Any, object]) -> None:
@@ -163,7 +167,8 @@ async def _logged(closing: Coroutine[Any, Any, object]) -> None:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Logs what nobody caught. That a program ends while its loop still has work, and no thread takes it any more, is no news."""
+    """Logs an error that nobody caught, except that a program ends while its loop still has
+    work."""
     error = context.get("exception")
     if not (isinstance(error, RuntimeError) and "interpreter shutdown" in str(error)):
         loop.default_exception_handler(context)

@@ -1,7 +1,8 @@
-"""Which versions of the protocol this software speaks, as a broker and as a kit.
+"""The versions of the protocol that this software speaks, as a broker and as a kit.
 
-Both sides tell the oldest and the newest that they speak in the handshake, and speak the newest that both know. Where there is none, they
-part with a sentence that says who speaks what, and which of the two has to be renewed.
+In the handshake both sides name the oldest and the newest version that they speak, and then speak
+the newest that both know. If there is none, the broker refuses the client with an error that names
+both ranges and says which side has to be upgraded.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Final, NamedTuple
 
 
 class Versions(NamedTuple):
-    """A window of versions, both ends included."""
+    """A range of versions, both ends included."""
 
     oldest: int
     newest: int

@@ -1,12 +1,15 @@
-"""The one place where errors become status codes, and come back.
+"""Turns errors into status codes, and status codes into errors. No other module does.
 
-An error crosses whole: as the protobuf message `Error` with its kind, message, hint and details, inside an answer where only one
-batch is concerned, else as the trailing metadata `bowstring-error-bin` of the call. The status code beside it is for those who look
-at gRPC alone (proxies, dashboards, foreign clients), and for choosing the nearest class when the kind is one of a later version.
+An error crosses the wire whole, as the protobuf message `Error` with its kind, message, hint and
+details: inside an answer if it concerns one batch only, otherwise as the trailing metadata
+`bowstring-error-bin` of the call. The status code beside it is for software that knows gRPC only
+(proxies, dashboards, foreign clients), and selects the nearest class when the kind is one of a
+later version.
 
-Codes are named by text here, so that this table serves every transport. Where no error of ours came along (the connection broke, a
-proxy answered, a limit of gRPC itself struck) the code is all there is. The question then is whether the call may have been carried
-out: `repeatable` says that it does no harm to ask again, and an answer that got lost is `Unavailable`; else it is `OutcomeUnknown`.
+Codes are named by text here, so that this table serves every transport. If no error of ours came
+along (the connection broke, a proxy answered, a limit of gRPC itself struck), the code is all there
+is. The question then is whether the call was carried out. If it is repeatable (`ports.calls`), a
+lost answer is `Unavailable`: ask again. If it is not, a lost answer is `OutcomeUnknown`.
 """
 
 from __future__ import annotations
@@ -41,7 +44,8 @@ CODES: Final[dict[type[errors.Error], str]] = {
     errors.Corrupt: "DATA_LOSS",
 }
 
-# What a code alone says. Those that are missing are treated by name in `_foreign`, or are bugs.
+# The class of a code without an error. `_foreign` treats the codes that are missing here by name;
+# the rest are bugs.
 _CLASSES: Final[dict[str, type[errors.Error]]] = {
     "INVALID_ARGUMENT": errors.InvalidArgument,
     "NOT_FOUND": errors.NotFound,
@@ -57,7 +61,7 @@ _CLASSES: Final[dict[str, type[errors.Error]]] = {
 }
 _NO_ANSWER: Final = {"DEADLINE_EXCEEDED", "CANCELLED", "UNKNOWN"}
 
-# What gRPC says when there is no connection, and the same for people. The first that fits.
+# What gRPC says when there is no connection, and the same for people. The first that fits counts.
 _REASONS: Final = {
     "Trying to connect an http1.x server": "what listens there is a web server and no broker",
     "Failed parsing HTTP/2": "what listens there does not speak gRPC, so it is no broker",
@@ -72,7 +76,7 @@ _REASONS: Final = {
     "No such file or directory": "there is no such socket",
 }
 
-# gRPC bounds the metadata of a call at 8 KiB, and an error may quote what it was given. All are bytes.
+# gRPC bounds the metadata of a call at 8 KiB, and an error may quote its arguments. All are bytes.
 _MESSAGE_MAX: Final = 1500
 _HINT_MAX: Final = 500
 _DETAILS_MAX: Final = 1500
@@ -80,13 +84,15 @@ _STATUS_TEXT_MAX: Final = 300
 
 
 def to_status(error: errors.Error) -> tuple[str, str, bytes]:
-    """The code's name, a text for people, and the error itself as bytes for `METADATA_KEY`."""
+    """Gives the name of the code, a text for people, and the error itself as bytes for
+    `METADATA_KEY`."""
     code = next(CODES[cls] for cls in type(error).__mro__ if cls in CODES)
     return code, _cut(str(error), _STATUS_TEXT_MAX), to_message(error).SerializeToString()
 
 
 def from_status(code: str, text: str, error_bytes: bytes | None = None, *, repeatable: bool = True) -> errors.Error:
-    """The error of a call that ended with this code, this text, and these bytes in its trailing metadata, if any."""
+    """Makes the error of a call that ended with this code, this text, and perhaps these bytes in
+    its trailing metadata."""
     if error_bytes:
         try:
             message = pb.Error.FromString(error_bytes)
@@ -97,7 +103,7 @@ def from_status(code: str, text: str, error_bytes: bytes | None = None, *, repea
 
 
 def to_message(error: errors.Error) -> pb.Error:
-    """The error as it travels, cut where it quotes too much."""
+    """Makes the message of an error, and shortens texts that are too long."""
     message = pb.Error(kind=error.kind, message=_cut(error.message, _MESSAGE_MAX), hint=_cut(error.hint, _HINT_MAX))
     room = _DETAILS_MAX
     for name, value in error.details.items():
@@ -109,12 +115,14 @@ def to_message(error: errors.Error) -> pb.Error:
 
 
 def from_message(message: pb.Error) -> errors.Error:
-    """The error of an answer, in the class that it was raised in."""
+    """Makes the error of an answer, in the class that the broker has raised."""
     return _restored(message, fallback=errors.Error)
 
 
 def _restored(message: pb.Error, fallback: type[errors.Error]) -> errors.Error:
-    """A kind of a later version is given the nearest class that is known, and keeps its kind among the details."""
+    """Makes the error.
+    A kind of a later version gets the nearest class that is known, and its kind goes to the
+    details."""
     cls = errors.of_kind(message.kind)
     details = dict(message.details)
     if cls is errors.Error and message.kind != errors.Error.kind:
@@ -124,7 +132,7 @@ def _restored(message: pb.Error, fallback: type[errors.Error]) -> errors.Error:
 
 
 def _foreign(code: str, text: str, repeatable: bool) -> errors.Error:
-    """The error where only gRPC itself has spoken."""
+    """Makes the error of a call that gRPC itself has ended."""
     said = f"{code}: {text}" if text else code
     if code == "RESOURCE_EXHAUSTED" and "larger than max" in text:
         return errors.TooLarge(f"the message is larger than the other side takes ({said}).", hint="Split the batch.")
@@ -152,5 +160,6 @@ def _cut(text: str, bytes_max: int) -> str:
 
 
 def _clean(text: str) -> str:
-    """Text that protobuf can carry: halves of surrogate pairs, which text decoded from foreign bytes may have, become question marks."""
+    """Makes text that protobuf can carry: replaces halves of surrogate pairs, which foreign bytes
+    may decode to, by question marks."""
     return text.encode("utf-8", "replace").decode()
