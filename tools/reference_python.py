@@ -18,8 +18,7 @@ from typing import Any, Final, NamedTuple
 import bowstring
 import bowstring.aio
 import bowstring.spark
-from bowstring.client.info import BrokerInfo, Info
-from bowstring.client.statistics import ClientStatistics, ProducerStatistics, ReaderStatistics
+from bowstring.client.statistics import BrokerInfo, ClientStatistics, Info, ProducerStatistics, ReaderStatistics
 
 WIDTH: Final = 85
 FIRST: Final = ("connect", "Client", "Producer", "Receipt", "BatchReceipt", "Stored", "Answers", "Reader", "Batch", "Message", "Topic")

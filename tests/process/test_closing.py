@@ -59,7 +59,7 @@ def until(condition: Callable[[], object]) -> None:
 
 def waits(reader: Any) -> bool:
     """Whether somebody waits for messages of this reader."""
-    return bool(getattr(reader, "_reader", reader)._fetching._changed._waiters)
+    return bool(getattr(reader, "_reader", reader)._read_ahead._changed._waiters)
 
 
 READING: dict[str, Callable[[bowstring.Reader], int]] = {

@@ -101,7 +101,8 @@ def test_messages_are_found_and_deleted_by_their_ids(command: Commander):
         command.done("produce", "orders", "-v", id, "--id", id, "--group", "shop")
     assert [row["id"] for row in command.done("message", "find", "orders", "a", "b").rows] == ["a", "b"]
     missing = command("message", "find", "orders", "a", "z")
-    assert (missing.code, missing.said) == (1, "bowstring: 'z' is not found in 'orders'. Ids are known for the deduplication window.\n")
+    told = "bowstring: 'z' is not found in 'orders'. An id is known until retention takes its message.\n"
+    assert (missing.code, missing.said) == (1, told)
     unsure = command("message", "delete", "orders", "a", "--group", "shop")
     assert (unsure.code, "--yes" in unsure.said) == (2, True)
     deleted = command.done("message", "delete", "orders", "-", "--group", "shop", "--yes", stdin="a\nb\n")

@@ -189,7 +189,7 @@ async def until(told: asyncio.Event, known: Callable[[], bool]) -> None:
 
 
 def freshness(reader: Any) -> Freshness:
-    return reader._fetching._streams["orders"].freshness
+    return reader._read_ahead._streams["orders"].freshness
 
 
 async def async_rest(reader: Any, way: str) -> list[int]:
@@ -249,8 +249,8 @@ async def test_a_topic_that_another_client_has_deleted_ends_its_readers(way: str
             await async_taken(reader)
             await other.delete_topic("orders")
             await other.create_topic("orders")
-            while reader._fetching._streams["orders"].error is None:
-                await reader._fetching._wait()
+            while reader._read_ahead._streams["orders"].error is None:
+                await reader._read_ahead._wait()
             with pytest.raises(errors.TopicNotFound, match="was deleted"):
                 await async_rest(reader, way)
 
@@ -259,7 +259,7 @@ async def test_an_idle_reader_is_told_that_its_topic_was_deleted():
     async with bowstring.aio.Broker.ephemeral() as broker, broker.connect() as client, broker.connect() as other:
         await client.create_topic("orders")
         async with client.reader("orders") as reader:
-            await reader._fetching.placed()
+            await reader._read_ahead.placed()
             waiting = asyncio.create_task(anext(reader))
             await other.delete_topic("orders")
             with pytest.raises(errors.TopicNotFound):
@@ -275,10 +275,10 @@ async def test_a_reader_that_has_used_its_credit_is_told_that_its_topic_was_dele
         async with client.reader("orders") as reader:
             await async_taken(reader, 1)
             while reader.statistics().bytes_ahead < 7_000_000:
-                await reader._fetching._wait()
+                await reader._read_ahead._wait()
             await other.delete_topic("orders")
-            while reader._fetching._streams["orders"].error is None:
-                await reader._fetching._wait()
+            while reader._read_ahead._streams["orders"].error is None:
+                await reader._read_ahead._wait()
             with pytest.raises(errors.TopicNotFound):
                 await async_rest(reader, "for")
 

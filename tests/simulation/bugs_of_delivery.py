@@ -11,10 +11,10 @@ import numpy as np
 from bowstring import errors
 from bowstring.broker.reading.notices import Notices
 from bowstring.client.broker_time import BrokerTime
-from bowstring.client.fetch_stream import Fetching
+from bowstring.client.client import OpenReaders
 from bowstring.client.freshness import Freshness
-from bowstring.client.open_readers import OpenReaders
-from bowstring.client.pages import NEVER, Chunk, Page
+from bowstring.client.pages import NEVER, Chunk, FetchedPage
+from bowstring.client.read_ahead import ReadAhead
 from bowstring.client.reader import Reader
 from bowstring.client.topic_stream import TopicStream
 from tests.simulation.planting import CALM, CUTS, SEALING, bug
@@ -32,7 +32,10 @@ MORTAL = DAWDLING.only(topics=0, mortal_topics=1, mortal_seconds=3.0)
 @bug(CALM, EXPIRING)
 def kit_hands_out_what_has_expired() -> Generator[None]:
     """Only the broker looks at `expires`."""
-    with patch.object(Page, "expires_from", NEVER), patch.object(Page, "expiries", property(lambda self: np.full(self.rows, NEVER))):
+    with (
+        patch.object(FetchedPage, "expires_from", NEVER),
+        patch.object(FetchedPage, "expiries", property(lambda self: np.full(self.rows, NEVER))),
+    ):
         yield
 
 
@@ -67,7 +70,7 @@ def kit_is_not_told_of_another_retention() -> Generator[None]:
 @bug(CALM, EXPIRING)
 def rows_in_the_hand_are_not_looked_at_again() -> Generator[None]:
     """What `for` has begun is handed out, however long that takes."""
-    with patch.object(Reader, "_may_hand_out", lambda self, message: True), patch.object(Fetching, "fresh", lambda self, chunk: chunk):
+    with patch.object(Reader, "_may_hand_out", lambda self, message: True), patch.object(ReadAhead, "fresh", lambda self, chunk: chunk):
         yield
 
 
@@ -130,12 +133,12 @@ def the_rows_behind_speak_for_the_one_in_hand() -> Generator[None]:
 def a_deleted_topics_reader_goes_on() -> Generator[None]:
     """What has come is handed out before it is told that there is no more."""
 
-    def came(self: Fetching, chunk: Any) -> None:
+    def came(self: ReadAhead, chunk: Any) -> None:
         original(self, chunk)
         self._is_deleted = False
 
-    original = Fetching._came
-    with patch.object(Fetching, "_came", came):
+    original = ReadAhead._came
+    with patch.object(ReadAhead, "_came", came):
         yield
 
 

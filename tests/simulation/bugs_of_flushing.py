@@ -9,16 +9,18 @@ from unittest.mock import patch
 
 import numpy as np
 
-from bowstring.broker.log import actor, flusher
+from bowstring.broker.log import flusher
 from bowstring.broker.log.actor import PartitionActor
-from bowstring.broker.log.admission import Admission
 from bowstring.broker.log.commits import Commits
 from bowstring.broker.log.flusher import Flush, Flusher
+from bowstring.broker.log.requests import DeleteMessages, PublishBatch
 from bowstring.broker.reading.caches import TailKey
 from bowstring.catalog.sqlite import file, wal
 from bowstring.catalog.sqlite.database import Database
+from bowstring.core import publishing
 from bowstring.core.changes import Append
-from bowstring.core.partition import Answered, Partition
+from bowstring.core.decisions import Decided
+from bowstring.core.partition import Partition
 from bowstring.core.producers import Absent
 from bowstring.ports.failures import DiskFull
 from bowstring.store import local
@@ -185,36 +187,36 @@ def _commit_with(how: str, condition: str) -> Generator[None]:
 def duplicate_is_answered_before_its_flush() -> Generator[None]:
     """A repeat is answered from what was decided, whether or not it is committed."""
 
-    def publish_ids(self: Partition, batch: Any, ids: Any, now: int, confirmed: Any) -> Any:
-        hits = self.ids.find(ids.hashes)
-        if len(hits.offsets) and int(hits.offsets.max()) >= self.committed_offset:
+    def publish_ids(partition: Partition, batch: Any, ids: Any, now: int, confirmed: Any) -> Any:
+        hits = partition.ids.find(ids.hashes)
+        if len(hits.offsets) and int(hits.offsets.max()) >= partition.committed_offset:
             offsets = np.zeros(batch.rows, np.int64)
             offsets[hits.rows] = hits.offsets
-            return self._accept_new(batch, ids, now, offsets)
-        return original(self, batch, ids, now, confirmed)
+            return publishing._accept_new(partition, batch, ids, now, offsets)
+        return original(partition, batch, ids, now, confirmed)
 
-    original = Partition._publish_ids
-    with patch.object(Partition, "_publish_ids", publish_ids), _answers_at_once():
+    original = publishing._publish_ids
+    with patch.object(publishing, "_publish_ids", publish_ids), _answers_at_once():
         yield
 
 
 @bug(POWER.only(cut_rate=0.01, cut_every=1.0, slow_rate=0.05, slow_seconds=0.5), JOURNAL)
 def resend_is_answered_from_uncommitted_state() -> Generator[None]:
     """A batch that comes again is acknowledged although its first flush is still on its way."""
-    original = Partition._repeated
+    original = publishing._repeated
 
-    def repeated(self: Partition, batch: Any, batches: Any, found: Any) -> Any:
+    def repeated(partition: Partition, batch: Any, batches: Any, found: Any) -> Any:
         known = batches.find(batch.number)
-        return original(self, batch, batches, found) if isinstance(known, Absent) else Answered(known.stored)
+        return original(partition, batch, batches, found) if isinstance(known, Absent) else Decided((), known.stored)
 
-    with patch.object(Partition, "_repeated", repeated), _answers_at_once():
+    with patch.object(publishing, "_repeated", repeated), _answers_at_once():
         yield
 
 
 @contextmanager
 def _answers_at_once() -> Generator[None]:
     def answer(self: PartitionActor, request: Any, outcome: Any) -> None:
-        actor._settle(request.answer, outcome)
+        request.settle(outcome)
 
     with patch.object(PartitionActor, "_answer", answer):
         yield
@@ -232,7 +234,7 @@ def read_ahead_of_the_commit() -> Generator[None]:
         for change in flush.changes:
             if isinstance(change, Append) and (reader := commits._topics.actor(change.topic, change.partition)):
                 reader.partition.committed(change, flush.sequence)
-                reader.wake()
+                reader.visible(change.first_offset, reader.partition.committed_offset)
         await original(self, flush)
 
     def committed(self: Partition, change: Append, sequence: int) -> None:
@@ -252,16 +254,7 @@ def owner(of: Flusher) -> Commits:
 @bug(SLOW, HURRY)
 def deadline_is_not_checked_at_the_commit() -> Generator[None]:
     """What was committed too late is acknowledged all the same."""
-    original = PartitionActor.committed
-
-    def committed(self: PartitionActor, change: Append, sequence: int) -> None:
-        request = self._unanswered.get(change.first_offset)
-        if request is not None:
-            patient = request._replace(publish=request.publish._replace(timeout=1 << 60))
-            self._unanswered[change.first_offset] = patient
-        original(self, change, sequence)
-
-    with patch.object(PartitionActor, "committed", committed):
+    with patch.object(PublishBatch, "late", lambda *_: 0):
         yield
 
 
@@ -271,7 +264,7 @@ def a_late_publish_is_refused_before_its_deletion_is_committed() -> Generator[No
     original = PartitionActor.committed
 
     def committed(self: PartitionActor, change: Any, sequence: int) -> None:
-        self._answer = lambda request, outcome: actor._settle(request.answer, outcome)  # type: ignore[method-assign]
+        self._answer = lambda request, outcome: request.settle(outcome)  # type: ignore[method-assign]
         try:
             original(self, change, sequence)
         finally:
@@ -301,8 +294,13 @@ def an_answer_waits_for_the_oldest_flush_under_way() -> Generator[None]:
 def deletes_are_acknowledged_before_their_commit() -> Generator[None]:
     """A delete is answered when it is decided."""
 
-    async def at_once(_: Admission) -> None:
-        pass
+    original = PartitionActor._answer
 
-    with patch.object(Admission, "durable", at_once):
+    def answer(self: PartitionActor, request: Any, outcome: Any) -> None:
+        if isinstance(request, DeleteMessages):
+            request.settle(outcome)
+        else:
+            original(self, request, outcome)
+
+    with patch.object(PartitionActor, "_answer", answer):
         yield

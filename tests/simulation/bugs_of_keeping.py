@@ -21,8 +21,8 @@ from bowstring.broker.upkeep.sealer import Sealer
 from bowstring.broker.upkeep.usage import Usage
 from bowstring.core.natural_ids import Hits
 from bowstring.core.partition import Partition
-from bowstring.core.producers import Producers
 from bowstring.core.retained import Retained
+from bowstring.core.unsealed_batches import UnsealedBatches
 from bowstring.ports.extents import StateRow
 from tests.simulation.load import KIB
 from tests.simulation.planting import CALM, CRASHES, CUTS, HURRY, KEEPING, POWER, SEALING, SEGMENTS, bug
@@ -154,7 +154,7 @@ def deletions_are_not_written_at_seal() -> Generator[None]:
 def batches_are_forgotten_when_they_are_sealed() -> Generator[None]:
     """Sections have the ids that callers gave, and nothing of those that kits generate."""
     none = b"", np.empty(0, np.int64), np.empty(0, np.int64)
-    with patch.object(Producers, "below", lambda *_: none):
+    with patch.object(UnsealedBatches, "below", lambda *_: none):
         yield
 
 

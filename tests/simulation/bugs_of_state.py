@@ -17,7 +17,7 @@ from bowstring.broker.log.flusher import Flush, Flusher
 from bowstring.broker.log.lookups import Lookups
 from bowstring.broker.reading import page_reader
 from bowstring.broker.reading.caches import TailKey
-from bowstring.core import journal
+from bowstring.core import journal, publishing
 from bowstring.core.changes import Delete, Reason, Runs
 from bowstring.core.partition import Partition
 from bowstring.core.producers import Absent
@@ -84,15 +84,15 @@ def deletions_are_forgotten_at_load() -> Generator[None]:
 @bug(CUTS, JOURNAL.only(plain=1.0, under_way_max=60, pause_seconds=0.01, batches=0.0, topics=1, partitions_max=1))
 def resend_is_stored_out_of_order() -> Generator[None]:
     """A batch is taken whatever batch of its producer came before, and however late."""
-    original = Partition.publish
+    original = publishing.publish
 
-    def publish(self: Partition, batch: Any, now: int, confirmed: Any = None) -> Any:
-        known = self.producers.get(batch.producer)
+    def publish(partition: Partition, batch: Any, now: int, confirmed: Any = None) -> Any:
+        known = partition.producers.get(batch.producer)
         if known is not None and batch.number < known.last and known.find(batch.number) is Absent.PASSED_OVER:
             known.last = batch.number - 1
-        return original(self, batch._replace(previous=known.last if known is not None else 0), now, confirmed)
+        return original(partition, batch._replace(previous=known.last if known is not None else 0), now, confirmed)
 
-    with patch.object(Partition, "publish", publish):
+    with patch.object(publishing, "publish", publish):
         yield
 
 

@@ -8,12 +8,12 @@ from unittest.mock import patch
 
 from bowstring import errors
 from bowstring.client import receipts
-from bowstring.client.fetch_stream import Fetching
 from bowstring.client.open_batch import OpenBatch
 from bowstring.client.open_batches import OpenBatches
 from bowstring.client.outbox import Outbox
 from bowstring.client.outcome import StoredRows
 from bowstring.client.publish_stream import PublishStream
+from bowstring.client.read_ahead import ReadAhead
 from bowstring.client.sent_batch import GatheredRows, SentBatch
 from bowstring.client.unrouted import Placeholder
 from bowstring.ports.calls import CALLS
@@ -245,9 +245,9 @@ def whoever_waits_for_room_is_not_woken() -> Generator[None]:
 def whoever_waits_for_a_reader_that_is_closed_is_not_woken() -> Generator[None]:
     """Closing ends the streams, and nobody is told."""
 
-    async def silent(self: Fetching) -> None:
+    async def silent(self: ReadAhead) -> None:
         for stream in self._streams.values():
             await stream.close()
 
-    with patch.object(Fetching, "close", silent):
+    with patch.object(ReadAhead, "close", silent):
         yield

@@ -41,9 +41,8 @@ def compare_partition(who: str, live: Partition, loaded: Partition, missing: lis
         loaded.apply(change)
     for partition in (live, loaded):  # pages go when a floor is committed, and one of the two may not have heard of that
         partition._drop_pages_below_floor()
-    window = min(live.shortest_window, loaded.shortest_window)
-    expected, found = live.state(window), loaded.state(window)
-    blind = live.blind_until or loaded.blind_until  # a page could not be read at load: no ids are taken, so none need be known
+    expected, found = live.state(), loaded.state()
+    blind = live.unread.until or loaded.unread.until  # a page could not be read at load: no ids are taken, so none need be known
     for state in (expected, found):
         ids: Any = state["ids"]
         state["ids"] = [] if blind else [pair for pair in ids if pair[0] < live.committed_offset]

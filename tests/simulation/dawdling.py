@@ -73,7 +73,7 @@ class SlowReader:
                 if self._random.random() < self._workload.load.deletes / 2:
                     await self._delete(client, reader, topic)
         finally:
-            self._world.sometimes("row that had come was dropped", reader._fetching.dropped)
+            self._world.sometimes("row that had come was dropped", reader._read_ahead.dropped)
             await reader.close()
 
     async def _next(self, reader: Reader) -> list[Row]:
@@ -88,14 +88,14 @@ class SlowReader:
             batch = await reader._next_batch(self._random.choice((1, 5, 30)), 0.001)
             return [] if batch is None else rows_of(batch)
         while not (batch := await reader.poll(0.5, self._random.choice((1, 5, 30)))):
-            if all(stream.finished() for stream in reader._fetching._streams.values()):
+            if all(stream.finished() for stream in reader._read_ahead._streams.values()):
                 return []
         return rows_of(batch)
 
     async def _delete(self, client: Client, reader: Reader, topic: str) -> None:
         """Deletes some of what has come and is to be read: its own readers do not hand it out when that is answered."""
         in_hand = reader._ahead()
-        ahead = [*reader._fetching._pages, *([] if in_hand is None else [in_hand])]
+        ahead = [*reader._read_ahead._pages, *([] if in_hand is None else [in_hand])]
         if not ahead:
             return
         chunk = self._random.choice(ahead)
@@ -115,7 +115,7 @@ class SlowReader:
 
 def overhear(reader: Any, history: History, client: str, session: str, topic: str) -> None:
     """Writes down what comes to a reader of the real kit: rows that can grow too old before they are read, and news of deletions."""
-    stream = reader._fetching._streams[topic]
+    stream = reader._read_ahead._streams[topic]
     came, deleted = stream._came, stream.deleted
 
     def page_came(chunk: Chunk | None) -> None:

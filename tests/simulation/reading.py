@@ -105,9 +105,9 @@ class NamedReader:
 
     async def _placed(self, reader: Any, topic: str) -> dict[int, int]:
         """Where it begins; 0 for the beginning, wherever that is by then."""
-        await reader._fetching.placed()
+        await reader._read_ahead.placed()
         return {
-            number: 0 if number in reader._fetching._streams[topic]._beginning else at for number, at in _offsets(reader, topic).items()
+            number: 0 if number in reader._read_ahead._streams[topic]._beginning else at for number, at in _offsets(reader, topic).items()
         }
 
     async def _read_since(self, client: Client, topic: str, where: str, seconds: float) -> None:
@@ -135,7 +135,7 @@ class NamedReader:
         overhear(reader, self._history, self._life.name, session, topic)
         place = reader._settings.starts[topic]
         assert isinstance(place, Moment)
-        await reader._fetching.placed()
+        await reader._read_ahead.placed()
         starts, since = _offsets(reader, topic), place.microseconds
         self._history.opened(self._life.name, session, topic, starts, where=where, since=since, asked=asked, reads_ahead=True)
         self._world.sometimes("reader began by time")

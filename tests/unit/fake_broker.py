@@ -71,6 +71,9 @@ class FakeBroker:
         self.answering: Callable[[pb.PublishRequest], str | errors.Error | None] = lambda request: None
         """Says what happens to a batch: None as usual, "lose" stores it and loses the answer with the stream, "ignore" stores it and never
         answers, "drop" neither stores nor answers, "cut" cuts the stream before storing; an error refuses it."""
+        self.elsewhere: Callable[[int], str | None] = lambda partition: None
+        """The address of the broker that serves a partition, if it is another one; empty if none does right now."""
+        self.publishers: dict[bytes, tuple[int, FakeStream]] = {}  # the newest stream of each producer has fenced the others
         self.delay = 0.001
         self.calls: list[str] = []
         self.call_errors: list[errors.Error] = []
@@ -184,13 +187,18 @@ class FakeBroker:
                 raise errors.TopicNotFound(f"there is no topic '{opened.topic}'.")
             self.topic(opened.topic)
         topic = self.topics[opened.topic]
+        number, older = self.publishers.get(opened.producer, (0, stream))
+        assert number < opened.stream, "the numbers of streams rise"
+        if older is not stream:
+            older.cut()
+        self.publishers[opened.producer] = opened.stream, stream
         while True:
             header, data = codec.split(await stream.inbound())
             request = pb.PublishRequest.FromString(header)
             self.headers.append(request)
             self.requests.append((opened.stream, request.partition, request.number, request.previous, request.rows))
             await asyncio.sleep(self.delay)
-            what = self.answering(request)
+            what = self.answering(request) or _misdirected(self.elsewhere(request.partition))
             if what == "cut":
                 raise errors.Unavailable("cut")
             if what == "drop":
@@ -284,6 +292,10 @@ class FakeBroker:
             offset = told.next_offset
             await asyncio.sleep(self.delay)
             stream.answer(answer)
+
+
+def _misdirected(address: str | None) -> errors.Error | None:
+    return None if address is None else errors.Unavailable("another broker serves this partition.", details={"ask": address})
 
 
 def _cut(page: tuple[int, pb.FetchAnswer, bytes], offset: int, end: int) -> bytes:

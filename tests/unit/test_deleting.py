@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
 import numpy as np
 
-from bowstring.core import deleting
-from bowstring.core.changes import Change, Reason
-from bowstring.core.decisions import Accept, BatchName, Deleted, Deletion, Found, GivenBack, Ids, Lookup, Publish, SealedBatch, Wait
+from bowstring.core import deleting, publishing
+from bowstring.core.answers import Repeat, Stored
+from bowstring.core.changes import Change, Delete, Reason
+from bowstring.core.decisions import BatchName, Decided, Decision, Deleted, Found, GivenBack, Ids, Lookup, Publish, SealedBatch, Wait
 from bowstring.core.journal import decode, encode
 from bowstring.core.natural_ids import NO_HITS, Hits
 from bowstring.core.partition import Partition
@@ -18,6 +22,14 @@ ADA = b"a" * 16
 NOTHING = np.empty(0, np.int64)
 
 
+class Outcome(NamedTuple):
+    """What a delete came to."""
+
+    change: Delete | None
+    offsets: np.ndarray
+    others: Mapping[int, str]
+
+
 class Shop:
     """A partition in which Ada's group, the shop, has stored messages with the ids 1, 2, 3, … at the offsets of the same numbers."""
 
@@ -25,9 +37,7 @@ class Shop:
         self.partition = Partition(1, 0, WINDOW)
         self.journal: list[Change] = []
         ids = wanted(*range(1, rows + 1)) if named else None
-        decision = self.partition.publish(Publish(ADA, 1, 0, NOW, 30 * SECOND, rows, 2, ids), NOW)
-        assert isinstance(decision, Accept)
-        self.journal.append(decision.change)
+        self.take(publishing.publish(self.partition, Publish(ADA, 1, 0, NOW, 30 * SECOND, rows, 2, ids), NOW))
         self.groups = dict.fromkeys(range(1, rows + 1), "shop")
 
     def commit(self) -> Shop:
@@ -40,12 +50,18 @@ class Shop:
         hits = Hits(np.array([row for row, _ in places], np.int64), np.array([offset for _, offset in places], np.int64))
         return Found(self.partition.moves, hits, np.full(len(places), arrived, np.int64), {}, groups=self.groups)
 
-    def delete(self, ids: Ids, found: Found, *, group: str = "shop", now: int = NOW) -> Deleted:
+    def delete(self, ids: Ids, found: Found, *, group: str = "shop", now: int = NOW) -> Outcome:
         decision = deleting.delete(self.partition, ids, group, now, found)
-        assert isinstance(decision, Deleted)
-        if decision.change is not None:
-            self.journal.append(decision.change)
-        return decision
+        self.take(decision)
+        assert isinstance(decision, Decided)
+        change = next(iter(decision.changes), None)
+        assert change is None or isinstance(change, Delete)
+        return Outcome(change, *decision.answer)
+
+    def take(self, decision: Decision[Any]) -> None:
+        assert isinstance(decision, Decided)
+        self.partition.take(decision)
+        self.journal += decision.changes
 
     def live(self) -> list[int]:
         return self.partition.live(1, self.partition.next_offset).tolist()
@@ -55,7 +71,7 @@ def wanted(*hashes: int, given: tuple[GivenBack, ...] = ()) -> Ids:
     return Ids(np.array(hashes, np.uint64), None, given)
 
 
-def asked(partition: Partition, ids: Ids) -> Deletion:
+def asked(partition: Partition, ids: Ids) -> Decision[Deleted]:
     return deleting.delete(partition, ids, "shop", NOW)
 
 
@@ -68,9 +84,9 @@ def test_an_id_is_compared_and_its_owner_read_before_anything_is_deleted():
 
 def test_what_nobody_knows_is_not_found_without_a_lookup():
     decision = asked(Shop().commit().partition, wanted(99))
-    assert isinstance(decision, Deleted)
-    assert decision.change is None
-    assert decision.offsets.tolist() == [0]
+    assert isinstance(decision, Decided)
+    assert decision.changes == ()
+    assert decision.answer.offsets.tolist() == [0]
 
 
 def test_a_delete_of_what_is_not_committed_yet_waits():
@@ -115,17 +131,17 @@ def test_a_delete_that_is_repeated_is_answered_alike_and_changes_nothing():
 def test_the_id_of_a_deleted_message_stays_taken():
     shop = Shop().commit()
     shop.delete(wanted(2), shop.found((0, 2)))
-    again = shop.partition.publish(Publish(ADA, 2, 1, NOW, 30 * SECOND, 1, 2, wanted(2)), NOW, shop.found((0, 2)))
-    assert isinstance(again, Accept)
-    assert (again.change.rows, again.change.repeats[0].offset) == (0, 2)
+    again = publishing.publish(shop.partition, Publish(ADA, 2, 1, NOW, 30 * SECOND, 1, 2, wanted(2)), NOW, shop.found((0, 2)))
+    assert isinstance(again, Decided)
+    assert again.answer == Stored(0, 0, (Repeat(0, 1, 2),))
 
 
 def test_what_was_taken_back_or_is_out_of_the_window_or_behind_retention_is_not_found():
     shop = Shop().commit()
-    shop.partition.delete(((1, 1),), Reason.DEADLINE)
+    shop.take(Decided((shop.partition.delete(((1, 1),), Reason.DEADLINE),), None))
     assert shop.delete(wanted(1), shop.found((0, 1))).offsets.tolist() == [0]
     assert shop.delete(wanted(2), shop.found((0, 2)), now=NOW + WINDOW + SECOND).offsets.tolist() == [0]
-    shop.partition.raise_floor(4, ((2, 1),))
+    shop.take(Decided((shop.partition.raise_floor(4, ((2, 1),)),), None))
     assert shop.delete(wanted(3), shop.found((0, 3))).offsets.tolist() == [0]
     assert shop.delete(wanted(2), shop.found((0, 2))).offsets.tolist() == [2]
 
@@ -164,7 +180,7 @@ def test_what_has_moved_since_it_was_found_is_looked_for_again():
 def test_what_was_published_while_a_lookup_went_on_is_not_found_by_it():
     shop = Shop(named=False).commit()
     found = shop.found()
-    shop.partition.publish(Publish(ADA, 2, 1, NOW, 30 * SECOND, 1, 2, None), NOW)
+    shop.take(publishing.publish(shop.partition, Publish(ADA, 2, 1, NOW, 30 * SECOND, 1, 2, None), NOW))
     assert shop.delete(wanted(99, given=(GivenBack(0, ADA, 2, 0),)), found).offsets.tolist() == [0]
 
 

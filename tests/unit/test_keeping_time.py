@@ -8,7 +8,7 @@ import numpy as np
 
 from bowstring.client.broker_time import BrokerTime
 from bowstring.client.freshness import Freshness
-from bowstring.client.pages import Chunk, Page
+from bowstring.client.pages import Chunk, FetchedPage
 from bowstring.messages import encoding
 from bowstring.wire.generated import bowstring_pb2 as pb
 
@@ -94,7 +94,7 @@ def chunk(rows: int = 10, **columns: Any) -> Chunk:
     header = pb.FetchAnswer(next_offset=rows + 1, arrived=BEGUN, schema=1, columns=data.mask, rows=rows)
     header.runs.add(offset=1, rows=rows)
     header.origins.add(rows=rows, producer=bytes(16), number=1)
-    return Chunk(Page("t", header, memoryview(data.data)), 0, rows)
+    return Chunk(FetchedPage("t", header, memoryview(data.data)), 0, rows)
 
 
 def fresh(hands: Hands) -> Freshness:

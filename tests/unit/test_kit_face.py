@@ -48,8 +48,7 @@ def test_everything_public_is_explained(thing: Any):
 
 def test_what_statistics_and_info_give_is_explained_and_frozen():
     from bowstring.broker.broker import Statistics
-    from bowstring.client.info import BrokerInfo, Info
-    from bowstring.client.statistics import ClientStatistics, ProducerStatistics, ReaderStatistics
+    from bowstring.client.statistics import BrokerInfo, ClientStatistics, Info, ProducerStatistics, ReaderStatistics
 
     for kind in (ClientStatistics, ProducerStatistics, ReaderStatistics, Info, BrokerInfo, bowstring.Topic):
         assert kind.__doc__

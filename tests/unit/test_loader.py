@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bowstring.broker.log.loader import TRIES_MAX, restore_ids
+from bowstring.core import known_messages
 from bowstring.core.changes import Append
 from bowstring.core.pages import PageHeader, encode_header
 from bowstring.core.partition import Partition
@@ -54,3 +55,10 @@ def test_a_page_that_cannot_be_read_keeps_its_partition_from_telling_ids_for_a_w
     partition = loaded(TRIES_MAX + 1)
     assert partition.is_blind(ARRIVED + WINDOW - 1)
     assert not partition.is_blind(ARRIVED + WINDOW)
+
+
+def test_a_page_that_cannot_be_read_keeps_its_messages_from_being_found_until_retention_takes_it():
+    partition = loaded(TRIES_MAX + 1)
+    assert known_messages.is_partly_blind(partition, ARRIVED + WINDOW)
+    partition.apply(partition.raise_floor(3, ()))
+    assert not known_messages.is_partly_blind(partition, ARRIVED + WINDOW)

@@ -1,4 +1,4 @@
-"""Ids that are not sealed: everything within the window is found, generation by generation, and what was freed is not."""
+"""Ids that are not sealed: every one of them is found, generation by generation, and what was freed is not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from bowstring.core import natural_ids
 from bowstring.core.natural_ids import CAPACITY_MIN, RUN_MAX, NaturalIds
 
-WINDOW = 8_000
 FEW = st.integers(0, 30).map(lambda small: small << 58 | small)
 BATCH = st.lists(FEW | st.integers(0, 2**64 - 1), min_size=1, max_size=60)
 
@@ -31,22 +30,21 @@ def many(count: int, seed: int = 1) -> np.ndarray:
 
 
 class Remembering(RuleBasedStateMachine):
-    """Against a plain dictionary. Ids may be forgotten late, a generation at a time, but never before the window has passed."""
+    """Against a plain dictionary."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.ids = NaturalIds(WINDOW)
-        self.stored: dict[int, tuple[int, int]] = {}
-        """Offset: hash and arrival."""
-        self.offset, self.now = 1, 1
+        self.ids = NaturalIds()
+        self.stored: dict[int, int] = {}
+        """Hashes by offset."""
+        self.offset = 1
 
-    @rule(batch=BATCH, later=st.integers(0, WINDOW // 4), gap=st.sampled_from([0, 0, 5, 1 << 33]))
-    def add(self, batch: list[int], later: int, gap: int) -> None:
-        self.now += later
+    @rule(batch=BATCH, gap=st.sampled_from([0, 0, 5, 1 << 33]))
+    def add(self, batch: list[int], gap: int) -> None:
         self.offset += gap
         offsets = range(self.offset, self.offset + len(batch))
-        self.ids.add(array(batch), np.array(offsets), self.now)
-        self.stored |= {offset: (one, self.now) for offset, one in zip(offsets, batch, strict=True)}
+        self.ids.add(array(batch), np.array(offsets))
+        self.stored |= dict(zip(offsets, batch, strict=True))
         self.offset += len(batch)
 
     @rule(part=st.floats(0, 1), rows=st.integers(1, 80))
@@ -60,24 +58,15 @@ class Remembering(RuleBasedStateMachine):
         end = int(part * self.offset)
         hashes, offsets = self.ids.part_below(end, 0, 0)
         pairs = set(zip(offsets.tolist(), hashes.tolist(), strict=True))
-        assert {(offset, one) for offset, (one, arrived) in self.stored.items() if offset < end and self.counts(arrived)} <= pairs
+        assert {(offset, one) for offset, one in self.stored.items() if offset < end} == pairs
         assert len(pairs) <= self.ids.count_below(end)
         self.ids.free(0, end)
         self.stored = {offset: one for offset, one in self.stored.items() if offset >= end}
 
-    @rule()
-    def forget(self) -> None:
-        self.ids.forget_before(self.now - WINDOW)
-
-    def counts(self, arrived: int) -> bool:
-        return arrived >= self.now - WINDOW
-
     @invariant()
-    def everything_in_the_window_is_found_and_nothing_that_is_not_there(self) -> None:
-        wanted = sorted({one for one, _ in self.stored.values()} | {3 << 58, 5})
-        hits = found(self.ids, wanted)
-        assert {(one, offset) for offset, (one, arrived) in self.stored.items() if self.counts(arrived)} <= hits
-        assert hits <= {(one, offset) for offset, (one, _) in self.stored.items()}
+    def everything_is_found_and_nothing_that_is_not_there(self) -> None:
+        wanted = sorted({*self.stored.values(), 3 << 58, 5})
+        assert found(self.ids, wanted) == {(one, offset) for offset, one in self.stored.items()}
 
 
 TestRemembering = Remembering.TestCase
@@ -85,9 +74,9 @@ TestRemembering = Remembering.TestCase
 
 @given(st.lists(BATCH, min_size=1, max_size=5), st.integers(0, 4))
 def test_the_parts_of_all_hashes_are_all_of_them(batches: list[list[int]], bits: int):
-    ids, offset = NaturalIds(WINDOW), 1
+    ids, offset = NaturalIds(), 1
     for batch in batches:
-        ids.add(array(batch), np.arange(offset, offset + len(batch)), 1)
+        ids.add(array(batch), np.arange(offset, offset + len(batch)))
         offset += len(batch)
     parts = [ids.part_below(offset, part, bits) for part in range(1 << bits)]
     pairs = sorted((int(at), int(one)) for hashes, offsets in parts for one, at in zip(hashes, offsets, strict=True))
@@ -101,9 +90,9 @@ def generations(ids: NaturalIds) -> list[natural_ids._Generation]:
 
 
 def test_generations_grow_with_what_comes_and_are_left_when_they_are_full():
-    ids, offset = NaturalIds(WINDOW), 1
+    ids, offset = NaturalIds(), 1
     for batch in range(60):
-        ids.add(many(200, batch), np.arange(offset, offset + 200), 1)
+        ids.add(many(200, batch), np.arange(offset, offset + 200))
         offset += 200
     capacities = [generation.capacity for generation in generations(ids)]
     assert capacities[0] == CAPACITY_MIN
@@ -111,32 +100,21 @@ def test_generations_grow_with_what_comes_and_are_left_when_they_are_full():
     assert all(generation.count <= generation.capacity for generation in generations(ids))
 
 
-def test_a_generation_is_left_when_it_spans_an_eighth_of_the_window():
-    ids = NaturalIds(WINDOW)
-    for moment in range(0, 2 * WINDOW, WINDOW // 20):
-        ids.add(many(5, moment), np.arange(moment, moment + 5), moment)
-        ids.forget_before(moment - WINDOW)
-    spans = [generation.newest - generation.oldest for generation in generations(ids)]
-    assert max(spans) <= WINDOW // 8
-    assert generations(ids)[0].newest >= 2 * WINDOW - WINDOW // 20 - WINDOW
-    assert 8 <= len(generations(ids)) <= 12
-
-
 def test_single_messages_do_not_make_a_run_each_and_large_runs_are_left_alone():
-    ids = NaturalIds(WINDOW)
+    ids = NaturalIds()
     for offset, one in enumerate(many(3_000)):
-        ids.add(np.array([one]), np.array([offset + 1]), 1)
+        ids.add(np.array([one]), np.array([offset + 1]))
     assert all(len(generation.runs) <= 14 for generation in generations(ids))
-    large = NaturalIds(WINDOW)
+    large = NaturalIds()
     for batch in range(4):
-        large.add(many(RUN_MAX // 2 + 1, batch), np.arange(RUN_MAX // 2 + 1) + batch * RUN_MAX + 1, 1)
+        large.add(many(RUN_MAX // 2 + 1, batch), np.arange(RUN_MAX // 2 + 1) + batch * RUN_MAX + 1)
     assert sum(len(generation.runs) for generation in generations(large)) == 4
 
 
 def test_a_generation_goes_when_all_its_rows_are_sealed():
-    ids = NaturalIds(WINDOW)
-    ids.add(many(600), np.arange(1, 601), 1)
-    ids.add(many(600, 2), np.arange(601, 1201), 1)
+    ids = NaturalIds()
+    ids.add(many(600), np.arange(1, 601))
+    ids.add(many(600, 2), np.arange(601, 1201))
     ids.free(0, 601)
     assert len(generations(ids)) == 1
     ids.free(0, 1201)

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bowstring import errors
-from bowstring.core.answers import Repeat, ResendAfter, Stored
-from bowstring.core.changes import Change, Reason
-from bowstring.core.decisions import Accept, Answered, Decision, Found, GivenBack, Ids, Lookup, Publish, Refused, Wait
+from bowstring.core import publishing
+from bowstring.core.answers import Answer, Repeat, ResendAfter, Stored
+from bowstring.core.changes import Append, Change, Reason
+from bowstring.core.decisions import Decided, Decision, Found, GivenBack, Ids, Lookup, Publish, Refused, Wait
 from bowstring.core.journal import decode, encode
 from bowstring.core.natural_ids import Hits
 from bowstring.core.partition import Partition
@@ -30,16 +31,18 @@ class Log:
         self.partition = Partition(1, 0, window)
         self.journal: list[Change] = []
         self.pending: list[Change] = []
-        self.ids: dict[int, tuple[np.ndarray, int]] = {}
+        self.ids: dict[int, np.ndarray] = {}
 
-    def publish(self, batch: Publish, now: int = NOW, confirmed: Hits | None = None) -> Decision:
+    def publish(self, batch: Publish, now: int = NOW, confirmed: Hits | None = None) -> Decision[Answer]:
         found = None if confirmed is None else Found(self.partition.moves, confirmed, self.arrived(confirmed), {})
-        decision = self.partition.publish(batch, now, found)
-        if isinstance(decision, Accept):
-            self.pending.append(decision.change)
-            if batch.ids is not None and decision.change.rows:
+        decision = publishing.publish(self.partition, batch, now, found)
+        if isinstance(decision, Decided):
+            self.partition.take(decision)
+            self.pending += decision.changes
+            change = next(iter(decision.changes), None)
+            if batch.ids is not None and isinstance(change, Append) and change.rows:
                 kept = decision.kept if decision.kept is not None else np.arange(batch.rows)
-                self.ids[decision.change.first_offset] = (batch.ids.hashes[kept], decision.change.arrived)
+                self.ids[change.first_offset] = batch.ids.hashes[kept]
         return decision
 
     def arrived(self, hits: Hits) -> np.ndarray:
@@ -54,17 +57,28 @@ class Log:
         self.pending.clear()
 
     def delete(self, first: int, rows: int, reason: Reason) -> None:
-        self.pending.append(self.partition.delete(((first, rows),), reason))
+        self.take(self.partition.delete(((first, rows),), reason))
+
+    def take(self, change: Change) -> None:
+        self.partition.take(Decided((change,), None))
+        self.pending.append(change)
 
     def loaded(self) -> Partition:
         partition = Partition(1, 0, self.window)
         for number, change in enumerate(decode(encode(self.journal)), start=1):
             partition.replay(change, number)
-        horizon = partition.arrived - self.window
-        for first_offset, (hashes, arrived) in sorted(self.ids.items()):
-            if first_offset < partition.next_offset and arrived >= horizon:
-                partition.restore_ids(first_offset, hashes, arrived)
+        for first_offset, hashes in sorted(self.ids.items()):
+            if first_offset < partition.next_offset:
+                partition.restore_ids(first_offset, hashes)
         return partition
+
+
+def appended(decision: Decision[Answer]) -> Append:
+    """The change of a batch that was accepted."""
+    assert isinstance(decision, Decided)
+    (change,) = decision.changes
+    assert isinstance(change, Append)
+    return change
 
 
 def batch(number: int, previous: int, rows: int = 1, *, producer: bytes = ADA, sent: int = NOW, ids: Ids | None = None) -> Publish:
@@ -79,9 +93,7 @@ def test_offsets_are_dense_from_one() -> None:
     log = Log()
     first = log.publish(batch(1, 0, rows=3))
     second = log.publish(batch(1, 0, rows=2, producer=BOB))
-    assert isinstance(first, Accept)
-    assert isinstance(second, Accept)
-    assert (first.change.first_offset, second.change.first_offset, log.partition.next_offset) == (1, 4, 6)
+    assert (appended(first).first_offset, appended(second).first_offset, log.partition.next_offset) == (1, 4, 6)
 
 
 def test_nothing_is_visible_before_its_commit() -> None:
@@ -96,15 +108,14 @@ def test_arrival_never_falls_when_the_clock_does() -> None:
     log = Log()
     log.publish(batch(1, 0))
     decision = log.publish(batch(2, 1), now=NOW - 3 * SECOND)
-    assert isinstance(decision, Accept)
-    assert decision.change.arrived == NOW
+    assert appended(decision).arrived == NOW
 
 
 def test_a_resend_of_a_committed_batch_gets_its_first_answer() -> None:
     log = Log()
     log.publish(batch(1, 0, rows=3))
     log.commit()
-    assert log.publish(batch(1, 0, rows=3)) == Answered(Stored(1, 3, (), duplicate=True))
+    assert log.publish(batch(1, 0, rows=3)) == Decided((), Stored(1, 3, (), duplicate=True))
 
 
 def test_a_resend_of_an_uncommitted_batch_waits_for_it() -> None:
@@ -116,8 +127,8 @@ def test_a_resend_of_an_uncommitted_batch_waits_for_it() -> None:
 def test_a_batch_that_does_not_follow_is_sent_back_to_the_last_one() -> None:
     log = Log()
     log.publish(batch(1, 0))
-    assert log.publish(batch(3, 2)) == Answered(ResendAfter(1))
-    assert log.publish(batch(3, 2, producer=BOB)) == Answered(ResendAfter(0))
+    assert log.publish(batch(3, 2)) == Decided((), ResendAfter(1))
+    assert log.publish(batch(3, 2, producer=BOB)) == Decided((), ResendAfter(0))
 
 
 def test_a_number_that_was_passed_over_is_certainly_not_stored() -> None:
@@ -154,8 +165,7 @@ def test_a_batch_taken_back_after_its_deadline_frees_its_number_and_ids() -> Non
     decision = log.publish(batch(1, 0, ids=natural(7)))
     assert isinstance(decision, Refused)
     again = log.publish(batch(2, 1, ids=natural(7)))
-    assert isinstance(again, Accept)
-    assert again.change.first_offset == 2
+    assert appended(again).first_offset == 2
     assert log.partition.messages == 0
 
 
@@ -189,9 +199,9 @@ def test_a_known_hash_is_looked_up_before_it_is_called_a_duplicate() -> None:
     assert sorted(zip(decision.hits.rows.tolist(), decision.hits.offsets.tolist(), strict=True)) == [(1, 2), (2, 1)]
     confirmed = Hits(np.array([1]), np.array([2]))
     accepted = log.publish(second, confirmed=confirmed)
-    assert isinstance(accepted, Accept)
+    assert isinstance(accepted, Decided)
     assert accepted.kept is not None
-    assert (accepted.kept.tolist(), accepted.change.repeats) == ([0, 2], (Repeat(1, 1, 2),))
+    assert (accepted.kept.tolist(), appended(accepted).repeats) == ([0, 2], (Repeat(1, 1, 2),))
 
 
 def test_an_id_of_an_uncommitted_batch_is_waited_for() -> None:
@@ -203,10 +213,10 @@ def test_an_id_of_an_uncommitted_batch_is_waited_for() -> None:
 def test_the_same_id_twice_in_one_batch_is_stored_once() -> None:
     log = Log()
     decision = log.publish(batch(1, 0, 4, ids=natural(7, 8, 7, 9, firsts=[0, 1, 0, 3])))
-    assert isinstance(decision, Accept)
+    assert isinstance(decision, Decided)
     assert decision.kept is not None
     assert decision.kept.tolist() == [0, 1, 3]
-    assert decision.change.repeats == (Repeat(2, 1, 1),)
+    assert appended(decision).repeats == (Repeat(2, 1, 1),)
 
 
 def test_a_batch_of_nothing_but_repeats_is_remembered_by_its_number() -> None:
@@ -214,11 +224,10 @@ def test_a_batch_of_nothing_but_repeats_is_remembered_by_its_number() -> None:
     log.publish(batch(1, 0, ids=natural(7)))
     log.commit()
     decision = log.publish(batch(2, 1, ids=natural(7)), confirmed=Hits(np.array([0]), np.array([1])))
-    assert isinstance(decision, Accept)
-    assert decision.change.rows == 0
+    assert appended(decision).rows == 0
     log.commit()
-    assert log.publish(batch(2, 1, ids=natural(7))) == Answered(Stored(0, 0, (Repeat(0, 1, 1),), duplicate=True))
-    assert isinstance(log.publish(batch(3, 2)), Accept)
+    assert log.publish(batch(2, 1, ids=natural(7))) == Decided((), Stored(0, 0, (Repeat(0, 1, 1),), duplicate=True))
+    assert appended(log.publish(batch(3, 2)))
 
 
 def test_a_generated_id_that_is_given_back_is_recognised() -> None:
@@ -226,8 +235,7 @@ def test_a_generated_id_that_is_given_back_is_recognised() -> None:
     log.publish(batch(1, 0, 5))
     log.commit()
     decision = log.publish(batch(1, 0, producer=BOB, ids=natural(99, given=(GivenBack(0, ADA, 1, 3),))))
-    assert isinstance(decision, Accept)
-    assert decision.change.repeats == (Repeat(0, 1, 4),)
+    assert appended(decision).repeats == (Repeat(0, 1, 4),)
 
 
 def test_an_id_is_free_again_after_the_window() -> None:
@@ -236,7 +244,7 @@ def test_an_id_is_free_again_after_the_window() -> None:
     log.commit()
     later = NOW + WINDOW + SECOND
     same = Hits(np.array([0]), np.array([1]))
-    assert isinstance(log.publish(batch(1, 0, producer=BOB, sent=later, ids=natural(7)), now=later, confirmed=same), Accept)
+    assert appended(log.publish(batch(1, 0, producer=BOB, sent=later, ids=natural(7)), now=later, confirmed=same))
 
 
 def test_memory_of_a_silent_producer_ends_with_the_window() -> None:
@@ -250,9 +258,8 @@ def test_memory_of_a_silent_producer_ends_with_the_window() -> None:
 def test_offsets_out_of_place_are_refused_by_apply() -> None:
     log = Log()
     decision = log.publish(batch(1, 0))
-    assert isinstance(decision, Accept)
     with pytest.raises(AssertionError, match="dense"):
-        log.partition.apply(decision.change)
+        log.partition.apply(appended(decision))
 
 
 @given(st.lists(st.tuples(st.sampled_from("pprcdw"), st.integers(0, 3), st.integers(1, 4), st.integers(0, 400)), max_size=60))
@@ -270,10 +277,10 @@ def test_what_runs_is_what_loads(steps: list[tuple[str, int, int, int]]) -> None
             if isinstance(decision, Lookup):
                 newest = {int(row): int(offset) for row, offset in zip(*decision.hits, strict=True)}
                 decision = log.publish(publish, now, Hits(np.array(list(newest)), np.array(list(newest.values()))))
-            if isinstance(decision, Accept):
-                lasts[producer] = numbers[producer]
-            elif isinstance(decision, Answered) and isinstance(decision.answer, ResendAfter):
+            if isinstance(decision, Decided) and isinstance(decision.answer, ResendAfter):
                 lasts[producer] = decision.answer.number
+            elif isinstance(decision, Decided) and decision.changes:
+                lasts[producer] = numbers[producer]
         elif step == "c":
             log.commit()
         elif step == "d" and log.partition.committed_offset > 1:

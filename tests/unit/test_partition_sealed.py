@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bowstring import errors
-from bowstring.core import known_messages
+from bowstring.core import known_messages, publishing
 from bowstring.core.answers import Repeat, Stored
 from bowstring.core.changes import Append, Change, Delete, Floor, Position, Reason
-from bowstring.core.decisions import Accept, Answered, BatchName, Found, GivenBack, Ids, Lookup, Refused, SealedBatch
+from bowstring.core.decisions import BatchName, Decided, Found, GivenBack, Ids, Lookup, Refused, SealedBatch
 from bowstring.core.journal import decode, encode
 from bowstring.core.natural_ids import Hits
 from bowstring.core.offset_set import runs_of
 from bowstring.core.partition import Partition
 from bowstring.core.snapshots import restore, snapshot
-from tests.unit.test_partition import ADA, BOB, NOW, SECOND, WINDOW, Log, batch, natural
+from tests.unit.test_partition import ADA, BOB, NOW, SECOND, WINDOW, Log, appended, batch, natural
 
 NONE = np.empty(0, np.int64)
 
@@ -51,7 +51,7 @@ def test_a_resend_of_a_sealed_batch_is_looked_up():
     assert isinstance(decision, Lookup)
     assert decision.batches == (BatchName(ADA, 1),)
     found = nothing_found(log.partition)._replace(batches={BatchName(ADA, 1): SealedBatch(1, 3)})
-    assert log.partition.publish(batch(1, 0, rows=3), NOW, found) == Answered(Stored(1, 3, (), duplicate=True))
+    assert publishing.publish(log.partition, batch(1, 0, rows=3), NOW, found) == Decided((), Stored(1, 3, (), duplicate=True))
 
 
 def test_a_number_that_no_section_has_was_passed_over():
@@ -60,7 +60,7 @@ def test_a_number_that_no_section_has_was_passed_over():
     log.publish(batch(5, 1))
     log.commit()
     log.partition.sealed(3, 100)
-    decision = log.partition.publish(batch(3, 1), NOW, nothing_found(log.partition))
+    decision = publishing.publish(log.partition, batch(3, 1), NOW, nothing_found(log.partition))
     assert isinstance(decision, Refused)
     assert isinstance(decision.error, errors.DeadlinePassed)
 
@@ -71,7 +71,7 @@ def test_what_was_looked_up_before_a_seal_does_not_count_after_it():
     log.commit()
     before = nothing_found(log.partition)
     log.partition.sealed(2, 100)
-    decision = log.partition.publish(batch(1, 0, producer=BOB, ids=natural(7)), NOW, before)
+    decision = publishing.publish(log.partition, batch(1, 0, producer=BOB, ids=natural(7)), NOW, before)
     assert isinstance(decision, Lookup)
     assert decision.sealed
 
@@ -84,12 +84,12 @@ def test_a_batch_with_repeats_is_remembered_for_a_minute_after_its_seal():
     log.publish(batch(1, 0, rows=2, producer=BOB, ids=natural(7, 8)), confirmed=same)
     log.commit()
     log.partition.sealed(3, 100)
-    answered = log.partition.publish(batch(1, 0, rows=2, producer=BOB, ids=natural(7, 8)), NOW, None)
-    assert answered == Answered(Stored(2, 1, (Repeat(0, 1, 1),), duplicate=True))
+    answered = publishing.publish(log.partition, batch(1, 0, rows=2, producer=BOB, ids=natural(7, 8)), NOW, None)
+    assert answered == Decided((), Stored(2, 1, (Repeat(0, 1, 1),), duplicate=True))
     later = NOW + 61 * SECOND
     log.publish(batch(2, 1, producer=BOB, sent=later), now=later)
     log.commit()
-    decision = log.partition.publish(batch(1, 0, rows=2, producer=BOB, ids=natural(7, 8)), later, nothing_found(log.partition))
+    decision = publishing.publish(log.partition, batch(1, 0, rows=2, producer=BOB, ids=natural(7, 8)), later, nothing_found(log.partition))
     assert isinstance(decision, Refused)
     assert isinstance(decision.error, errors.OutcomeUnknown)
 
@@ -111,9 +111,8 @@ def test_a_generated_id_that_is_given_back_is_found_in_a_section():
     assert isinstance(decision, Lookup)
     assert decision.batches == (BatchName(ADA, 1),)
     found = nothing_found(log.partition)._replace(batches={BatchName(ADA, 1): SealedBatch(1, 3)})
-    accepted = log.partition.publish(batch(1, 0, producer=BOB, ids=ids), NOW, found)
-    assert isinstance(accepted, Accept)
-    assert accepted.change.repeats == (Repeat(0, 1, 3),)
+    accepted = publishing.publish(log.partition, batch(1, 0, producer=BOB, ids=ids), NOW, found)
+    assert appended(accepted).repeats == (Repeat(0, 1, 3),)
 
 
 def test_a_row_that_was_taken_back_is_not_recognised_by_its_section():
@@ -121,7 +120,7 @@ def test_a_row_that_was_taken_back_is_not_recognised_by_its_section():
     log.delete(1, 1, Reason.DEADLINE)
     log.commit()
     found = nothing_found(log.partition)._replace(batches={BatchName(ADA, 1): SealedBatch(1, 1)})
-    decision = log.partition.publish(batch(1, 0), NOW, found)
+    decision = publishing.publish(log.partition, batch(1, 0), NOW, found)
     assert isinstance(decision, Refused)
     assert isinstance(decision.error, errors.DeadlinePassed)
     hits = Found(log.partition.moves, Hits(np.array([0]), np.array([1])), np.array([NOW]), {})
@@ -133,7 +132,7 @@ def test_a_floor_takes_everything_below_it_but_what_is_kept():
     for number in range(1, 6):
         log.publish(batch(number, number - 1, rows=10))
     log.commit()
-    log.pending.append(log.partition.raise_floor(31, ((12, 2), (25, 1))))
+    log.take(log.partition.raise_floor(31, ((12, 2), (25, 1))))
     log.commit()
     partition = log.partition
     assert (partition.retained.first, partition.retained.floor, partition.messages) == (12, 31, 23)
@@ -141,7 +140,7 @@ def test_a_floor_takes_everything_below_it_but_what_is_kept():
     assert not partition.is_whole(25, 40)
     assert partition.is_whole(31, 51)
     assert partition.pages.start == 11
-    log.pending.append(log.partition.raise_floor(51, released=((12, 2), (25, 1))))
+    log.take(log.partition.raise_floor(51, released=((12, 2), (25, 1))))
     log.commit()
     assert (partition.messages, len(partition.pages)) == (0, 0)
     partition.check()
@@ -182,13 +181,17 @@ def test_whatever_is_sealed_and_when_what_runs_is_what_loads(steps: list[tuple])
         if what == "publish":
             producer, rows, named = given_
             ids = Ids(np.arange(rows, dtype=np.uint64) + np.uint64(moment * 100), None) if named else None
-            decision = partition.publish(
-                batch(numbers[producer] + 1, numbers[producer], rows, producer=producer, sent=now, ids=ids), now, nothing_found(partition)
+            decision = publishing.publish(
+                partition,
+                batch(numbers[producer] + 1, numbers[producer], rows, producer=producer, sent=now, ids=ids),
+                now,
+                nothing_found(partition),
             )
-            assert isinstance(decision, Accept)
-            log.pending.append(decision.change)
+            assert isinstance(decision, Decided)
+            partition.take(decision)
+            log.pending.append(change := appended(decision))
             if ids is not None:
-                log.ids[decision.change.first_offset] = (ids.hashes, decision.change.arrived)
+                log.ids[change.first_offset] = ids.hashes
             numbers[producer] += 1
         elif what == "commit":
             log.commit()
@@ -204,7 +207,7 @@ def test_whatever_is_sealed_and_when_what_runs_is_what_loads(steps: list[tuple])
         elif what == "floor" and partition.retained.floor < given_[0] <= partition.committed_offset:
             offset, kept, released = given_
             passed = np.array(sorted({row for row in kept if partition.retained.floor <= row < offset}), np.int64)
-            log.pending.append(partition.raise_floor(offset, tuple(runs_of(passed)), tuple((row, 1) for row in released)))
+            log.take(partition.raise_floor(offset, tuple(runs_of(passed)), tuple((row, 1) for row in released)))
     log.commit()
     assert _loaded(log, sealed, taken, chunks).state() == partition.state()
     partition.check()
@@ -221,8 +224,8 @@ def _loaded(log: Log, sealed: int, taken: tuple[int, bytes] | None, chunks: dict
     for sequence, change in enumerate(copy.deepcopy(log.journal), start=1):
         loaded.replay(change, sequence)
     loaded.sealed(loaded.sealed_end, 0)
-    for first, (hashes, arrived) in sorted(log.ids.items()):
-        if first >= loaded.sealed_end:
-            loaded.restore_ids(first, hashes, arrived)
+    for first, hashes in sorted(log.ids.items()):
+        if loaded.pages.start is not None and first >= loaded.pages.start:
+            loaded.restore_ids(first, hashes)
     loaded.check()
     return loaded

@@ -62,7 +62,7 @@ def test_what_is_loaded_is_what_was_there():
     restore(loaded, snapshot(live), 3)
     assert loaded.state() == live.state()
     assert loaded.positions.snapshot() == [("b", 1, 7)]
-    late = live.move("c", 1, 9)
+    live.apply(late := live.move("c", 1, 9))
     loaded.replay(journal.decode(journal.encode([late]))[0], 4)
     loaded.replay(at("b", 1, 5), 2)
     assert loaded.state() == live.state()

@@ -67,7 +67,7 @@ async def _any(log: Log, topics: Sequence[Topic], event: asyncio.Event) -> None:
     actors = [actor for topic in topics for actor in topic.actors]
     log.topics.wake_when_changed(event)
     for actor in actors:
-        actor.wake_when_committed(event)
+        actor.wake_when_readable(event)
     try:
         await event.wait()
     finally:

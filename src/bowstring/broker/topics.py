@@ -62,9 +62,7 @@ class Topic:
         """From here on these hold."""
         self.settings = settings
         for actor in self.actors:
-            actor.partition.alter(window=settings.window_microseconds)
-            for follower in tuple(actor.followers):
-                follower.altered()
+            actor.alter(window=settings.window_microseconds)
 
     def stop_publishing(self) -> None:
         """The topic is being deleted. Readers are told when that is durable: a crash could undo it."""

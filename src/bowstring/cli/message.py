@@ -23,6 +23,8 @@ Examples:
 """
 FIND_HELP = """Shows where messages are stored. Exit code 1 if an id is not found.
 
+An id is known until retention takes its message. Of several messages of an id the newest is told.
+
 Examples:
 
 \b
@@ -75,7 +77,8 @@ def find(
     _print(printer, rows)
     if missing:
         more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
-        raise errors.MessageNotFound(f"'{missing[0]}'{more} is not found in '{topic}'.", hint="Ids are known for the deduplication window.")
+        hint = "An id is known until retention takes its message."
+        raise errors.MessageNotFound(f"'{missing[0]}'{more} is not found in '{topic}'.", hint=hint)
 
 
 def delete(

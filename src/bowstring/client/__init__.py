@@ -1,17 +1,31 @@
 """The kit: what a program that sends and reads messages holds in its hands.
 
-It is written once, for asyncio, against the ports: clock, randomness and transport are handed in, so the simulation runs this very
-code. `bowstring.aio` is its face; `sync` is the thin face over one loop thread that `bowstring.connect` gives.
+It is written once, for asyncio, against the ports: clock, randomness and transport are arguments, so the simulation runs this very
+code. `bowstring.aio` is its face; `sync` is the thin face over one loop thread that `bowstring.connect` returns.
 
-    addresses    where brokers are                 connection   the way to them; broker_time: what their clock shows
-    client       connect, topics, and the rest's maker   (info, topics, statistics: the values that it gives)
-    sync         the other face                    sync_producer, sync_reader
-    arguments    what people may give to send      frames       what they may give to send_batch
-    outgoing     a batch on its way, from its first row to its answer
-    sending      send(): gathers rows into batches, from any thread, without a lock
-    gathering    the open batches                  waiting      what was sent before the partitions were known
-    publishing   carries batches to the broker: pipelined (window), in order (lanes), resent after a break
-    producer     both together                     receipts     what became of a message
-    reader       follows the log                   fetching     its stream
-    batch        rows as Arrow columns             message      one of them     kept_page    both, pickled
+A message on its way out:
+
+    producer     both halves of a producer         arguments, frames   what `send` and `send_batch` accept
+    sender       send(): appends rows to open batches, from any thread, without a lock
+    open_batches the open batches of a producer    open_batch, rows    one of them, and its rows
+    unrouted     rows that wait until the number of partitions is known
+    outbox       the loop's half: sealed batches, until each has an outcome
+    sent_batch   one of them                       lane                their order in a partition
+    publish_stream   the stream to one broker      window              how much is under way on it
+    outcome      what became of a batch            receipts            the same for the program
+
+And on its way in:
+
+    reader       follows the log                   reader_settings, ranges     what it was asked for
+    read_ahead   pages that have come              topic_stream                the streams that bring them
+    pages        rows as they came                 freshness, commit_window    which of them may be handed out
+    batch        rows as Arrow columns             message, kept_page          one row; both, pickled
+
+And around both:
+
+    client       connects, makes producers and readers         topics, positions    its calls, and the values they return
+    connection   the way to a broker               addresses, routes, presence      which one, and whether it is there
+    broker_time  the brokers' clock                statistics                       figures
+    sync, sync_producer, sync_reader   the face without await
+    topic_watch, backup   what only commands use
 """

@@ -7,23 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from types import EllipsisType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from bowstring import contexts, errors, times
-from bowstring.client import addresses, arguments, topics
+from bowstring.client import addresses, arguments
 from bowstring.client.arguments import SpanOrMoment
 from bowstring.client.broker_time import BrokerTime
 from bowstring.client.connection import SOFTWARE, Connection, Greeting, World
-from bowstring.client.info import BrokerInfo, Info
-from bowstring.client.open_readers import OpenReaders
 from bowstring.client.positions import PositionCalls
 from bowstring.client.ranges import End, Start
-from bowstring.client.statistics import ClientStatistics
-from bowstring.client.topics import Topic
+from bowstring.client.statistics import BrokerInfo, ClientStatistics, Info
+from bowstring.client.topics import TopicCalls
 from bowstring.host.clock import SystemClock
 from bowstring.host.randomness import SystemRandomness
 from bowstring.ports.clock import Clock
@@ -36,12 +34,31 @@ if TYPE_CHECKING:
     from bowstring.client.producer import Producer, ProducerSettings
     from bowstring.client.reader import Reader
 
-PAGE_TOPICS = 1000
 MEASURE_SECONDS = 60.0
 """How often the brokers' clock is asked for when nothing else tells it."""
 
 
-class Client(PositionCalls):
+class OpenReaders(dict["Reader", None]):
+    """The open readers of a client, in the order in which they were made. They learn what the client itself changes before its caller
+    gets the answer. The broker tells them, too, over their own streams, perhaps a moment later."""
+
+    def deleted(self, topic: str, topic_id: int, places: Sequence[tuple[int, int]]) -> None:
+        """Messages of a topic were deleted at these partitions and offsets."""
+        for reader in self:
+            reader._read_ahead.deleted(topic, topic_id, places)  # pyright: ignore[reportPrivateUsage]
+
+    def altered(self, topic: pb.Topic) -> None:
+        """A topic has these settings now."""
+        for reader in self:
+            reader._read_ahead.altered(topic)  # pyright: ignore[reportPrivateUsage]
+
+    def topic_deleted(self, topic: str, topic_id: int) -> None:
+        """A topic was deleted."""
+        for reader in self:
+            reader._read_ahead.topic_deleted(topic, topic_id)  # pyright: ignore[reportPrivateUsage]
+
+
+class Client(PositionCalls, TopicCalls):
     """A connection to Bowstring for asyncio. Made by `bowstring.aio.connect`."""
 
     def __init__(
@@ -111,104 +128,6 @@ class Client(PositionCalls):
     def statistics(self) -> ClientStatistics:
         """What this client has open."""
         return ClientStatistics(len(self._producers), len(self._readers), self._broker_time.drift())
-
-    # ---- topics
-
-    async def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int = 1,
-        retention: timedelta | float | None = None,
-        retention_bytes: int | None = None,
-        table_retention: timedelta | float | None = None,
-        deduplication: timedelta | float | None = None,
-        payload: str = "inline",
-        audited: bool = False,
-        exists_ok: bool = False,
-    ) -> Topic:
-        """Makes a topic. What is None is the broker's default: its settings `topic.retention` and `topic.deduplication`, which is never
-        longer than the retention. A topic that is there already is a `TopicExists`; with `exists_ok` it is returned as it is."""
-        request = topics.creation(
-            name,
-            partitions=partitions,
-            retention=retention,
-            retention_bytes=retention_bytes,
-            table_retention=table_retention,
-            deduplication=deduplication,
-            payload=payload,
-            audited=audited,
-            exists_ok=exists_ok,
-        )
-        return self._known(topics.from_wire(pb.Topic.FromString(await self._change("CreateTopic", request))))
-
-    async def topic(self, name: str) -> Topic:
-        """A topic with its counts."""
-        return self._known(topics.from_wire(await self._describe(arguments.topic_name(name))))
-
-    async def topics(self, pattern: str | None = None) -> AsyncIterator[Topic]:
-        """All topics by name, or those whose names match a glob such as `orders.*`; page by page."""
-        after: str | None = ""
-        while after is not None:
-            page, after = await self._topic_page(pattern, after)
-            for topic in page:
-                yield topic
-
-    async def _topic_page(self, pattern: str | None, after: str) -> tuple[list[Topic], str | None]:
-        """The topics behind a name, and the name to go on after; None if these were the last."""
-        glob = "" if pattern is None else arguments.pattern(pattern)
-        request = pb.ListTopicsRequest(pattern=glob, after=after, limit=PAGE_TOPICS).SerializeToString()
-        answer = pb.ListTopicsAnswer.FromString(await self._connection.call("ListTopics", request, self._timeout))
-        page = [topics.from_wire(message) for message in answer.topics]
-        return page, page[-1].name if answer.more and page else None
-
-    async def alter_topic(
-        self,
-        name: str,
-        *,
-        partitions: int | EllipsisType = ...,
-        retention: timedelta | float | EllipsisType = ...,
-        retention_bytes: int | EllipsisType | None = ...,
-        table_retention: timedelta | float | EllipsisType | None = ...,
-        deduplication: timedelta | float | EllipsisType = ...,
-        payload: str | EllipsisType = ...,
-        audited: bool | EllipsisType = ...,
-    ) -> Topic:
-        """Changes what is given, and only that; `retention_bytes=None` takes the limit away. A retention below the deduplication window
-        shortens that too, until the retention is longer again. Raises `TopicNotFound`, and for what cannot be changed `NotSupported`."""
-        fixed = {"partitions": partitions, "table_retention": table_retention, "payload": payload, "audited": audited}
-        request = topics.alteration(name, fixed, retention=retention, retention_bytes=retention_bytes, deduplication=deduplication)
-        altered = pb.Topic.FromString(await self._connection.call("AlterTopic", request.SerializeToString(), self._timeout))
-        self._readers.altered(altered)
-        return topics.from_wire(altered)
-
-    async def delete_topic(self, name: str, missing_ok: bool = False) -> None:
-        """Deletes a topic and its messages."""
-        self._partitions.pop(name, None)
-        request = pb.DeleteTopicRequest(name=arguments.topic_name(name), missing_ok=missing_ok)
-        answer = pb.DeleteTopicAnswer.FromString(await self._change("DeleteTopic", request))
-        self._readers.topic_deleted(name, answer.topic_id)
-
-    async def _change(self, method: str, request: Any) -> bytes:
-        answer = await self._connection.change(method, request.SerializeToString(), self._timeout)
-        return await self._done(request) if answer is None else answer
-
-    async def _done(self, request: Any) -> bytes:
-        if not isinstance(request, pb.CreateTopicRequest):
-            return b""
-        found = await self._describe(request.name)
-        if not topics.fits(found, request):
-            hint = f"It has {found.partitions} partitions. Use exists_ok=True."
-            raise errors.TopicExists(f"'{request.name}' exists, with other settings than these.", hint=hint)
-        return found.SerializeToString()
-
-    async def _describe(self, name: str) -> pb.Topic:
-        request = pb.DescribeTopicRequest(name=name).SerializeToString()
-        return pb.Topic.FromString(await self._connection.call("DescribeTopic", request, self._timeout))
-
-    def _known(self, topic: Topic) -> Topic:
-        self._partitions[topic.name] = topic.partitions
-        return topic
 
     # ---- producers and readers
 

@@ -15,19 +15,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bowstring.client.pages import COLUMNS, Chunk, Page, Selection
+from bowstring.client.pages import COLUMNS, Chunk, FetchedPage, ReaderSelection
 from bowstring.messages.columns import integers
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 _PLACE: Final = ("topic", "partition", "offset")
 
 
-class KeptPage(Page):
+class KeptPage(FetchedPage):
     """The rows of a chunk that was kept."""
 
     def __init__(self, rows: pa.RecordBatch, names: tuple[str, ...]) -> None:
         topic, partition = rows.column("topic")[0].as_py(), rows.column("partition")[0].as_py()
-        super().__init__(topic, pb.FetchAnswer(partition=partition, rows=rows.num_rows), None, Selection(frozenset(names)))
+        super().__init__(topic, pb.FetchAnswer(partition=partition, rows=rows.num_rows), None, ReaderSelection(frozenset(names)))
         self._columns = dict(zip(rows.schema.names, rows.columns, strict=True))
         self.size = rows.nbytes
 
@@ -37,7 +37,7 @@ class KeptPage(Page):
         return self._columns["offset"].to_numpy()
 
 
-def names_of(page: Page) -> tuple[str, ...]:
+def names_of(page: FetchedPage) -> tuple[str, ...]:
     """The columns that the page's reader has asked for."""
     return tuple(name for name in COLUMNS.names if page.has(name))
 

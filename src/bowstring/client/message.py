@@ -11,7 +11,7 @@ import msgspec
 
 from bowstring import times
 from bowstring.client import kept_page
-from bowstring.client.pages import COLUMNS, Chunk, Page
+from bowstring.client.pages import COLUMNS, Chunk, FetchedPage
 
 
 class _Fields:
@@ -31,7 +31,7 @@ class Message(msgspec.Struct, eq=False, gc=False):
 
     value: bytes | None
     """The payload; None, too, where the reader's `columns=` leave it out."""
-    _page: Page
+    _page: FetchedPage
     _row: int
 
     # pandas makes rows of dataclasses: `pd.DataFrame(batch)`. `dataclasses.asdict(message)` works by it, too.

@@ -44,7 +44,7 @@ COLUMNS: Final = pa.schema(
 """The columns of a reader's batch (API.md 3)."""
 
 
-class Selection(NamedTuple):
+class ReaderSelection(NamedTuple):
     """What a reader wants of each message, and of which messages."""
 
     names: frozenset[str] | None = None
@@ -59,13 +59,13 @@ class Selection(NamedTuple):
         return schema.mask_of(column.name for column in schema.COLUMNS if column.name in self.names) | schema.DUE | schema.EXPIRES
 
 
-EVERYTHING: Final = Selection()
+EVERYTHING: Final = ReaderSelection()
 
 
-class Page:
+class FetchedPage:
     """The rows of one answer."""
 
-    def __init__(self, topic: str, header: pb.FetchAnswer, data: memoryview | None, selection: Selection = EVERYTHING) -> None:
+    def __init__(self, topic: str, header: pb.FetchAnswer, data: memoryview | None, selection: ReaderSelection = EVERYTHING) -> None:
         self.topic = topic
         self.header = header
         self.partition = header.partition
@@ -155,10 +155,10 @@ class Page:
         return found
 
 
-class Remainder(Page):
+class Remainder(FetchedPage):
     """Some rows of a page: what is left of it."""
 
-    def __init__(self, whole: Page, rows: npt.NDArray[np.int64], next_offset: int) -> None:
+    def __init__(self, whole: FetchedPage, rows: npt.NDArray[np.int64], next_offset: int) -> None:
         super().__init__(whole.topic, whole.header, None)
         self._whole = whole
         self._kept = rows
@@ -198,7 +198,7 @@ class Remainder(Page):
 class Chunk(NamedTuple):
     """Consecutive rows of a page."""
 
-    page: Page
+    page: FetchedPage
     first: int
     rows: int
 
@@ -228,15 +228,15 @@ def _moments(column: pa.Array, otherwise: int) -> npt.NDArray[np.int64]:
     return pc.fill_null(column.cast(pa.int64()), otherwise).to_numpy(zero_copy_only=False)
 
 
-def _topic(page: Page) -> pa.Array:
+def _topic(page: FetchedPage) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(page.rows, np.int32)), pa.array([page.topic]))
 
 
-def _partition(page: Page) -> pa.Array:
+def _partition(page: FetchedPage) -> pa.Array:
     return pa.array(np.full(page.rows, page.partition, np.int32))
 
 
-def _id(page: Page) -> pa.Array:
+def _id(page: FetchedPage) -> pa.Array:
     has_ids = bool(page.header.columns & schema.ID)
     given = page.batch.column("id") if has_ids else None
     if given is not None and not given.null_count:
@@ -246,7 +246,7 @@ def _id(page: Page) -> pa.Array:
     return generated if given is None else pc.coalesce(given, generated)
 
 
-def _created(page: Page) -> pa.Array:
+def _created(page: FetchedPage) -> pa.Array:
     """A producer that is not of ours may leave it out; then the arrival is the best that is known."""
     if not page.header.columns & schema.CREATED:
         return _arrived(page)
@@ -254,21 +254,21 @@ def _created(page: Page) -> pa.Array:
     return pc.coalesce(given, _arrived(page)) if given.null_count else given
 
 
-def _arrived(page: Page) -> pa.Array:
+def _arrived(page: FetchedPage) -> pa.Array:
     """Rows of a page may have arrived at different times, if the broker has joined small pages."""
     runs = page.header.runs
     moments = [run.arrived or page.header.arrived for run in runs]
     return pa.array(np.repeat(np.array(moments, np.int64), [run.rows for run in runs])).view(_MOMENT)
 
 
-def _producer_group(page: Page) -> pa.Array:
+def _producer_group(page: FetchedPage) -> pa.Array:
     names = list(dict.fromkeys(origin.group for origin in page.header.origins))
     numbers = np.array([names.index(origin.group) for origin in page.header.origins], np.int32)
     counts = [origin.rows for origin in page.header.origins]
     return pa.DictionaryArray.from_arrays(pa.array(np.repeat(numbers, counts)), pa.array(names, pa.utf8()))
 
 
-_MADE: Final[dict[str, Callable[[Page], pa.Array]]] = {
+_MADE: Final[dict[str, Callable[[FetchedPage], pa.Array]]] = {
     "topic": _topic,
     "partition": _partition,
     "offset": lambda page: pa.array(page.offsets),

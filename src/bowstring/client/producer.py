@@ -6,21 +6,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
 
 from bowstring import errors, times
-from bowstring.client import arguments, deleting, receipts
+from bowstring.client import arguments, receipts
 from bowstring.client.arguments import Span, SpanOrMoment
 from bowstring.client.connection import Connection
 from bowstring.client.outbox import Outbox
 from bowstring.client.receipts import Answers, BatchReceipt, Receipt, Stored
 from bowstring.client.sender import Sender
 from bowstring.client.statistics import ProducerStatistics
+from bowstring.messages.limits import DELETED_IDS_MAX
+from bowstring.wire.codec import HEADER_BYTES_MAX
 from bowstring.wire.generated import bowstring_pb2 as pb
+from bowstring.wire.status import from_message
+
+DELETED_BYTES_MAX: Final = HEADER_BYTES_MAX // 2
+"""The bytes of the ids in one request: half of the broker's limit, so that the rest of the request has room."""
+
+Deleted = Callable[[str, int, Sequence[tuple[int, int]]], object]
+"""Told of a topic, its id, and the partitions and offsets at which messages were deleted."""
 
 
 class ProducerSettings(NamedTuple):
@@ -53,7 +64,7 @@ class Producer:
         partitions: int = 0,
         call_seconds: float = 10.0,
         closed: Callable[[Producer], object] = id,
-        deleted: deleting.Deleted = lambda topic, topic_id, places: None,
+        deleted: Deleted = lambda topic, topic_id, places: None,
         sender: type[Sender] = Sender,
         lock: Any = None,
         wake: Callable[[Callable[[], object]], object] | None = None,
@@ -128,7 +139,8 @@ class Producer:
         self._raise_failures()
 
     async def find(self, id: str) -> Stored | None:
-        """Where the message of this id is stored, if it is."""
+        """Where the message of this id is stored, if it is: the newest, if several have it. An id is known until retention takes its
+        message, or its owner deletes it."""
         request = pb.FindRequest(topic=self.topic, id=arguments.message_id(id)).SerializeToString()
         answer = pb.FindAnswer.FromString(await self._connection.call("Find", request, self._call_seconds))
         return Stored(self.topic, answer.partition, answer.offset, id, False) if answer.found else None
@@ -137,10 +149,24 @@ class Producer:
         """Deletes messages of this producer's group by their ids, whoever of it has sent them: they are delivered to nobody any more.
         Durable when it returns, with one answer per id: `offsets` says where the message was; refused is what is not there
         (`MessageNotFound`) and what belongs to another group (`NotAuthorised`). What this producer has sent before is stored first. The ids
-        stay taken for the deduplication window. Deleting again does no harm, and is answered alike."""
+        stay taken for the deduplication window. Deleting again does no harm, and is answered alike. An id that was published again after
+        the window names several messages: the newest that is not deleted goes."""
         wanted = arguments.message_ids(ids)
         await self._outbox.flush()
-        return await deleting.delete(self._connection, self.topic, self.group, wanted, self._call_seconds, self._deleted)
+        return await self._delete(wanted)
+
+    async def _delete(self, ids: Sequence[str]) -> Answers:
+        """Deletes messages in as many requests as it takes. A request whose answer is lost is sent again, and gets the same answer."""
+        outcomes: list[pb.DeletedMessage] = []
+        for some in _delete_requests(ids):
+            request = pb.DeleteMessagesRequest(topic=self.topic, group=self.group, ids=some).SerializeToString()
+            answer = pb.DeleteMessagesAnswer.FromString(await self._connection.call("DeleteMessages", request, self._call_seconds))
+            if len(answer.messages) != len(some):
+                raise errors.Error(f"the broker has answered {len(answer.messages)} of {len(some)} ids.")
+            outcomes += answer.messages
+            places = [(each.partition, each.offset) for each in answer.messages if not each.HasField("refused")]
+            self._deleted(self.topic, answer.topic_id, places)
+        return _delete_answers(self.topic, outcomes)
 
     def statistics(self) -> ProducerStatistics:
         """How much was sent."""
@@ -186,3 +212,26 @@ class Producer:
 
     def __reduce__(self) -> Any:
         raise TypeError("A producer cannot be pickled. Connect in the other process: bowstring.connect(…).producer(…).")
+
+
+def _delete_requests(ids: Sequence[str]) -> Iterator[list[str]]:
+    """The ids, divided as the broker takes them."""
+    some: list[str] = []
+    size = 0
+    for text in ids:
+        length = len(text.encode())
+        if some and (len(some) >= DELETED_IDS_MAX or size + length > DELETED_BYTES_MAX):
+            yield some
+            some, size = [], 0
+        some.append(text)
+        size += length
+    yield some
+
+
+def _delete_answers(topic: str, outcomes: Sequence[pb.DeletedMessage]) -> Answers:
+    """One answer for each id."""
+    refused = {row: from_message(outcome.refused) for row, outcome in enumerate(outcomes) if outcome.HasField("refused")}
+    ok = [row not in refused for row in range(len(outcomes))]
+    partitions = pa.array([outcome.partition if good else None for outcome, good in zip(outcomes, ok, strict=True)], pa.int32())
+    offsets = pa.array([outcome.offset if good else None for outcome, good in zip(outcomes, ok, strict=True)], pa.int64())
+    return Answers(topic, pa.array(ok), partitions, offsets, pa.array([False] * len(ok)), refused)

@@ -23,11 +23,11 @@ from bowstring.client.arguments import Span
 from bowstring.client.batch import Batch, messages
 from bowstring.client.commit_window import CommitWindow
 from bowstring.client.connection import Connection
-from bowstring.client.fetch_stream import Fetching, closed
 from bowstring.client.message import Message
 from bowstring.client.pages import Chunk
 from bowstring.client.positions import offsets_message
 from bowstring.client.ranges import Clocks, Start
+from bowstring.client.read_ahead import ReadAhead, closed
 from bowstring.client.reader_settings import ReaderSettings, place, rows_limit
 from bowstring.client.statistics import ReaderStatistics
 from bowstring.wire.generated import bowstring_pb2 as pb
@@ -62,7 +62,7 @@ class Reader:
         self._iterated = False
         self._doubt = False
         """Whether the rows that `for` is in have to be looked at before the next is handed out. All that is asked for each message."""
-        self._fetching = self._begin(settings.starts, settings.name)
+        self._read_ahead = self._begin(settings.starts, settings.name)
         self._chunk: Chunk | None = None
         """The rows that `async for` is in."""
         self._messages: Iterator[Message] = iter(())
@@ -79,11 +79,11 @@ class Reader:
         """From now on pages are taken in any thread, under this lock; `on_loop` has something called on the loop."""
         self._taking, self._on_loop = lock, on_loop
 
-    def _begin(self, starts: dict[str, Any], name: str | None) -> Fetching:
+    def _begin(self, starts: dict[str, Any], name: str | None) -> ReadAhead:
         settings = self._settings
         window = None if settings.window is None else CommitWindow(settings.window, settings.window_share)
         patience = self._call_seconds if any(end is not None for end in settings.ends.values()) else None
-        return Fetching(self._connection, settings.wanted(starts, name), window, patience, self._doubted)
+        return ReadAhead(self._connection, settings.wanted(starts, name), window, patience, self._doubted)
 
     def _doubted(self) -> None:
         self._doubt = True
@@ -102,7 +102,7 @@ class Reader:
     async def _placed(self) -> None:
         """Waits until it is known where the reader begins, as long as a call may take."""
         async with self._in_time():
-            await self._fetching.placed()
+            await self._read_ahead.placed()
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncGenerator[None]:
@@ -140,10 +140,10 @@ class Reader:
     async def _available(self) -> bool:
         """Waits until there are rows to take; False at the end. Whoever waits when another place is sought goes on there."""
         while self._open:
-            fetching = self._fetching
-            if await fetching.available():
+            ahead = self._read_ahead
+            if await ahead.available():
                 return self._open
-            if fetching is self._fetching:
+            if ahead is self._read_ahead:
                 return False
         return False
 
@@ -152,7 +152,7 @@ class Reader:
         with self._taking:
             if not length_hint(self._messages):
                 self._doubt = False  # before looking: what is heard meanwhile counts for these
-                chunk = self._fetching.take(None) if self._open else None
+                chunk = self._read_ahead.take(None) if self._open else None
                 if chunk is None:
                     return False
                 self._in_hand(chunk)
@@ -162,7 +162,7 @@ class Reader:
     def _in_hand(self, chunk: Chunk) -> None:
         """These rows are handed out one by one from now on. If one of them can be over soon, each is looked at."""
         self._chunk, self._messages = chunk, messages(chunk)
-        if self._fetching.is_near(chunk):
+        if self._read_ahead.is_near(chunk):
             self._doubt = True
         if not self._open:
             self._stop()
@@ -173,12 +173,12 @@ class Reader:
         one of these."""
         with self._taking:
             own = Chunk(message._page, message._row, 1)  # pyright: ignore[reportPrivateUsage]
-            if not self._fetching.doubts(own):
+            if not self._read_ahead.doubts(own):
                 return True
             rest = self._rest()
-            if rest is not None and (fresh := self._fetching.fresh(rest)) is not None:
+            if rest is not None and (fresh := self._read_ahead.fresh(rest)) is not None:
                 self._in_hand(fresh)
-            return self._fetching.fresh(own) is not None
+            return self._read_ahead.fresh(own) is not None
 
     async def batches(self, max_rows: int = 65536, max_wait: Span = 0.05) -> AsyncIterator[Batch]:
         """Batches of up to `max_rows`, or of about a MiB; one that is not full waits `max_wait` for more rows."""
@@ -189,17 +189,17 @@ class Reader:
         """What `batches` gives next; None at the end."""
         limit, seconds = rows_limit(max_rows), times.span(max_wait, "max_wait")
         while (left := length_hint(self._messages)) or await self._available():
-            if not self._fetching.holds(limit - left, JOINED_BYTES):
+            if not self._read_ahead.holds(limit - left, JOINED_BYTES):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
-                        await self._fetching.filled(limit - left)
+                        await self._read_ahead.filled(limit - left)
             if batch := self._batch(limit, JOINED_BYTES):
                 return batch
         return None
 
     def _batch_at_hand(self, max_rows: int) -> Batch | None:
         """What `batches` gives next if there is enough for it without waiting; in any thread."""
-        if self._open and self._fetching.holds(rows_limit(max_rows), JOINED_BYTES):
+        if self._open and self._read_ahead.holds(rows_limit(max_rows), JOINED_BYTES):
             return self._batch(max_rows, JOINED_BYTES) or None
         return None
 
@@ -221,8 +221,8 @@ class Reader:
             if self._open:
                 chunks = self._left_over(rows_max)
             rows, size = sum(chunk.rows for chunk in chunks), sum(chunk.size for chunk in chunks)
-            while self._open and rows < rows_max and not (chunks and size + self._fetching.next_size() > bytes_max):
-                chunk = self._fetching.take(rows_max - rows)
+            while self._open and rows < rows_max and not (chunks and size + self._read_ahead.next_size() > bytes_max):
+                chunk = self._read_ahead.take(rows_max - rows)
                 if chunk is None:
                     break
                 chunks.append(chunk)
@@ -233,15 +233,15 @@ class Reader:
 
     def _grant(self) -> None:
         """Gives credit back for what was taken. The loop is bothered only when it is worth while."""
-        if self._fetching.owes():
-            self._on_loop(self._fetching.grant)
+        if self._read_ahead.owes():
+            self._on_loop(self._read_ahead.grant)
 
     def _left_over(self, limit: int) -> list[Chunk]:
         """What `async for` has begun and not handed out."""
         rest = self._rest()
         if rest is None:
             return []
-        chunk = self._fetching.fresh(rest)
+        chunk = self._read_ahead.fresh(rest)
         if chunk is not None and chunk.rows > limit:
             self._in_hand(Chunk(chunk.page, chunk.first + limit, chunk.rows - limit))
             chunk = Chunk(chunk.page, chunk.first, limit)
@@ -269,7 +269,7 @@ class Reader:
 
     def _position(self) -> dict[str, dict[int, int]]:
         with self._taking:
-            position = self._fetching.position
+            position = self._read_ahead.position
             ahead = self._ahead()
         if ahead is not None:
             position[ahead.page.topic][ahead.page.partition] = int(ahead.page.offsets[ahead.first])
@@ -285,7 +285,7 @@ class Reader:
         starts = {topic: place(start, topic, "start", settings.several, clocks) for topic in settings.topics}
         begun = self._begin(starts, None)
         with self._taking:
-            old, self._fetching = self._fetching, begun
+            old, self._read_ahead = self._read_ahead, begun
             self._rest()
         await old.close()
         await self._placed()
@@ -294,8 +294,8 @@ class Reader:
         """How many offsets are behind the position, for each partition; of a list of topics, by topic."""
         self._check_open()
         async with self._in_time():
-            await self._fetching.placed()
-            topics = {topic: await self._fetching.describe(topic) for topic in self._settings.topics}
+            await self._read_ahead.placed()
+            topics = {topic: await self._read_ahead.describe(topic) for topic in self._settings.topics}
         position = self._position()
         return self._shaped(
             {
@@ -330,19 +330,19 @@ class Reader:
         return {topic: dict(offsets) for topic, offsets in by_topic.items()}
 
     async def _commit(self, topic: str, name: str, offsets: dict[int, int]) -> None:
-        fetching = self._fetching
+        ahead = self._read_ahead
         request = pb.CommitPositionRequest(
-            topic=topic, name=name, offsets=offsets_message(offsets), topic_id=fetching.topic_id(topic)
+            topic=topic, name=name, offsets=offsets_message(offsets), topic_id=ahead.topic_id(topic)
         ).SerializeToString()
         await self._connection.call("CommitPosition", request, self._call_seconds)
         with self._taking:
-            fetching.committed(topic, offsets)
+            ahead.committed(topic, offsets)
 
     # ---- the rest
 
     def statistics(self) -> ReaderStatistics:
         """How much was read."""
-        told, ahead = self._fetching, self._ahead()
+        told, ahead = self._read_ahead, self._ahead()
         messages = told.messages - (0 if ahead is None else ahead.rows)
         return ReaderStatistics(messages, told.bytes, told.batches, told.bytes_ahead, told.connections, told.dropped)
 
@@ -350,7 +350,7 @@ class Reader:
         """Ends the reader, and whatever waits for it: iteration ends, `poll` returns an empty batch. Closing again does nothing."""
         self._looking.cancel()
         self._stop()
-        await self._fetching.close()
+        await self._read_ahead.close()
         self._closed(self)
 
     def _stop(self) -> None:

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from bowstring import errors
 from bowstring.client import arguments, ranges
-from bowstring.client.pages import COLUMNS, Selection
+from bowstring.client.pages import COLUMNS, ReaderSelection
 from bowstring.client.positions import position_name
 from bowstring.client.ranges import Clocks
-from bowstring.client.topic_stream import Wanted
+from bowstring.client.topic_stream import WantedTopic
 from bowstring.messages import filters
 
 
@@ -73,10 +73,10 @@ class ReaderSettings(NamedTuple):
         places = (*self.starts.values(), *self.ends.values())
         return any(place == "latest" or (isinstance(place, int) and place < 0) for place in places)
 
-    def wanted(self, starts: dict[str, Any], name: str | None) -> list[Wanted]:
+    def wanted(self, starts: dict[str, Any], name: str | None) -> list[WantedTopic]:
         """What is to be read of each topic."""
-        selection = Selection(None if self.columns is None else frozenset(self.columns), self.where)
-        return [Wanted(topic, starts[topic], self.ends[topic], self.partitions, name, selection) for topic in self.topics]
+        selection = ReaderSelection(None if self.columns is None else frozenset(self.columns), self.where)
+        return [WantedTopic(topic, starts[topic], self.ends[topic], self.partitions, name, selection) for topic in self.topics]
 
 
 def _topics(given: Any) -> tuple[str, ...]:

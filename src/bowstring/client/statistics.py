@@ -1,4 +1,4 @@
-"""What `statistics()` of client, producer and reader gives: frozen values."""
+"""The frozen values that `client.info` and `statistics()` of client, producer and reader return."""
 
 from __future__ import annotations
 
@@ -7,6 +7,30 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bowstring.client.sent_batch import SentBatch
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """A broker as it introduced itself."""
+
+    address: str
+    software: str
+    protocol: int
+    incarnation: int
+    """Rises with every start of the broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """What a client knows of the other side."""
+
+    brokers: tuple[BrokerInfo, ...]
+    cluster: str
+    """Names the data, the same after a restart."""
+    software: str
+    """This kit's own name and version."""
+    drift: float
+    """Seconds by which this machine's clock is ahead of the brokers'."""
 
 
 @dataclass(frozen=True, slots=True)

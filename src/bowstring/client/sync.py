@@ -5,7 +5,7 @@ works in scripts, in notebooks, under a running loop and from several threads at
 in them. The thread is never stopped: grpc.aio stumbles over events of loops that are closed.
 
 Two things do not go through the loop, because handing over and waiting costs as much as hundreds of messages. `send` gathers in the
-calling thread (see `sender`), and pages that have arrived are taken there (see `fetch_stream`).
+calling thread (see `sender`), and pages that have arrived are taken there (see `read_ahead`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bowstring.client import client as asynchronous
 from bowstring.client.arguments import SpanOrMoment
-from bowstring.client.info import Info
+from bowstring.client.positions import Position
 from bowstring.client.ranges import End, Start
-from bowstring.client.statistics import ClientStatistics
-from bowstring.client.sync_positions import PositionCalls
+from bowstring.client.statistics import ClientStatistics, Info
 from bowstring.client.topics import Topic
 from bowstring.wire.loops import LoopThread
 
@@ -81,7 +80,7 @@ def _loop_thread() -> LoopThread:
         return _only_loop_thread()
 
 
-class Client(PositionCalls):
+class Client:
     """A connection to Bowstring. Made by `bowstring.connect`."""
 
     def __init__(self, client: asynchronous.Client, thread: LoopThread) -> None:
@@ -220,6 +219,31 @@ class Client(PositionCalls):
             return await made.__aenter__()
 
         return Reader(self._run(make()), self._thread)
+
+    def offsets(self, topic: str, at: Start = "latest", *, partitions: Sequence[int] | None = None) -> dict[int, int]:
+        """The offset that a place means in each partition: `"beginning"`, `"latest"` (the next message's), a moment (the first message
+        that arrived then or later), `-100` (where the newest 100 of the topic begin)."""
+        return self._thread.run(self._client.offsets(topic, at, partitions=partitions))
+
+    def positions(self, topic: str | None = None) -> Iterator[Position]:
+        """All named positions by topic and name, or those of one topic; page by page."""
+        after: tuple[str, str] | None = ("", "")
+        while after is not None:
+            page, after = self._thread.run(self._client._position_page(topic, after))
+            yield from page
+
+    def position(self, name: str, topic: str) -> Position:
+        """Where a named position is. Raises `NotFound`."""
+        return self._thread.run(self._client.position(name, topic))
+
+    def set_position(self, name: str, topic: str, to: Start, *, dry_run: bool = False) -> Position:
+        """Moves a named position, also backwards, and makes it if there is none; `to` is a place as a reader's `start`. Readers that are
+        at work are not moved. With `dry_run` it only says what it would be."""
+        return self._thread.run(self._client.set_position(name, topic, to, dry_run=dry_run))
+
+    def delete_position(self, name: str, topic: str, missing_ok: bool = False) -> None:
+        """Deletes a named position: the next reader of that name begins at its `start`. Raises `NotFound`, unless `missing_ok`."""
+        self._thread.run(self._client.delete_position(name, topic, missing_ok))
 
     def close(self) -> None:
         """Closes producers (waiting until what they sent is decided), readers and the connection."""

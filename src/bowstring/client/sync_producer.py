@@ -139,14 +139,16 @@ class Producer:
         self._thread.run(self._producer.flush(timeout))
 
     def find(self, id: str) -> Stored | None:
-        """Where the message of this id is stored, if it is."""
+        """Where the message of this id is stored, if it is: the newest, if several have it. An id is known until retention takes its
+        message, or its owner deletes it."""
         return self._thread.run(self._producer.find(id))
 
     def delete(self, ids: Iterable[str]) -> Answers:
         """Deletes messages of this producer's group by their ids, whoever of it has sent them: they are delivered to nobody any more.
         Durable when it returns, with one answer per id: `offsets` says where the message was; refused is what is not there
         (`MessageNotFound`) and what belongs to another group (`NotAuthorised`). What this producer has sent before is stored first. The ids
-        stay taken for the deduplication window. Deleting again does no harm, and is answered alike."""
+        stay taken for the deduplication window. Deleting again does no harm, and is answered alike. An id that was published again after
+        the window names several messages: the newest that is not deleted goes."""
         return self._thread.run(self._producer.delete(ids))
 
     def statistics(self) -> ProducerStatistics:

@@ -24,7 +24,7 @@ from bowstring import errors
 from bowstring.client import ranges
 from bowstring.client.connection import HANDSHAKE_SECONDS, Connection, Pauses
 from bowstring.client.freshness import Freshness
-from bowstring.client.pages import NEVER, Chunk, Page, Selection
+from bowstring.client.pages import NEVER, Chunk, FetchedPage, ReaderSelection
 from bowstring.client.ranges import Moment
 from bowstring.ports.transport import Stream
 from bowstring.wire import codec
@@ -37,7 +37,7 @@ GRANT_SHARE: Final = 4
 CALL_SECONDS: Final = 5.0
 
 
-class Wanted(NamedTuple):
+class WantedTopic(NamedTuple):
     """What a reader wants of one topic."""
 
     topic: str
@@ -46,7 +46,7 @@ class Wanted(NamedTuple):
     partitions: tuple[int, ...] | None
     name: str | None
     """Where the position of this name is, the reader goes on; None to begin at the start."""
-    selection: Selection
+    selection: ReaderSelection
 
 
 class TopicStream:
@@ -55,7 +55,7 @@ class TopicStream:
     def __init__(
         self,
         connection: Connection,
-        wanted: Wanted,
+        wanted: WantedTopic,
         credit: int,
         came: Callable[[Chunk | None], object],
         doubted: Callable[[], object],
@@ -313,7 +313,7 @@ class TopicStream:
                 self._bytes_came += header.stored_bytes
                 self._rows_end[header.partition] = header.next_offset
                 self._received[header.partition] = header.next_offset
-                self._came(Chunk(Page(self._wanted.topic, header, data, self._wanted.selection), 0, header.rows))
+                self._came(Chunk(FetchedPage(self._wanted.topic, header, data, self._wanted.selection), 0, header.rows))
             else:
                 self._received[header.partition] = header.next_offset
                 self._bytes_granted -= header.stored_bytes  # there is nothing to take, so it is owed at once

@@ -1,4 +1,4 @@
-"""What a partition is asked, and what it decides: values. `partition` says when it decides what.
+"""What a partition is asked, and what it decides: values. `publishing` and `deleting` say when it decides what.
 
 Time. `now` is the broker's clock. It may jump ahead, but within an incarnation it never falls (`broker.steady_clock`), so what came too
 late once is too late for ever. Arrival never falls: it is `now` or the last arrival, whichever is later. What is remembered for
@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bowstring import errors
-from bowstring.core.answers import ResendAfter, Stored
-from bowstring.core.changes import Append, Delete
+from bowstring.core.changes import Change
 from bowstring.core.natural_ids import Hits
 from bowstring.core.sieve import Hashes
 
 Rows = NDArray[np.int64]
+Answer = TypeVar("Answer")
 
 
 class BatchName(NamedTuple):
@@ -94,46 +94,59 @@ class Found(NamedTuple):
     """The owners of messages by their offsets, where the lookup asked for them."""
 
 
-class Accept(NamedTuple):
-    change: Append
-    kept: Rows | None
-    """The rows that are new, or None for all of them."""
+class NewIds(NamedTuple):
+    """Ids that are known from here on."""
+
+    hashes: Hashes
+    offsets: Rows
+    order: Rows | None = None
+    """The rows by their hashes, where somebody has sorted them already."""
 
 
-class Answered(NamedTuple):
-    answer: Stored | ResendAfter
+class Decided(NamedTuple, Generic[Answer]):
+    """What a request comes to. The changes are applied and written as one; the answer goes out when everything that was decided up to
+    here is committed."""
+
+    changes: tuple[Change, ...]
+    answer: Answer
+    kept: Rows | None = None
+    """Of a batch: the rows that are new, or None for all of them."""
+    ids: NewIds | None = None
+    """Of a batch: the ids of its rows, if it has any."""
 
 
 class Refused(NamedTuple):
+    """Nothing changes. A refusal rests on what was decided before, and waits for it as an answer does."""
+
     error: errors.Error
 
 
 class Lookup(NamedTuple):
-    """Compare the ids at these offsets with those of the batch; with `sealed`, look for its ids in the sections too; and for batches."""
+    """Compare the ids at these offsets with those of the request; with `sealed`, look for its ids in the sections too; and for batches.
+    Then decide again, with what was `Found`."""
 
     hits: Hits
     sealed: bool
     batches: tuple[BatchName, ...] = ()
     owned: Rows | None = None
     """Not None if it matters whose messages these are: those that are found, and beside them those at these offsets."""
+    old: bool = False
+    """Whether messages count that the window has passed. The sections are searched newest first, for each
+    id until a message of it is found that is not deleted."""
 
 
 class Wait(NamedTuple):
-    pass
+    """It depends on something that is not committed yet. Decide again after the next commit."""
 
 
-Decision = Accept | Answered | Refused | Lookup | Wait
+Decision = Decided[Answer] | Refused | Lookup | Wait
+"""What a request gets from a machine. Deciding changes nothing: the actor does, with what was decided."""
 
 
 class Deleted(NamedTuple):
-    """What a delete by ids comes to in one partition."""
+    """What became of the ids of a delete in one partition."""
 
-    change: Delete | None
-    """None if there is nothing to delete any more."""
     offsets: Rows
     """For each id the offset of its message, deleted now or before; 0 if there is none that may be deleted."""
     others: Mapping[int, str]
     """Rows of the request whose messages belong to another group, and to which."""
-
-
-Deletion = Deleted | Lookup | Wait

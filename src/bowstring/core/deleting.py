@@ -1,15 +1,18 @@
 """An owner deletes messages by their ids: `delete` decides about the ids of one request, for one partition.
 
 A message belongs to the producer group that published it, and only that may delete it. Whose it is stands in its page, so there is
-always something to look up. It gives one of:
+always something to look up. Nothing changes here. It gives one of:
 
-- `Deleted`: the change to persist, and what became of each id. The change is applied already; whoever calls holds the answer until the
-  flush that it rests on is committed.
-- `Lookup`: some of the ids may be known. Read, compare, and call again with what was `Found`.
-- `Wait`: one of the messages is not committed yet. Call again after the next commit.
+- `Decided`: what became of each id, with a change if there is something to delete.
+- `Lookup`: some of the ids may be known.
+- `Wait`: one of the messages is not committed yet.
 
 A deleted message is delivered to nobody, and its id stays taken for the deduplication window, so that a late resend does not bring it
 back. For as long as its page is there a delete can be repeated: it is answered as it was the first time.
+
+A request looks within the window first. Ids that are not found there are asked for again with `old`,
+and lead to messages until retention takes them. When several messages of an id are found, published
+a window apart, the newest one that is live is deleted.
 """
 
 from __future__ import annotations
@@ -20,32 +23,35 @@ import numpy as np
 
 from bowstring.core import known_messages
 from bowstring.core.changes import Reason
-from bowstring.core.decisions import Deleted, Deletion, Found, Ids, Lookup, Wait
+from bowstring.core.decisions import Decided, Decision, Deleted, Found, Ids, Lookup, Wait
 from bowstring.core.offset_set import runs_of
 from bowstring.core.partition import Partition
 
 
-def delete(partition: Partition, wanted: Ids, group: str, now: int, found: Found | None = None) -> Deletion:
+def delete(partition: Partition, wanted: Ids, group: str, now: int, found: Found | None = None, *, old: bool = False) -> Decision[Deleted]:
     """Deletes what belongs to the group; see above."""
     offsets = np.zeros(len(wanted.hashes), np.int64)
     others: dict[int, str] = {}
     if found is None or found.moves != partition.moves:
-        lookup = _look_for(partition, wanted)
-        return Deleted(None, offsets, others) if lookup is None else lookup
-    for row, offset, owner in _messages(partition, wanted, now, found):
+        lookup = _look_for(partition, wanted, old)
+        return Decided((), Deleted(offsets, others)) if lookup is None else lookup
+    mine: dict[int, list[int]] = {}
+    for row, offset, owner in _messages(partition, wanted, now, found, old):
         if owner == group:
-            offsets[row] = offset
+            mine.setdefault(row, []).append(offset)
         else:
             others[row] = owner
+    for row, places in mine.items():
+        offsets[row] = known_messages.newest(partition, places)
     new = sorted({offset for offset in offsets[offsets > 0].tolist() if not partition.deletions.is_gone(offset)})
     runs = tuple(runs_of(np.array(new, np.int64)))
-    return Deleted(partition.delete(runs, Reason.OWNER) if runs else None, offsets, others)
+    return Decided((partition.delete(runs, Reason.OWNER),) if runs else (), Deleted(offsets, others))
 
 
-def _look_for(partition: Partition, wanted: Ids) -> Lookup | Wait | None:
+def _look_for(partition: Partition, wanted: Ids, old: bool) -> Lookup | Wait | None:
     """None if nobody knows any of these ids."""
-    lookup = known_messages.look_for(partition, wanted)
-    generated = {known_messages.offset_of(partition, given, None) for given in wanted.given_back} - {0}
+    lookup = known_messages.look_for(partition, wanted, old=old)
+    generated = {known_messages.offset_of(partition, given, None, old=old) for given in wanted.given_back} - {0}
     if lookup is None or max(generated, default=0) >= partition.committed_offset:
         return Wait()
     if not generated and not len(lookup.hits.rows) and not lookup.sealed and not lookup.batches:
@@ -53,12 +59,12 @@ def _look_for(partition: Partition, wanted: Ids) -> Lookup | Wait | None:
     return lookup._replace(owned=np.array(sorted(generated), np.int64))
 
 
-def _messages(partition: Partition, wanted: Ids, now: int, found: Found) -> Iterator[tuple[int, int, str]]:
+def _messages(partition: Partition, wanted: Ids, now: int, found: Found, old: bool) -> Iterator[tuple[int, int, str]]:
     """The row of the request, the offset and the owner of each message that was found and that retention has not taken."""
-    natural = known_messages.recognised(partition, found, now)
+    natural = known_messages.recognised(partition, found, now, old=old)
     places = [(row, at, found.groups.get(at)) for row, at in zip(natural.rows.tolist(), natural.offsets.tolist(), strict=True)]
     for given in wanted.given_back:
-        offset, sealed = known_messages.offset_of(partition, given, found), found.batches.get(known_messages.name_of(given))
+        offset, sealed = known_messages.offset_of(partition, given, found, old=old), found.batches.get(known_messages.name_of(given))
         places.append((given.row, offset, found.groups.get(offset) if sealed is None else sealed.group))
     for row, offset, owner in places:
         if offset and owner is not None and len(partition.retained.of(np.array([offset], np.int64))):

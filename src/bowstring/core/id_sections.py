@@ -44,6 +44,14 @@ def batch_hashes(producers: bytes, numbers: NDArray[np.int64]) -> Hashes:
     return hashes ^ (hashes >> np.uint64(32))
 
 
+class BlockPlace(NamedTuple):
+    """Where a block of a section is."""
+
+    segment: int
+    position: int
+    length: int
+
+
 class Filter:
     """A section as it is kept in memory: everything but the offsets and the last bits of the keys. It is filled block by block."""
 
@@ -80,6 +88,52 @@ class Filter:
         rows, places = rows[same], places[same]
         same = np.flatnonzero(self._low[places] == keys[rows] & np.uint32(0xFF))
         return rows[same], places[same]
+
+
+class Directory:
+    """A section as it is searched on the disk: which block holds the entries of a hash, and where that block is."""
+
+    def __init__(self, bits: int, firsts: Hashes, mask: int, places: list[BlockPlace]) -> None:
+        """`firsts` has the hash of the first entry of each block, as far as the bits of the mask."""
+        self._bits = bits
+        self._firsts = firsts
+        self._mask = np.uint64(mask)
+        self.places = places
+
+    @staticmethod
+    def of(bits: int, starts: NDArray[np.uint32], places: list[BlockPlace]) -> Directory:
+        """From where the buckets begin. Of the first entry of a block the bucket is known."""
+        buckets = np.searchsorted(starts, np.arange(len(places)) * BLOCK_ENTRIES, side="right") - 1
+        shift = 64 - bits
+        firsts = buckets.astype(np.uint64) << np.uint64(shift) if bits else np.zeros(len(places), np.uint64)
+        return Directory(bits, firsts, (1 << 64) - (1 << shift), places)
+
+    @property
+    def bytes(self) -> int:
+        return 200 * (1 + len(self.places))
+
+    def blocks_of(self, hashes: Hashes) -> list[tuple[int, NDArray[np.int64]]]:
+        """The blocks in which entries of these hashes may be, and the rows of the hashes for each."""
+        known = hashes & self._mask
+        low = np.maximum(np.searchsorted(self._firsts, known, side="left") - 1, 0)
+        counts = np.maximum(np.searchsorted(self._firsts, known, side="right") - low, 0)
+        rows = np.repeat(np.arange(len(hashes)), counts)
+        blocks = np.repeat(low - np.cumsum(counts) + counts, counts) + np.arange(len(rows))
+        return [(number, rows[blocks == number]) for number in np.flatnonzero(np.bincount(blocks)).tolist()]
+
+    def keys_of(self, hashes: Hashes) -> NDArray[np.uint32]:
+        """What a block keeps of these hashes."""
+        return _split(hashes, self._bits)[1]
+
+
+def find_keys(keys: NDArray[np.uint32], wanted: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of the wanted keys that are among those of a block, and the place of each. A row comes as often as there are entries; of
+    a block's 32,768 entries those of another bucket count too, so a stranger is found in one of 130,000 blocks."""
+    order = np.argsort(keys)
+    low, high = np.searchsorted(keys, wanted, "left", order), np.searchsorted(keys, wanted, "right", order)
+    counts = high - low
+    rows = np.repeat(np.arange(len(wanted)), counts)
+    return rows, order[np.repeat(low - np.cumsum(counts) + counts, counts) + np.arange(len(rows))]
 
 
 def known_hashes(bits: int, starts: NDArray[np.uint32], keys: NDArray[np.uint32], first: int) -> Hashes:

@@ -13,8 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bowstring.core.id_sections import Filter
-from bowstring.core.sections import BlockPlace
+from bowstring.core.id_sections import BlockPlace, Filter
 from bowstring.core.sieve import Hashes, Sieve
 
 Name = TypeVar("Name", bound=Hashable)

@@ -1,19 +1,19 @@
-"""Messages recognised by the id that their caller gave: sorted runs of (hash, offset), behind sieves, by time.
+"""Messages recognised by the id that their caller gave: sorted runs of (hash, offset), behind sieves.
 
 A lookup asks for all the hashes of a batch at once. Nearly all of them are strangers, and the sieve tells so; what passes is searched for
 in the runs. A hit is only a candidate: two ids may share a hash, so the partition asks for the stored id (that is I/O, a Lookup effect)
 before it calls anything a duplicate.
 
 Each batch adds a run; neighbouring runs are merged while they are small, so that single messages do not make a run each. A generation is a
-sieve and the runs that it stands for. It does not grow: the next one is eight times larger instead, up to two million ids. It is left
-for the next one, too, when it spans an eighth of the window: old ids must fall out a generation at a time, as time passes. "Time passes"
-means that later messages arrive: the horizon is the last arrival less the window, which replay knows too.
+sieve and the runs that it stands for. It does not grow: the next one is eight times larger instead, up to two million ids.
 
 14 bytes an id, nothing per id in Python. Nothing here takes longer than a few milliseconds, however many ids there are; runs that were
 merged up to any size, and searched without a sieve, took 20 to look for 10,000 ids among 2.5 million, and held up the loop when two large
 ones met.
 
-Only rows that are not sealed are in here. The ids of the others are in the sections of their extents (`id_sections`).
+Only rows that are not sealed are in here, and all of them: an id is known for as long as its message
+is there, whatever the deduplication window. The ids of the others are in the sections of their
+extents (`id_sections`).
 """
 
 from __future__ import annotations
@@ -93,17 +93,15 @@ class _Run(NamedTuple):
 class _Generation:
     """Runs behind one sieve."""
 
-    def __init__(self, capacity: int, arrived: int) -> None:
+    def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self.oldest = self.newest = arrived
         self.count = 0
         self.runs: list[_Run] = []
         self._sieve = Sieve(capacity)
 
-    def add(self, run: _Run, arrived: int) -> None:
+    def add(self, run: _Run) -> None:
         self._sieve.add(run.hashes)
         self.count += len(run.hashes)
-        self.newest = arrived
         self.runs.append(run)
         while len(self.runs) > 1:
             older, newer = self.runs[-2:]
@@ -122,22 +120,21 @@ class _Generation:
 
 
 class NaturalIds:
-    """The ids of one partition within the deduplication window, as far as they are not sealed."""
+    """The ids of one partition, as far as they are not sealed."""
 
-    def __init__(self, window: int) -> None:
-        self.window = window
+    def __init__(self) -> None:
         self._generations: list[_Generation] = []
 
-    def add(self, hashes: Hashes, offsets: Offsets, arrived: int, order: NDArray[np.int64] | None = None) -> None:
-        """Remembers the ids of a batch that arrived now. Its offsets rise; `order` is that of its hashes."""
+    def add(self, hashes: Hashes, offsets: Offsets, order: NDArray[np.int64] | None = None) -> None:
+        """Remembers the ids of a batch. Its offsets rise; `order` is that of its hashes."""
         last = self._generations[-1] if self._generations else None
-        if last is None or last.count + len(hashes) > last.capacity or arrived - last.oldest > self.window // 8:
+        if last is None or last.count + len(hashes) > last.capacity:
             wanted = max(GROWTH * last.count if last is not None else 0, len(hashes))
-            last = _Generation(max(min(wanted, CAPACITY_MAX), CAPACITY_MIN, len(hashes)), arrived)
+            last = _Generation(max(min(wanted, CAPACITY_MAX), CAPACITY_MIN, len(hashes)))
             self._generations.append(last)
         order = np.argsort(hashes) if order is None else order
         first, end = int(offsets[0]), int(offsets[-1]) + 1
-        last.add(_Run(hashes[order], (offsets[order] - first).astype(np.uint32), first, end), arrived)
+        last.add(_Run(hashes[order], (offsets[order] - first).astype(np.uint32), first, end))
 
     def find(self, hashes: Hashes) -> Hits:
         """The candidates for a batch."""
@@ -145,11 +142,6 @@ class NaturalIds:
         if not found:
             return NO_HITS
         return Hits(np.concatenate([hits.rows for hits in found]), np.concatenate([hits.offsets for hits in found]))
-
-    def forget_before(self, horizon: int) -> None:
-        """Drops the generations that are older than the window as a whole."""
-        if self._generations and self._generations[0].newest < horizon:
-            self._generations = [generation for generation in self._generations if generation.newest >= horizon]
 
     def free(self, first: int, end: int) -> None:
         """Forgets the ids of the rows [first, end)."""

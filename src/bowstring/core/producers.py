@@ -19,15 +19,11 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from bowstring.core.answers import Repeat, Stored
 
 ODD_SPAN = 60_000_000
 """How long a batch with repeats is remembered after it was sealed, in microseconds."""
-
-
-Numbers = NDArray[np.int64]
 
 
 class Absent(Enum):
@@ -250,17 +246,6 @@ class Producers:
     def free(self, first: int, end: int) -> None:
         for batches in self._batches.values():
             batches.free(first, end)
-
-    def below(self, end: int) -> tuple[bytes, Numbers, Numbers]:
-        """Producers (16 bytes each), numbers and first offsets of the batches whose rows are before that offset: what is sealed with
-        them."""
-        owners = [(producer, batches) for producer, batches in self._batches.items() if batches.has_unsealed]
-        numbers = np.frombuffer(b"".join(batches.numbers for _, batches in owners), np.int64)
-        firsts = np.frombuffer(b"".join(batches.first_offsets for _, batches in owners), np.int64)
-        counts = [len(batches.numbers) for _, batches in owners]
-        producers = np.repeat(np.frombuffer(b"".join(producer for producer, _ in owners), np.int64).reshape(-1, 2), counts, axis=0)
-        inside = (firsts > 0) & (firsts < end)
-        return producers[inside].tobytes(), numbers[inside], firsts[inside]
 
     def sealed(self, end: int) -> None:
         for batches in self._batches.values():

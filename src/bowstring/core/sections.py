@@ -10,13 +10,11 @@ with the section's kind and version; that of a page begins with a number, so a f
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from bowstring.core.id_sections import Built
+from bowstring.core.id_sections import BlockPlace, Built
 from bowstring.core.pages import PageEntry, PageIndex
 
 VERSION = 1
@@ -38,12 +36,6 @@ class SectionHeader(msgspec.Struct, array_like=True, gc=False):
     end_offset: int
     count: int
     detail: int = 0
-
-
-class BlockPlace(NamedTuple):
-    segment: int
-    position: int
-    length: int
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -32,6 +32,7 @@ class _State(msgspec.Struct, array_like=True, gc=False):
     retained: tuple[int, Runs]
     producers: list[BatchesState]
     positions: list[tuple[str, int, int]] = []
+    blind_end: int = 1
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -41,8 +42,9 @@ _decoder = msgspec.msgpack.Decoder(_State)
 def snapshot(partition: Partition) -> bytes:
     """The state as it is, uncommitted changes included."""
     retained, producers = partition.retained.snapshot(), partition.producers.rest()
-    numbers = partition.next_offset, partition.arrived, partition.blind_until, partition.sealed_end
-    return _encoder.encode(_State(VERSION, *numbers, retained, producers, partition.positions.snapshot()))
+    numbers = partition.next_offset, partition.arrived, partition.unread.until, partition.sealed_end
+    positions, blind_end = partition.positions.snapshot(), partition.unread.end
+    return _encoder.encode(_State(VERSION, *numbers, retained, producers, positions, blind_end))
 
 
 def restore(partition: Partition, data: bytes, sequence: int) -> None:
@@ -54,7 +56,8 @@ def restore(partition: Partition, data: bytes, sequence: int) -> None:
     if state.version not in VERSIONS_READ:
         raise Unreadable(f"a snapshot has version {state.version}, this release reads {VERSION} and before")
     partition.next_offset = partition.committed_offset = state.next_offset
-    partition.arrived, partition.blind_until, partition.sealed_end = state.arrived, state.blind_until, state.sealed_end
+    partition.arrived, partition.unread.until, partition.sealed_end = state.arrived, state.blind_until, state.sealed_end
+    partition.unread.end = state.blind_end
     partition.retained.restore(state.retained)
     partition.producers.restore(state.producers)
     partition.positions.restore(state.positions)

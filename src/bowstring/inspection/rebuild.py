@@ -108,7 +108,7 @@ def rebuild_head(contents: Contents, bad: Bad, now: int) -> StateRow | None:
     starts = [extent.first_offset for extent in extents[:1]] + ([partition.pages.start] if partition.pages.start else [])
     partition.retained.floor = max(partition.retained.floor, min(starts, default=partition.next_offset))
     partition.arrived = max(partition.arrived, max((extent.arrived_last for extent in extents), default=0))
-    partition.cannot_restore_ids(max(partition.arrived, now))
+    partition.unread.add(1, max(partition.arrived, now) + partition.window)
     return StateRow(partition.topic, partition.number, PARTITION, 0, broker, contents.last_sequence(broker), snapshot(partition))
 
 

@@ -1,53 +1,45 @@
-"""A partition and those who wait for it: one actor, plain synchronous handlers, no locks.
+"""A partition and those who ask it: the only way to change it. One actor, plain synchronous handlers, no locks.
 
-A publish is handled at once, unless an earlier one of the same partition still waits: for a lookup of stored ids, or for a commit. Then it
-queues, because the order of arrival is the order of offsets. Readers register an event and look again when something was committed.
+    ask ──► decide ──► Decided   its changes are applied and go into the next flush, all at once;
+              ▲                  the answer goes out when that is committed
+              │    ──► Refused   so does the error
+              ├─────── Wait      after the next commit
+              └─────── Lookup    after what it asks for was read and compared
+
+Deciding has no await in it, so nothing changes between the look and the leap. Requests that are
+`in_order`, publishes, are decided one after the other: while one waits, those behind it do, because
+the order of arrival is the order of offsets. Others wait for nobody.
+
+`visible` is the one function that is called when rows become visible.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import NamedTuple, Protocol
-
-import pyarrow as pa
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
 
 from bowstring import errors
 from bowstring.broker.log.flusher import Flusher
 from bowstring.broker.log.lookups import Lookups
-from bowstring.core.answers import Answer, Stored
-from bowstring.core.changes import Append, Change, Delete, Reason
-from bowstring.core.decisions import Accept, BatchName, Found, Lookup, Publish, Refused, Rows, Wait
-from bowstring.core.pages import Origin, PageHeader, encode_header
+from bowstring.broker.log.requests import PublishBatch, Request
+from bowstring.core.answers import Answer
+from bowstring.core.changes import Append, Change, Delete, Position, Reason, Runs
+from bowstring.core.decisions import BatchName, Decided, Found, Lookup, Refused, Wait
 from bowstring.core.partition import Partition
-from bowstring.messages import encoding
-from bowstring.messages.schema import BYTES_SCHEMA
 from bowstring.ports.clock import Clock
-from bowstring.ports.disk import Buffer
 from bowstring.ports.failures import Damaged
-from bowstring.ports.store import Page
 
 REFUSED_MAX = 1000
 
-
-class Request(NamedTuple):
-    """A batch that was checked, on its way into the log."""
-
-    publish: Publish
-    group: str
-    batch: pa.RecordBatch
-    data: Buffer
-    answer: asyncio.Future[Answer]
-
-    def texts(self, rows: Rows) -> pa.Array:
-        """The ids of some rows."""
-        return self.batch.column("id").take(pa.array(rows))
+Told = TypeVar("Told")
 
 
 class Follower(Protocol):
     """A reader's stream, as a partition sees it: it may have sent what is deleted later."""
 
-    def deleted(self, actor: PartitionActor, runs: tuple[tuple[int, int], ...]) -> None:
+    def deleted(self, actor: PartitionActor, runs: Runs) -> None:
         """These rows are deleted, durably."""
 
     def altered(self) -> None:
@@ -65,13 +57,22 @@ class PartitionActor:
         self._flusher = flusher
         self._clock = clock
         self._lookups = lookups
-        self._queue: deque[Request] = deque()
-        self._lookup: asyncio.Task[None] | None = None
-        self._waits_for_commit = False
-        self._unanswered: dict[int, Request] = {}
-        """Accepted batches by first offset, until their flush is committed."""
+        self._queue: deque[Request[Any]] = deque()
+        """Requests that are decided in order; only the first one waits for something else than its turn."""
+        self._waiting: dict[Request[Any], None] = {}
+        """Those that wait for a commit."""
+        self._reading: dict[Request[Any], asyncio.Task[None]] = {}
+        """Those that wait for what is being looked up."""
+        self._unanswered: dict[int, tuple[PublishBatch, Answer]] = {}
+        """Accepted batches by first offset, and what they are told if they are committed in time."""
         self._refused: dict[BatchName, errors.Error] = {}
         """Batches that were refused because something could not be read, the newest ones."""
+        self._answers: dict[Request[Any], None] = {}
+        """Others that are decided, until their answers are out."""
+        self._came = 0
+        """The first offset that has become visible with the flush that is being told of; 0 if none has."""
+        self._opened = False
+        """Whether that flush lets readers go on for another reason."""
         self._readers: list[asyncio.Event] = []
         self.followers: dict[Follower, None] = {}
         self.closed: errors.Error | None = None
@@ -79,120 +80,180 @@ class PartitionActor:
         self.gone: errors.Error | None = None
         """Why nothing is delivered any more. Of a deleted topic that is so only when the deletion is durable."""
 
-    # Publishing
+    # Asking
 
-    def publish(self, request: Request) -> None:
-        """Takes a batch. Its future is settled when what it rests on is committed."""
+    def ask(self, request: Request[Told]) -> asyncio.Future[Told]:
+        """Takes a request. Its answer is settled when what it rests on is committed."""
         if self.closed is not None:
-            _settle(request.answer, self.closed)
-            return
-        self._queue.append(request)
-        if len(self._queue) == 1:
-            self._handle()
+            request.settle(self.closed.with_traceback(None))
+        elif not request.in_order:
+            self._drive(request)
+        else:
+            self._queue.append(request)
+            if len(self._queue) == 1:
+                self._work_off()
+        return request.answer
 
-    def _handle(self, found: Found | None = None) -> None:
-        """Works the queue off until something has to wait."""
-        while self._queue and self.closed is None:
-            request, now = self._queue[0], self._clock.now()
-            if self._refused and (error := self._refused.get(_name(request))) is not None:
-                self._answer(self._queue.popleft(), error)
-                continue
-            decision = self.partition.publish(request.publish, now, found)
-            if isinstance(decision, Lookup) and found is None and request.publish.ids is not None:
-                found = self._lookups.at_once(self.partition, decision, request.publish.ids.hashes, now)
+    @staticmethod
+    def ask_together(asked: Sequence[tuple[PartitionActor, Request[Told]]]) -> asyncio.Future[list[Told]]:
+        """Asks several partitions as one: all of it is decided and goes into one flush, or nothing if one of them refuses. For requests
+        that neither look anything up nor wait. Raises what one of the actors was closed with."""
+        decided: list[tuple[PartitionActor, Request[Told], Decided[Told]]] = []
+        for actor, request in asked:
+            if actor.closed is not None:
+                raise actor.closed.with_traceback(None)
+            decision = request.decide(actor.partition, actor._clock.now(), None)
+            assert isinstance(decision, Decided | Refused), "it would have to wait"
+            if isinstance(decision, Refused):
+                actor._refuse(request, decision.error)
+                return asyncio.gather(*[request.answer])
+            decided.append((actor, request, decision))
+        for actor, request, decision in decided:
+            actor._take(request, decision)
+        return asyncio.gather(*[request.answer for _, request in asked])
+
+    def _work_off(self, found: Found | None = None) -> None:
+        """Decides about the queue until something has to wait."""
+        while self._queue and self.closed is None and self._drive(self._queue[0], found):
+            self._queue.popleft()
+            found = None
+
+    def _drive(self, request: Request[Any], found: Found | None = None) -> bool:
+        """The one loop: decides until there is an outcome. False if the request has to wait."""
+        if self._refused and request.name is not None and (error := self._refused.get(request.name)) is not None:
+            self._answer(request, error)
+            return True
+        while True:
+            now = self._clock.now()
+            decision = request.decide(self.partition, now, found)
+            if isinstance(decision, Decided):
+                self._take(request, decision)
+                return True
+            if isinstance(decision, Refused):
+                self._refuse(request, decision.error)
+                return True
+            if isinstance(decision, Wait):
+                self._waiting[request] = None
+                return False
+            if found is None and request.ids is not None:
+                found = self._lookups.at_once(self.partition, decision, request.ids.hashes, now)
                 if found is not None:
                     continue
-            found = None
-            if isinstance(decision, Wait):
-                self._waits_for_commit = True
-                return
-            if isinstance(decision, Lookup):
-                self._lookup = asyncio.create_task(self._look_up(request, decision))
-                return
-            self._queue.popleft()
-            if isinstance(decision, Accept):
-                self._accept(request, decision.change, decision.kept)
-            elif isinstance(decision, Refused):
-                self._refuse(request, decision.error)
-            else:
-                self._answer(request, decision.answer)
+            self._reading[request] = asyncio.create_task(self._look_up(request, decision))
+            return False
 
-    def _accept(self, request: Request, change: Append, kept: Rows | None) -> None:
-        if not change.rows:
-            self._flusher.add(change)
-            self._answer(request, Stored(0, 0, change.repeats))
-            return
-        columns, data = request.publish.columns, request.data
-        if kept is not None:
-            columns, _, data = encoding.take(request.batch, kept)
-            change.columns = columns
-        origin = Origin(change.rows, change.producer, change.number, 0, request.group)
-        header = PageHeader(change.topic, change.partition, BYTES_SCHEMA, columns, change.rows, (origin,))
-        self._unanswered[change.first_offset] = request
-        self._flusher.add(change, Page(encode_header(header), data))
+    def _take(self, request: Request[Any], decided: Decided[Any]) -> None:
+        """All changes of a decision are applied and go into the same flush: there is no await between."""
+        self.partition.take(decided)
+        is_stored = False
+        for change in decided.changes:
+            page = request.page(change, decided)
+            self._flusher.add(change, page)
+            if page is not None and isinstance(request, PublishBatch) and isinstance(change, Append):
+                self._unanswered[change.first_offset] = request, decided.answer
+                is_stored = True
+        if not is_stored:
+            self._answer(request, decided.answer)
 
-    def _answer(self, request: Request, outcome: Answer | errors.Error) -> None:
-        self._flusher.answer(lambda: _settle(request.answer, outcome))
+    def _answer(self, request: Request[Any], outcome: object) -> None:
+        """Not before everything that was decided up to now is committed, even if it says no (invariant 1)."""
+        self._answers[request] = None
+        self._flusher.answer(lambda: self._settle(request, outcome))
 
-    def _refuse(self, request: Request, error: errors.Error) -> None:
+    def _settle(self, request: Request[Any], outcome: object) -> None:
+        self._answers.pop(request, None)
+        request.settle(outcome)
+
+    def _refuse(self, request: Request[Any], error: errors.Error) -> None:
         """A refusal is final. What could not be read may be readable a moment later, so a second copy of the batch that is on its way
         already must not be judged anew."""
-        if isinstance(error, errors.Corrupt):
-            self._refused[_name(request)] = error
+        if isinstance(error, errors.Corrupt) and request.name is not None:
+            self._refused[request.name] = error
             if len(self._refused) > REFUSED_MAX:
                 del self._refused[next(iter(self._refused))]
         self._answer(request, error)
 
-    async def _look_up(self, request: Request, lookup: Lookup) -> None:
-        """Compares candidates with what is stored, then goes on with the queue."""
+    async def _look_up(self, request: Request[Any], lookup: Lookup) -> None:
+        """Reads what the request asks for, then goes on with it, and with those behind it."""
+        found: Found | None = None
+        failure: errors.Error | None = None
         try:
-            found = await self._lookups.look_up(self.partition, lookup, request.publish.ids, request.texts, self._clock.now())
+            found = await self._lookups.look_up(self.partition, lookup, request.ids, request.texts, self._clock.now())
         except Damaged as error:
-            self._lookup = None
-            self._queue.popleft()
-            self._refuse(request, _not_compared(request, lookup, error))
-            self._handle()
+            failure = request.not_compared(self.partition, lookup, error)
+        except Exception as error:  # nothing was decided: it is for whoever asks to try again
+            failure = errors.Unavailable(f"what is stored could not be read: {error}")
+        self._reading.pop(request, None)
+        if failure is None:
+            self._go_on(request, found)
             return
-        self._lookup = None
-        if self.closed is None:
-            self._handle(found)
+        self._refuse(request, failure)
+        if request.in_order:
+            self._queue.popleft()
+            self._work_off()
+
+    def _go_on(self, request: Request[Any], found: Found | None = None) -> None:
+        """What the request has waited for is there."""
+        if request.in_order:
+            self._work_off(found)
+        elif not request.answer.done():
+            self._drive(request, found)
 
     # After a commit
 
     def committed(self, change: Change, sequence: int) -> None:
         """A flush with this change was committed. What missed its deadline is taken back before anybody sees it."""
         self.partition.committed(change, sequence)
-        if isinstance(change, Delete):
-            for follower in tuple(self.followers):
-                follower.deleted(self, change.runs)
-        if not isinstance(change, Append) or not change.rows:
-            return
-        request = self._unanswered.pop(change.first_offset, None)
-        if request is None:
-            return
-        late = self._clock.now() - request.publish.sent - request.publish.timeout
-        if late > 0:
-            self._flusher.add(self.partition.delete(((change.first_offset, change.rows),), Reason.DEADLINE))
-            error = errors.DeadlinePassed(f"the batch was committed {late / 1e6:.3f} s after its timeout and taken back; it is not stored.")
-            self._answer(request, error)
-        else:
-            _settle(request.answer, Stored(change.first_offset, change.rows, change.repeats))
+        if isinstance(change, Append):
+            if change.rows and not self._took_back(change):
+                self._came = self._came or change.first_offset
+        elif not isinstance(change, Position):
+            self._opened = True
+            if isinstance(change, Delete):
+                for follower in tuple(self.followers):
+                    follower.deleted(self, change.runs)
 
-    def wake(self) -> None:
-        """Something was committed: what waited for it goes on, and readers look again."""
-        if self._waits_for_commit:
-            self._waits_for_commit = False
-            self._handle()
-        readers, self._readers = self._readers, []
-        for reader in readers:
-            reader.set()
+    def _took_back(self, change: Append) -> bool:
+        """Whether the rows must not be seen; else whoever published them is told that they are stored."""
+        unanswered = self._unanswered.pop(change.first_offset, None)
+        if unanswered is None:
+            return False
+        request, answer = unanswered
+        late = request.late(self._clock.now())
+        if late <= 0:
+            request.settle(answer)
+            return False
+        error = errors.DeadlinePassed(f"the batch was committed {late / 1e6:.3f} s after its timeout and taken back; it is not stored.")
+        delete = self.partition.delete(((change.first_offset, change.rows),), Reason.DEADLINE)
+        self._take(request, Decided((delete,), error))
+        return True
+
+    def flushed(self) -> None:
+        """All changes of a flush were told of: what waited for a commit goes on, and readers if there is something for them."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            for request in waiting:
+                self._go_on(request)
+        came, self._came = self._came, 0
+        opened, self._opened = self._opened, False
+        if came:
+            self.visible(came, self.partition.committed_offset)
+        elif opened:
+            self._wake_readers()
+
+    def visible(self, first: int, end: int) -> None:
+        """Rows of [first, end) can be seen from here on. Whatever waits for rows is told here and nowhere else."""
+        del first, end
+        self._wake_readers()
+
+    # Those who wait
 
     @property
     def waits_for_commit(self) -> bool:
-        return self._waits_for_commit
+        return bool(self._waiting)
 
-    def wake_when_committed(self, event: asyncio.Event) -> None:
-        """Sets the event once, at the next commit or at the end of this actor."""
+    def wake_when_readable(self, event: asyncio.Event) -> None:
+        """Sets the event once: when rows become visible, when a deletion or the floor lets readers go on, or at the end of this actor."""
         self._readers.append(event)
 
     def forget(self, event: asyncio.Event) -> None:
@@ -200,32 +261,47 @@ class PartitionActor:
         if event in self._readers:
             self._readers.remove(event)
 
-    async def next_commit(self) -> None:
-        """Waits for the next commit. Raises what this actor was closed with."""
-        if self.closed is None:
-            event = asyncio.Event()
-            self.wake_when_committed(event)
-            try:
-                await event.wait()
-            finally:
-                self.forget(event)
-        if self.closed is not None:
-            raise self.closed.with_traceback(None)
+    def _wake_readers(self) -> None:
+        readers, self._readers = self._readers, []
+        for reader in readers:
+            reader.set()
+
+    # What others tell of the partition
+
+    def alter(self, *, window: int) -> None:
+        """The topic has other settings from here on."""
+        self.partition.alter(window=window)
+        for follower in tuple(self.followers):
+            follower.altered()
+
+    def sealed(self, end: int, size: int) -> None:
+        """Rows below the offset are in extents now, of that many bytes in all."""
+        self.partition.sealed(end, size)
+
+    def moved(self, sealed_bytes: int) -> None:
+        """Extents have changed: copied to another place, or gone."""
+        self.partition.moved(sealed_bytes)
+
+    # The end
 
     def close(self, error: errors.Error) -> None:
-        """No more publishes: the topic is being deleted, or the incarnation has ended. Whoever waits for an answer is told so."""
+        """Nothing is taken any more: the topic is being deleted, or the incarnation has ended. Whoever waits for a decision is told so."""
         self.closed = error
-        if self._lookup is not None:
-            self._lookup.cancel()
-        for request in (*self._queue, *self._unanswered.values()):
-            _settle(request.answer, error)
+        for task in self._reading.values():
+            task.cancel()
+        for request in (*self._queue, *self._waiting, *self._reading, *(request for request, _ in self._unanswered.values())):
+            request.settle(error)
         self._queue.clear()
+        self._waiting.clear()
+        self._reading.clear()
         self._unanswered.clear()
-        self.wake()
+        self._wake_readers()
 
     def end(self, error: errors.Error) -> None:
         """The incarnation has ended."""
         self.close(error)
+        for request in tuple(self._answers):
+            self._settle(request, error)
         self.end_reading(error)
 
     def end_reading(self, error: errors.Error) -> None:
@@ -233,24 +309,4 @@ class PartitionActor:
         self.gone = error
         for follower in tuple(self.followers):
             follower.closed(error)
-        self.wake()
-
-
-def _name(request: Request) -> BatchName:
-    return BatchName(request.publish.producer, request.publish.number)
-
-
-def _not_compared(request: Request, lookup: Lookup, error: Damaged) -> errors.Error:
-    """What is damaged may be this very batch, if it came before: then it may well be stored."""
-    if _name(request) in lookup.batches:
-        return errors.OutcomeUnknown(f"the batch came before, and whether it is stored cannot be read: {error}")
-    return errors.Corrupt(f"an id could not be compared with the stored one: {error}")
-
-
-def _settle(future: asyncio.Future[Answer], outcome: Answer | errors.Error) -> None:
-    if future.done():
-        return
-    if isinstance(outcome, errors.Error):
-        future.set_exception(outcome)
-    else:
-        future.set_result(outcome)
+        self._wake_readers()

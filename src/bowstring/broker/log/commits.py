@@ -44,7 +44,7 @@ class Commits:
                 touched[actor] = None
                 self._committed_change(actor, change, flush.sequence)
         for actor in touched:
-            actor.wake()
+            actor.flushed()
         for tell in self.told:
             tell(flush)
 

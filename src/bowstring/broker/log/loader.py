@@ -1,8 +1,8 @@
 """How state comes back: register under a new epoch, restore snapshots, then replay the journal on top of them.
 
 Registering first is what makes the rest true: from then on nothing of an earlier incarnation can land, so what is read is all there is.
-The ids that callers gave are not in the journal but in the pages themselves; those within the window are read back last, from pages that
-are verified like any other.
+The ids that callers gave are not in the journal but in the pages themselves; those of pages that are not sealed are read back last, from
+pages that are verified like any other.
 """
 
 from __future__ import annotations
@@ -114,11 +114,11 @@ async def _replay(journal: Journal, registered: Registered, partitions: dict[Key
 
 
 async def restore_ids(partitions: Iterable[Partition], reader: PageReader) -> None:
-    """Reads back the ids of the pages that are within the window. They are what deduplication compares hashes with."""
+    """Reads back the ids of the pages that are not sealed, whatever the window: a seal writes them to a section."""
     for partition in partitions:
-        recent = [entry for entry in partition.pages.since(partition.arrived - partition.window) if entry.columns & ID]
-        for start in range(0, len(recent), PAGES_A_READ):
-            entries = recent[start : start + PAGES_A_READ]
+        named = [entry for entry in partition.pages.since(0) if entry.columns & ID]
+        for start in range(0, len(named), PAGES_A_READ):
+            entries = named[start : start + PAGES_A_READ]
             try:
                 await _restore(partition, entries, reader)
             except Damaged:
@@ -128,7 +128,7 @@ async def restore_ids(partitions: Iterable[Partition], reader: PageReader) -> No
 async def _restore(partition: Partition, entries: list[PageEntry], reader: PageReader) -> None:
     for entry, page in zip(entries, await reader.pages(partition, entries), strict=True):
         ids = encoding.decode(decode_header(page.header).columns, page.body).column("id")
-        partition.restore_ids(entry.first_offset, id_hashes(ids), entry.arrived)
+        partition.restore_ids(entry.first_offset, id_hashes(ids))
 
 
 async def _restore_what_can_be_read(partition: Partition, entries: list[PageEntry], reader: PageReader) -> None:
@@ -141,4 +141,4 @@ async def _restore_what_can_be_read(partition: Partition, entries: list[PageEntr
                 break
             except Damaged:
                 if not tries_left:
-                    partition.cannot_restore_ids(entry.arrived)
+                    partition.unread.add(entry.end, entry.arrived + partition.window)

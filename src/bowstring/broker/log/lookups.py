@@ -2,11 +2,15 @@
 
 Hashes give candidates, from memory and from the sections of sealed pages. Each is compared with what is stored, so that two ids that
 share a hash are never taken for one.
+
+Sections within the deduplication window are known in memory. Those that are older are searched on
+the disk, newest first, and only when the `Lookup` asks for what is `old`: for an id that is found in
+a newer section no older one is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +40,9 @@ class Lookups:
     def at_once(self, partition: Partition, lookup: Lookup, hashes: Hashes, now: int) -> Found | None:
         """What memory alone can tell: that nothing is known. This is what nearly every batch meets with."""
         owned = lookup.owned is not None and len(lookup.owned)
-        if len(lookup.hits.rows) or lookup.batches or owned or not self._extents.surely_none(partition, hashes, now - partition.window):
+        if len(lookup.hits.rows) or lookup.batches or lookup.old or owned:
+            return None
+        if not self._extents.surely_none(partition, hashes, now - partition.window):
             return None
         return Found(partition.moves, lookup.hits, np.empty(0, np.int64), {})
 
@@ -57,7 +63,9 @@ class Lookups:
             more = await self._extents.candidates(partition, ids.hashes, now - partition.window)
             hits = Hits(np.concatenate((hits.rows, more.rows)), np.concatenate((hits.offsets, more.offsets)))
         same, arrived = await self._compared(partition, hits, texts)
-        batches = await self._batches(partition, lookup.batches, now)
+        if lookup.old and ids is not None:
+            same, arrived = await self._with_old(partition, ids.hashes, (same, arrived), texts, now)
+        batches = await self._batches(partition, lookup, now)
         complete = not lookup.batches or await self._is_complete(partition)
         groups = await self._groups(partition, np.concatenate((same.offsets, lookup.owned))) if lookup.owned is not None else {}
         return Found(moves, same, arrived, batches, complete, groups)
@@ -86,14 +94,70 @@ class Lookups:
         same = np.asarray(equal.to_numpy(zero_copy_only=False), bool)
         return Hits(hits.rows[same], hits.offsets[same]), stored.arrived[same]
 
-    async def _batches(self, partition: Partition, names: tuple[BatchName, ...], now: int) -> dict[BatchName, SealedBatch]:
-        found: dict[BatchName, SealedBatch] = {}
+    async def _with_old(self, partition: Partition, hashes: Hashes, found: tuple[Hits, Rows], texts: Texts, now: int) -> tuple[Hits, Rows]:
+        """What was found, and for each id of which no live message was, the messages in older sections down to one that is."""
+        parts = [found]
+        left = np.setdiff1d(np.arange(len(hashes)), _settled(partition, found[0]))
+        for extent in await self._extents.older(partition, now - partition.window):
+            if not len(left):
+                break
+            hits = await self._extents.search(extent, hashes[left])
+            hits = _retained(partition, Hits(left[hits.rows], hits.offsets))
+            if len(hits.rows):
+                parts.append(await self._compared(partition, hits, texts))
+                left = np.setdiff1d(left, _settled(partition, parts[-1][0]))
+        every = Hits(np.concatenate([hits.rows for hits, _ in parts]), np.concatenate([hits.offsets for hits, _ in parts]))
+        return every, np.concatenate([arrived for _, arrived in parts])
+
+    # Batches
+
+    async def _batches(self, partition: Partition, lookup: Lookup, now: int) -> dict[BatchName, SealedBatch]:
+        names, found = lookup.batches, dict[BatchName, SealedBatch]()
         if not names:
             return found
-        hashes = batch_hashes(b"".join(name.producer for name in names), np.array([name.number for name in names], np.int64))
-        hits = await self._extents.candidates(partition, hashes, now - max(partition.window, MINUTE))
-        for row, offset in zip(hits.rows.tolist(), hits.offsets.tolist(), strict=True):
-            for first_offset, origin in await self._reader.origins(partition, offset):
-                if (origin.producer, origin.number, first_offset) == (*names[row], offset):
-                    found[names[row]] = SealedBatch(first_offset, origin.rows, origin.group)
+        hashes, horizon = _hashes_of(names), now - max(partition.window, MINUTE)
+        hits = await self._extents.candidates(partition, hashes, horizon)
+        await self._compare_batches(partition, _named(names, hits), found)
+        if lookup.old:
+            await self._old_batches(partition, names, horizon, found)
         return found
+
+    async def _old_batches(
+        self, partition: Partition, names: tuple[BatchName, ...], horizon: int, found: dict[BatchName, SealedBatch]
+    ) -> None:
+        """Those that were not found yet, among the pages that are not sealed and in older sections."""
+        await self._compare_batches(partition, [(name, offset) for name in names for offset in partition.batches.find(name)], found)
+        for extent in await self._extents.older(partition, horizon):
+            left = tuple(name for name in names if name not in found)
+            if not left:
+                return
+            hits = _retained(partition, await self._extents.search(extent, _hashes_of(left)))
+            await self._compare_batches(partition, _named(left, hits), found)
+
+    async def _compare_batches(
+        self, partition: Partition, candidates: Iterable[tuple[BatchName, int]], found: dict[BatchName, SealedBatch]
+    ) -> None:
+        """Adds to what was found the candidates that begin at their offset."""
+        for name, offset in candidates:
+            for first_offset, origin in await self._reader.origins(partition, offset):
+                if (origin.producer, origin.number, first_offset) == (*name, offset):
+                    found[name] = SealedBatch(first_offset, origin.rows, origin.group)
+
+
+def _hashes_of(names: tuple[BatchName, ...]) -> Hashes:
+    return batch_hashes(b"".join(name.producer for name in names), np.array([name.number for name in names], np.int64))
+
+
+def _named(names: tuple[BatchName, ...], hits: Hits) -> Iterable[tuple[BatchName, int]]:
+    return [(names[row], offset) for row, offset in zip(hits.rows.tolist(), hits.offsets.tolist(), strict=True)]
+
+
+def _retained(partition: Partition, hits: Hits) -> Hits:
+    """Those that retention has not taken: a section stays until all of its extent is gone."""
+    stays = np.isin(hits.offsets, partition.retained.of(np.sort(hits.offsets)))
+    return Hits(hits.rows[stays], hits.offsets[stays])
+
+
+def _settled(partition: Partition, hits: Hits) -> Rows:
+    """The rows of which a live message was found: whatever is older does not count."""
+    return hits.rows[np.array([not partition.is_gone(offset) for offset in hits.offsets.tolist()], bool)]

@@ -1,12 +1,18 @@
 """Messages by their ids: where one is, and deleting some.
 
-A generated id names its partition; a natural one is looked for in all of them, because it may have been published with any key. Ids are
-known for the deduplication window. A request of many ids is one lookup and one change in each partition that it concerns, and all are
-durable before it is answered: also with a no, because that rests on what may not be durable yet (invariant 1).
+A generated id names its partition; a natural one is looked for in all of them, because it may have been published with any key. A request
+of many ids is one lookup and one change in each partition that it concerns, and all are durable before it is answered: also with a no,
+because that rests on what may not be durable yet (invariant 1).
+
+An id is known until retention takes its message. Each question is asked twice: first within the
+deduplication window, which memory answers, and then, only for ids that were not found there, in
+everything that is stored (`Lookup.old`). So a partition that has never had an id is not searched on
+the disk when another one has just got it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,13 +21,13 @@ import pyarrow as pa
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.log import Log
+from bowstring.broker.log.requests import DeleteMessages, FindGenerated, FindNatural
 from bowstring.broker.topics import Topic
-from bowstring.core import deleting, known_messages
-from bowstring.core.decisions import Deleted, Found, GivenBack, Ids, Lookup, Rows, Wait
+from bowstring.core import known_messages
+from bowstring.core.decisions import GivenBack, Ids
 from bowstring.messages import ids
 from bowstring.messages.hashing import id_hashes
 from bowstring.messages.limits import DELETED_IDS_MAX, ID_BYTES_MAX
-from bowstring.ports.failures import Damaged
 
 
 class Place(NamedTuple):
@@ -32,42 +38,30 @@ class Place(NamedTuple):
 
 
 async def find(log: Log, topic: str, message_id: str) -> Place | None:
-    """Where the message of an id is."""
+    """Where the message of an id is: the newest that is live, if there are several."""
     found = log.topics.topic(topic)
+    place = await _find(found, message_id, old=False) or await _find(found, message_id, old=True)
+    if place is None and any(known_messages.is_partly_blind(actor.partition, log.clock.now()) for actor in found.actors):
+        raise _unreadable(found)
+    return place
+
+
+async def _find(topic: Topic, message_id: str, *, old: bool) -> Place | None:
     generated = ids.parse(message_id)
-    if generated is not None and generated.partition < len(found.actors):
-        offset = await _find_generated(log, found.actors[generated.partition], generated)
+    if generated is not None and generated.partition < len(topic.actors):
+        given = GivenBack(0, generated.producer, generated.number, generated.row)
+        offset = await topic.actors[generated.partition].ask(FindGenerated(given, old=old))
         if offset:
             return Place(generated.partition, offset)
-    return await _find_natural(log, found, message_id)
+    return await _find_natural(topic, message_id, old)
 
 
-async def _find_generated(log: Log, actor: PartitionActor, generated: ids.GeneratedId) -> int:
-    given = GivenBack(0, generated.producer, generated.number, generated.row)
-    found: Found | None = None
-    while True:
-        offset = known_messages.find_generated(actor.partition, given, found)
-        if isinstance(offset, Lookup):
-            found = await _look_up(log, actor, offset, None, pa.array([], pa.utf8()))
-        elif offset is None:
-            await actor.next_commit()
-        else:
-            return offset
-
-
-async def _find_natural(log: Log, topic: Topic, message_id: str) -> Place | None:
+async def _find_natural(topic: Topic, message_id: str, old: bool) -> Place | None:
     column = pa.array([message_id], pa.utf8())
     wanted = Ids(id_hashes(column), None)
-    for actor in topic.actors:
-        while (lookup := known_messages.look_for(actor.partition, wanted)) is None:
-            await actor.next_commit()
-        found = await _look_up(log, actor, lookup, wanted, column)
-        for offset in known_messages.recognised(actor.partition, found, log.clock.now()).offsets.tolist():
-            if not actor.partition.is_gone(offset):
-                return Place(actor.partition.number, offset)
-    if any(actor.partition.is_blind(log.clock.now()) for actor in topic.actors):
-        raise _unreadable(topic)
-    return None
+    found = await asyncio.gather(*[actor.ask(FindNatural(wanted, column, old=old)) for actor in topic.actors])
+    live = [(place.arrived, Place(number, place.offset)) for number, place in enumerate(found) if place is not None]
+    return max(live)[1] if live else None
 
 
 # Deleting
@@ -78,44 +72,37 @@ async def delete(log: Log, topic: str, group: str, message_ids: Sequence[str]) -
     was then."""
     found = log.topics.topic(topic)
     _check(group, message_ids)
+    outcomes = await _delete_all(log, found, group, message_ids, old=False)
+    left = [row for row, outcome in enumerate(outcomes) if outcome is None]
+    if left:
+        older = await _delete_all(log, found, group, [message_ids[row] for row in left], old=True)
+        for row, outcome in zip(left, older, strict=True):
+            outcomes[row] = outcome
+    return [outcome or _not_found(topic, text) for outcome, text in zip(outcomes, message_ids, strict=True)]
+
+
+async def _delete_all(log: Log, topic: Topic, group: str, message_ids: Sequence[str], *, old: bool) -> list[Place | errors.Error | None]:
+    """What the request comes to in all partitions: for each id where its message was, why it is not deleted, or None if there is none."""
     column = pa.array(message_ids, pa.utf8())
     hashes, given = id_hashes(column), _generated(message_ids)
     outcomes: list[Place | errors.Error | None] = [None] * len(message_ids)
     doubt: errors.Error | None = None
-    for actor in found.actors:
-        number = actor.partition.number
-        try:
-            deleted = await _delete_in(log, actor, Ids(hashes, None, tuple(given.get(number, ()))), column, group)
-        except errors.Corrupt as error:
-            doubt = error
+    asked = [DeleteMessages(Ids(hashes, None, tuple(given.get(number, ()))), group, column, old=old) for number in range(len(topic.actors))]
+    told = await asyncio.gather(*map(PartitionActor.ask, topic.actors, asked), return_exceptions=True)
+    for actor, deleted in zip(topic.actors, told, strict=True):
+        if isinstance(deleted, errors.Corrupt):
+            doubt = deleted
             continue
+        if isinstance(deleted, BaseException):
+            raise deleted
+        number = actor.partition.number
         for row in deleted.offsets.nonzero()[0].tolist():
             outcomes[row] = Place(number, int(deleted.offsets[row]))
         for row, owner in deleted.others.items():
             outcomes[row] = outcomes[row] or _not_yours(message_ids[row], owner)
-        if actor.partition.is_blind(log.clock.now()):
-            doubt = _unreadable(found)
-    await log.durable()
-    return [outcome or doubt or _not_found(topic, text) for outcome, text in zip(outcomes, message_ids, strict=True)]
-
-
-async def _delete_in(log: Log, actor: PartitionActor, wanted: Ids, column: pa.Array, group: str) -> Deleted:
-    """What the request comes to in one partition; the change is on its way to the disk."""
-    found: Found | None = None
-    while True:
-        if actor.closed is not None:
-            raise actor.closed.with_traceback(None)
-        decision = deleting.delete(actor.partition, wanted, group, log.clock.now(), found)
-        if isinstance(decision, Wait):
-            await actor.next_commit()
-            found = None
-        elif isinstance(decision, Lookup):
-            at_once = log.lookups.at_once(actor.partition, decision, wanted.hashes, log.clock.now())
-            found = at_once or await _look_up(log, actor, decision, wanted, column)
-        else:
-            if decision.change is not None:
-                log.flusher.add(decision.change)
-            return decision
+        if known_messages.is_partly_blind(actor.partition, log.clock.now()):
+            doubt = _unreadable(topic)
+    return [outcome or (doubt if old else None) for outcome in outcomes]
 
 
 def _generated(message_ids: Sequence[str]) -> dict[int, list[GivenBack]]:
@@ -148,23 +135,10 @@ def _not_yours(message_id: str, owner: str) -> errors.NotAuthorised:
 def _not_found(topic: str, message_id: str) -> errors.MessageNotFound:
     return errors.MessageNotFound(
         f"there is no message {message_id!r} in '{topic}'.",
-        hint="Ids are known for as long as the topic's deduplication window.",
+        hint="An id is known until retention takes its message.",
         details={"topic": topic},
     )
 
 
 def _unreadable(topic: Topic) -> errors.Corrupt:
     return errors.Corrupt(f"stored ids of '{topic.row.name}' could not be read, so nobody can tell whether this one is stored.")
-
-
-# Looking
-
-
-async def _look_up(log: Log, actor: PartitionActor, lookup: Lookup, wanted: Ids | None, column: pa.Array) -> Found:
-    def texts(rows: Rows) -> pa.Array:
-        return column.take(pa.array(rows))
-
-    try:
-        return await log.lookups.look_up(actor.partition, lookup, wanted, texts, log.clock.now())
-    except Damaged as error:
-        raise errors.Corrupt(f"topic {actor.partition.topic}, partition {actor.partition.number}: {error}") from error

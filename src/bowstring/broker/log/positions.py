@@ -12,7 +12,9 @@ from typing import NamedTuple
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.log import Log
+from bowstring.broker.log.requests import MovePosition
 from bowstring.broker.topics import Topic
+from bowstring.core.decisions import Refused
 from bowstring.messages.limits import NAME_BYTES_MAX
 
 
@@ -43,12 +45,13 @@ async def delete(log: Log, topic: str, name: str, *, missing_ok: bool) -> bool:
     found = log.topics.topic(topic)
     log.room.check(0)
     actors = [actor for actor in found.actors if actor.partition.positions.get(name) is not None]
-    for actor in actors:
-        log.flusher.add(actor.partition.move(name, 0, log.clock.now()))
+    await PartitionActor.ask_together([(actor, MovePosition(topic, name, 0, forward=False)) for actor in actors])
+    if actors:
+        return True
     await log.durable()
-    if not actors and not missing_ok:
+    if not missing_ok:
         raise _not_found(topic, name)
-    return bool(actors)
+    return False
 
 
 async def describe(log: Log, topic: str, name: str) -> PositionFacts:
@@ -77,20 +80,19 @@ async def _move(log: Log, topic: Topic, name: str, offsets: Mapping[int, int], *
         raise errors.InvalidArgument("no partition was given.", hint=f"'{topic.row.name}' has {len(topic.actors)}, numbered from 0.")
     actors = {topic.actor(number): offset for number, offset in offsets.items()}
     log.room.check(0)
-    for actor, offset in actors.items():
-        error = actor.partition.positions.refusal(name, offset, actor.partition.committed_offset, forward=forward)
-        if error is not None:
-            await log.durable()
-            named = f"{topic.row.name}/{actor.partition.number}: {error.message}"
-            raise type(error)(named, hint=error.hint, details=error.details)
-    moved = log.clock.now()
-    if not dry_run:
-        for actor, offset in actors.items():
-            held = actor.partition.positions.get(name)
-            if held is None or held.offset != offset:
-                log.flusher.add(actor.partition.move(name, offset, moved))
-    facts = _facts(topic, name, dict.fromkeys(offsets, moved) if dry_run else {}, offsets if dry_run else {})
-    await log.durable()
+    moves = [(actor, MovePosition(topic.row.name, name, offset, forward=forward)) for actor, offset in actors.items()]
+    if dry_run:
+        moved = log.clock.now()
+        refused = [request.decide(actor.partition, moved, None) for actor, request in moves]
+        facts = _facts(topic, name, dict.fromkeys(offsets, moved), offsets)
+        await log.durable()
+        for decision in refused:
+            if isinstance(decision, Refused):
+                raise decision.error
+        return facts
+    answered = PartitionActor.ask_together(moves)
+    facts = _facts(topic, name, {}, {})
+    await answered
     return facts
 
 

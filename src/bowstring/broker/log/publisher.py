@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from bowstring import errors
 from bowstring.broker.disk_room import DiskRoom
-from bowstring.broker.log.actor import Request
 from bowstring.broker.log.admission import Admission
+from bowstring.broker.log.requests import PublishBatch
 from bowstring.broker.topic_table import TopicTable
+from bowstring.core import publishing
 from bowstring.core.answers import Answer
 from bowstring.core.decisions import GivenBack, Ids, Publish
 from bowstring.messages import ids, layout
@@ -109,9 +110,9 @@ class Publisher:
         try:
             self._room.check(len(batch.data))
         except errors.Full:
-            if actor.partition.is_new(publish, self._clock.now()):  # others need no room, only their answer
+            if publishing.is_new(actor.partition, publish, self._clock.now()):  # others need no room, only their answer
                 raise
-        actor.publish(Request(publish, self._group, columns, batch.data, answer))
+        actor.ask(PublishBatch(publish, self._group, columns, batch.data, answer))
 
     def close(self) -> None:
         """The stream has ended. What it published goes on."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from bowstring.broker.reading.caches import ByteCache
 from bowstring.broker.upkeep.placement import PAUSE_SECONDS
 from bowstring.core import sections
-from bowstring.core.id_sections import BLOCK_ENTRIES, Builder, Built, Filter, known_hashes, parts_of
+from bowstring.core.id_sections import BLOCK_ENTRIES, BlockPlace, Builder, Built, Directory, Filter, find_keys, known_hashes, parts_of
 from bowstring.core.known_ids import KnownIds, KnownSection
 from bowstring.core.natural_ids import Hits
 from bowstring.core.pages import PageEntry, PageIndex
@@ -56,12 +56,13 @@ class Extents:
         self._extents: ByteCache[Key, list[Extent]] = ByteCache(settings.memory_index_bytes // 2, touch=True)
         self._indexes: ByteCache[Reference, PageIndex] = ByteCache(settings.memory_index_bytes // 2, touch=True)
         self._ids: ByteCache[Key, KnownIds[Reference]] = ByteCache(settings.memory_ids_bytes, touch=True)
+        self._directories: ByteCache[Reference, Directory] = ByteCache(settings.memory_ids_bytes // 16, touch=True)
         self._blocks: ByteCache[Reference, Block] = ByteCache(settings.memory_ids_bytes // 8, touch=True)
 
     @property
     def bytes(self) -> tuple[int, int]:
         """Bytes of what tells where pages are, and of what tells which ids are known."""
-        return self._extents.bytes + self._indexes.bytes, self._ids.bytes + self._blocks.bytes
+        return self._extents.bytes + self._indexes.bytes, self._ids.bytes + self._directories.bytes + self._blocks.bytes
 
     # Extents
 
@@ -154,7 +155,36 @@ class Extents:
             offsets.append(await self._offsets(wanted[section], section, blocks, places))
         return Hits(np.concatenate(rows), np.concatenate(offsets))
 
-    async def adopt(self, partition: Partition, extent: Extent, built: Built, blocks: list[sections.BlockPlace]) -> None:
+    async def older(self, partition: Partition, horizon: int) -> list[Extent]:
+        """The extents with ids in which nothing has arrived since then, the newest first; those of which nothing is retained are left
+        out."""
+        first = partition.retained.first
+        extents = reversed(await self.of(partition))
+        return [extent for extent in extents if extent.ids is not None and extent.arrived_last < horizon and extent.end_offset > first]
+
+    async def search(self, extent: Extent, hashes: Hashes) -> Hits:
+        """Messages of an extent that may have these hashes. Nothing of it need be in memory: its directory is read, and the blocks that
+        these hashes fall into."""
+        await self._clock.sleep(0.0)  # there may be many extents, and all of this in the caches
+        rows, offsets = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        if extent.ids is not None:
+            directory = await self._small_directory(extent, extent.ids)
+            for number, inside in directory.blocks_of(hashes):
+                keys, distances = await self._block(extent, _block_reference(directory.places[number], extent.ids))
+                found, places = find_keys(keys, directory.keys_of(hashes[inside]))
+                rows.append(inside[found])
+                offsets.append(distances[places].astype(np.int64) + extent.first_offset)
+        return Hits(np.concatenate(rows), np.concatenate(offsets))
+
+    async def _small_directory(self, extent: Extent, section: Reference) -> Directory:
+        found = self._directories.get(section)
+        if found is None:
+            header, starts, places = await self._directory(extent, section)
+            found = Directory.of(header.detail, starts, places)
+            self._directories.keep(section, found, found.bytes)
+        return found
+
+    async def adopt(self, partition: Partition, extent: Extent, built: Built, blocks: list[BlockPlace]) -> None:
         """Keeps the ids of an extent that is about to be added: they are in memory now, and will be asked for."""
         known = self._ids.get((partition.topic, partition.number))
         if extent.ids is None or (known is None and partition.sealed_end > 1):
@@ -180,7 +210,7 @@ class Extents:
         return builder.built()
 
     async def _entries(
-        self, extent: Extent, section: Reference, blocks: list[sections.BlockPlace], first: int, end: int
+        self, extent: Extent, section: Reference, blocks: list[BlockPlace], first: int, end: int
     ) -> list[tuple[int, NDArray[np.uint32], NDArray[np.uint32]]]:
         """Entries of a section, block by block: the place of the first one, keys and distances."""
         found: list[tuple[int, NDArray[np.uint32], NDArray[np.uint32]]] = []
@@ -202,7 +232,7 @@ class Extents:
         known: KnownIds[Reference],
         section: Reference,
         built: Built,
-        places: list[sections.BlockPlace],
+        places: list[BlockPlace],
         pause: float,
     ) -> None:
         """In steps with pauses, because a sieve takes a while to make and to fill."""
@@ -223,7 +253,7 @@ class Extents:
         self._ids.keep(key, known, known.bytes)
 
     async def _offsets(
-        self, extent: Extent, reference: Reference, blocks: list[sections.BlockPlace], places: NDArray[np.int64]
+        self, extent: Extent, reference: Reference, blocks: list[BlockPlace], places: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         offsets = np.empty(len(places), np.int64)
         numbers = places // BLOCK_ENTRIES
@@ -245,9 +275,7 @@ class Extents:
         header, body = await self._section(extent, block, sections.ID_BLOCK)
         return _understood(extent, lambda: sections.decode_block(header, body))
 
-    async def _directory(
-        self, extent: Extent, section: Reference
-    ) -> tuple[sections.SectionHeader, NDArray[np.uint32], list[sections.BlockPlace]]:
+    async def _directory(self, extent: Extent, section: Reference) -> tuple[sections.SectionHeader, NDArray[np.uint32], list[BlockPlace]]:
         header, body = await self._section(extent, section, sections.IDS)
         return header, *_understood(extent, lambda: sections.decode_directory(header, body))
 
@@ -269,7 +297,7 @@ def _sections(extents: list[Extent], horizon: int) -> dict[Reference, Extent]:
     return {extent.ids: extent for extent in extents if extent.ids is not None and extent.arrived_last >= horizon}
 
 
-def _block_reference(place: sections.BlockPlace, directory: Reference) -> Reference:
+def _block_reference(place: BlockPlace, directory: Reference) -> Reference:
     """A block was written with its directory."""
     return Reference(place.segment, place.position, place.length, directory.sequence)
 

@@ -112,14 +112,14 @@ class Fetcher:
             await self._wait()
 
     async def _wait(self) -> None:
-        """Until something is committed in one of the partitions, or the moment has come until which they are read. No polling."""
+        """Until there may be something to read in one of the partitions, or the moment has come until which they are read. No polling."""
         event = asyncio.Event()
         waiting = [cursor.actor for cursor in self._cursors if not cursor.done]
         if not waiting:
             return
         alarm = self._alarm(event)
         for actor in waiting:
-            actor.wake_when_committed(event)
+            actor.wake_when_readable(event)
         try:
             await event.wait()
         finally:

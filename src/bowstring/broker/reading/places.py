@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.log.requests import AwaitCommit
 from bowstring.broker.reading.page_reader import arrivals
 from bowstring.broker.reading.reading import Reading
 from bowstring.core.pages import PageEntry, decode_header
@@ -57,8 +58,8 @@ async def _offsets(reading: Reading, actors: list[PartitionActor], place: Place)
 async def offset_at(reading: Reading, actor: PartitionActor, moment: int) -> int:
     """The first offset that arrived at that moment or later, if it is there; else the end."""
     partition = actor.partition
-    awaited = partition.next_offset if partition.arrived < moment else 0
-    await _committed(actor, awaited)
+    if partition.arrived < moment and partition.committed_offset < partition.next_offset:
+        await actor.ask(AwaitCommit())
     while True:
         moves = partition.moves
         try:
@@ -66,12 +67,6 @@ async def offset_at(reading: Reading, actor: PartitionActor, moment: int) -> int
         except Damaged as error:
             if moves == partition.moves:
                 raise _corrupt(reading, partition, error) from error
-
-
-async def _committed(actor: PartitionActor, offset: int) -> None:
-    """Waits until everything below the offset is committed."""
-    while actor.partition.committed_offset < offset:
-        await actor.next_commit()
 
 
 async def _found(reading: Reading, partition: Partition, moment: int) -> int:

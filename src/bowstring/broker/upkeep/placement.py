@@ -11,10 +11,10 @@ from typing import NamedTuple, Self
 
 from bowstring.broker.upkeep.usage import Usage
 from bowstring.core import sections
-from bowstring.core.id_sections import Built
+from bowstring.core.id_sections import BlockPlace, Built
 from bowstring.core.pages import PageEntry, segments
 from bowstring.core.partition import Partition
-from bowstring.core.sections import ID_BLOCK, IDS, INDEX, BlockPlace, SectionHeader
+from bowstring.core.sections import ID_BLOCK, IDS, INDEX, SectionHeader
 from bowstring.ports.extents import Extent, Section
 from bowstring.ports.store import Page, Reference, Store
 

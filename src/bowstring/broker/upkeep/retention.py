@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.log import Log
+from bowstring.broker.log.requests import RaiseFloor
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.reading.visibility import moments_of
 from bowstring.broker.surroundings import Surroundings
@@ -175,10 +176,11 @@ class Retention:
         added, released = after[~before.of(after)], known[~new.of(known)]
         if (reach.floor == partition.retained.floor and not len(added) and not len(released)) or actor.closed is not None:
             return
-        flusher, messages = self._flusher, partition.messages
-        flusher.add(partition.raise_floor(reach.floor, tuple(runs_of(added)), tuple(runs_of(released))))
+        messages = partition.messages
+        floor = partition.raise_floor(reach.floor, tuple(runs_of(added)), tuple(runs_of(released)))
+        raised = actor.ask(RaiseFloor(lambda *_: floor))
         expired = messages - partition.messages
-        await flusher.commitment()
+        await raised
         self._counters.expired += max(0, expired)
 
     async def _reach(self, partition: Partition, horizon: int) -> _Reach:

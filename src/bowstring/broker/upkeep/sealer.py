@@ -204,7 +204,7 @@ class Sealer:
     async def _draft(self, partition: Partition, pages: list[Placed]) -> Draft:
         """With the hashes of everything in these pages by which it may be recognised: natural ids, and batches."""
         first, end = pages[0].entry.first_offset, pages[-1].entry.end
-        producers, numbers, firsts = partition.producers.below(end)
+        producers, numbers, firsts = partition.batches.below(end, partition.deletions)
         batches = batch_hashes(producers, numbers)
         order = np.argsort(batches)
         batches, firsts = batches[order], firsts[order]

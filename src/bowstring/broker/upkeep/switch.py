@@ -28,7 +28,7 @@ class Switch:
         self._counters.sealed_bytes += extent.bytes
         partition = actor.partition
         before = partition.pages.segments()
-        partition.sealed(extent.end_offset, partition.sealed_bytes + extent.bytes)
+        actor.sealed(extent.end_offset, partition.sealed_bytes + extent.bytes)
         if actor.closed is None:
             self._usage.left_the_index(before, partition.pages.segments())
         self._extents.forget(partition.topic, partition.number)
@@ -42,5 +42,5 @@ class Switch:
         if new is not None:
             self._usage.add_sealed(new.uses)
         partition = actor.partition
-        partition.moved(partition.sealed_bytes - sum(extent.bytes for extent in old) + (new.bytes if new is not None else 0))
+        actor.moved(partition.sealed_bytes - sum(extent.bytes for extent in old) + (new.bytes if new is not None else 0))
         self._extents.forget(partition.topic, partition.number)

@@ -20,20 +20,20 @@ from bowstring import errors
 from bowstring.client.commit_window import CommitWindow
 from bowstring.client.connection import Connection
 from bowstring.client.pages import Chunk
-from bowstring.client.topic_stream import CREDIT_BYTES, TopicStream, Wanted
+from bowstring.client.topic_stream import CREDIT_BYTES, TopicStream, WantedTopic
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 FILL_BYTES: Final = CREDIT_BYTES // 2
 """More than this is never waited for, because it might not come before some of it is taken."""
 
 
-class Fetching:
+class ReadAhead:
     """Pages of some topics from given places on."""
 
     def __init__(
         self,
         connection: Connection,
-        wanted: Sequence[Wanted],
+        wanted: Sequence[WantedTopic],
         window: CommitWindow | None = None,
         patience: float | None = None,
         doubted: Callable[[], object] = lambda: None,

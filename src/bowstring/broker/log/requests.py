@@ -1,0 +1,227 @@
+"""What a partition can be asked: each request says how it is decided, and the actor does the rest.
+
+`decide` has no await and changes nothing. Whatever has to be read first comes as `Found`: the request
+says with a `Lookup` what that is. A request that is to be decided in the order in which it came is
+`in_order`, and then those behind it wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from bowstring import errors
+from bowstring.core import deleting, known_messages, moving, publishing
+from bowstring.core.answers import Answer
+from bowstring.core.changes import Append, Change, Floor
+from bowstring.core.decisions import BatchName, Decided, Decision, Deleted, Found, GivenBack, Ids, Lookup, Publish, Refused, Rows, Wait
+from bowstring.core.pages import Origin, PageHeader, encode_header
+from bowstring.core.partition import Partition
+from bowstring.messages import encoding
+from bowstring.messages.schema import BYTES_SCHEMA
+from bowstring.ports.disk import Buffer
+from bowstring.ports.failures import Damaged
+from bowstring.ports.store import Page
+
+Told = TypeVar("Told")
+"""What whoever asks is told."""
+
+
+class Request(ABC, Generic[Told]):
+    """Something that is asked of one partition."""
+
+    __slots__ = ("answer",)
+
+    in_order = False
+    """Whether others of the same kind wait while this one does."""
+    ids: Ids | None = None
+    """The ids that a `Lookup` of it is about."""
+    name: BatchName | None = None
+    """The batch, if it is one: by this it is recognised when it comes again."""
+
+    def __init__(self) -> None:
+        self.answer: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
+        """Settled when what it rests on is committed."""
+
+    @abstractmethod
+    def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[Told]:
+        """Changes nothing, and may be called again: after a `Wait`, or with what a `Lookup` has found."""
+
+    def texts(self, rows: Rows) -> pa.Array:
+        """The ids of some rows."""
+        raise NotImplementedError
+
+    def page(self, change: Change, decided: Decided[Told]) -> Page | None:
+        """What the change carries."""
+        del change, decided
+        return None
+
+    def not_compared(self, partition: Partition, lookup: Lookup, error: Damaged) -> errors.Error:
+        """The refusal if what is stored cannot be read."""
+        del lookup
+        return errors.Corrupt(f"topic {partition.topic}, partition {partition.number}: {error}")
+
+    def settle(self, outcome: Told | Exception) -> None:
+        """The last word, unless there was one."""
+        if self.answer.done():
+            return
+        if isinstance(outcome, Exception):
+            self.answer.set_exception(outcome)
+        else:
+            self.answer.set_result(outcome)
+
+
+class PublishBatch(Request[Answer]):
+    """A batch that was checked, on its way into the log."""
+
+    __slots__ = ("batch", "data", "group", "ids", "publish")
+
+    in_order = True
+
+    def __init__(self, publish: Publish, group: str, batch: pa.RecordBatch, data: Buffer, answer: asyncio.Future[Answer]) -> None:
+        self.publish = publish
+        self.ids = publish.ids
+        self.group = group
+        self.batch = batch
+        self.data = data
+        self.answer = answer
+
+    def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[Answer]:
+        return publishing.publish(partition, self.publish, now, found)
+
+    def texts(self, rows: Rows) -> pa.Array:
+        return self.batch.column("id").take(pa.array(rows))
+
+    def page(self, change: Change, decided: Decided[Answer]) -> Page | None:
+        """The batch as it came, or what is new of it."""
+        if not isinstance(change, Append) or not change.rows:
+            return None
+        columns, data = self.publish.columns, self.data
+        if decided.kept is not None:
+            columns, _, data = encoding.take(self.batch, decided.kept)
+            change.columns = columns
+        origin = Origin(change.rows, change.producer, change.number, 0, self.group)
+        header = PageHeader(change.topic, change.partition, BYTES_SCHEMA, columns, change.rows, (origin,))
+        return Page(encode_header(header), data)
+
+    @property
+    def name(self) -> BatchName:  # type: ignore[override]
+        return BatchName(self.publish.producer, self.publish.number)
+
+    def not_compared(self, partition: Partition, lookup: Lookup, error: Damaged) -> errors.Error:
+        """What is damaged may be this very batch, if it came before: then it may well be stored."""
+        if self.name in lookup.batches:
+            return errors.OutcomeUnknown(f"the batch came before, and whether it is stored cannot be read: {error}")
+        return errors.Corrupt(f"an id could not be compared with the stored one: {error}")
+
+    def late(self, now: int) -> int:
+        """By how much it has missed its deadline, in microseconds."""
+        return now - self.publish.sent - self.publish.timeout
+
+
+class DeleteMessages(Request[Deleted]):
+    """Deletes what of these ids belongs to the group; with `old` also what the deduplication window has passed."""
+
+    def __init__(self, wanted: Ids, group: str, column: pa.Array, *, old: bool) -> None:
+        super().__init__()
+        self.ids = wanted
+        self._wanted = wanted
+        self._group = group
+        self._column = column
+        self._old = old
+
+    def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[Deleted]:
+        return deleting.delete(partition, self._wanted, self._group, now, found, old=self._old)
+
+    def texts(self, rows: Rows) -> pa.Array:
+        return self._column.take(pa.array(rows))
+
+
+class FindGenerated(Request[int]):
+    """The offset of the message that has an id that its kit generated; 0 if there is none."""
+
+    def __init__(self, given: GivenBack, *, old: bool) -> None:
+        super().__init__()
+        self._given = given
+        self._old = old
+
+    def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[int]:
+        offset = known_messages.find_generated(partition, self._given, found, old=self._old)
+        if offset is None:
+            return Wait()
+        return offset if isinstance(offset, Lookup) else Decided((), offset)
+
+
+class LiveMessage(NamedTuple):
+    """A message that can be read: when it arrived, and where."""
+
+    arrived: int
+    offset: int
+
+
+class FindNatural(Request[LiveMessage | None]):
+    """The newest message that has an id that its producer gave."""
+
+    def __init__(self, wanted: Ids, column: pa.Array, *, old: bool) -> None:
+        super().__init__()
+        self.ids = wanted
+        self._wanted = wanted
+        self._column = column
+        self._old = old
+
+    def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[LiveMessage | None]:
+        if found is None or found.moves != partition.moves:
+            return known_messages.look_for(partition, self._wanted, old=self._old) or Wait()
+        offsets = known_messages.recognised(partition, found, now, old=self._old).offsets.tolist()
+        offset = known_messages.newest(partition, offsets)
+        if not offset or partition.is_gone(offset):
+            return Decided((), None)
+        return Decided((), LiveMessage(int(found.arrived[found.ids.offsets == offset][0]), offset))
+
+    def texts(self, rows: Rows) -> pa.Array:
+        return self._column.take(pa.array(rows))
+
+
+class AwaitCommit(Request[None]):
+    """Changes nothing, and is answered when everything that was decided before is committed."""
+
+    def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[None]:
+        del partition, now, found
+        return Decided((), None)
+
+
+class MovePosition(Request[None]):
+    """Moves a reader's named position; to 0 deletes it."""
+
+    def __init__(self, topic: str, name: str, offset: int, *, forward: bool) -> None:
+        super().__init__()
+        self._topic = topic
+        self._name = name
+        self._offset = offset
+        self._forward = forward
+
+    def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[None]:
+        del found
+        decision = moving.move(partition, self._name, self._offset, now, forward=self._forward)
+        if not isinstance(decision, Refused):
+            return decision
+        error = decision.error
+        named = f"{self._topic}/{partition.number}: {error.message}"
+        return Refused(type(error)(named, hint=error.hint, details=error.details))
+
+
+class RaiseFloor(Request[None]):
+    """Retention has come further. What it has come to is decided by a function of `core`, after everything was read for it."""
+
+    def __init__(self, floor: Callable[[Partition, int], Floor | None]) -> None:
+        super().__init__()
+        self._floor = floor
+
+    def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[None]:
+        del found
+        change = self._floor(partition, now)
+        return Decided(() if change is None else (change,), None)
