@@ -1,1 +1,3 @@
-"""What Bowstring does a second on this machine, beside Kafka: `make bench`. README.md says what is measured, and how."""
+"""Measures Bowstring on this machine and compares it with Kafka: `make bench`. README.md says what
+is measured, and how.
+"""

@@ -1,11 +1,13 @@
-"""The bars, and what was found, row by row.
+"""The bars and the results, row by row.
 
-A bar is "at least" (how many times Kafka, which share of the machine's limit) or "at most" (CPU beside Kafka's, bytes, memory). Kafka's
-figure is that of its faster variant, but for the speed of reading: that bar names `consume()`, so plain `consume` judges it, and the
-tuned variant has a row of its own. A row whose bar cannot be judged, because something was not measured, has neither mark.
+A bar is "at least" (how many times Kafka, which share of the machine's limit) or "at most" (CPU
+beside Kafka's, bytes, memory). Kafka's figure is that of its faster variant, but for the speed of
+reading: that bar names `consume()`, so plain `consume` judges it, and the tuned variant has a row
+of its own. A row whose bar cannot be judged, because something was not measured, has neither mark.
 
-At 1 KiB publishing is held against the lesser of synced disk and loopback. Reading does not touch the disk (the kernel has the files in
-memory, Kafka's as well as ours), so it is held against loopback alone.
+At 1 KiB publishing is held against the lesser of synced disk and loopback. Reading does not touch
+the disk (the kernel has the files in memory, Kafka's as well as ours), so it is held against
+loopback alone.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ def _work(results: Results, name: str, size: int) -> list[Row]:
 
 
 def _beside_kafka(results: Results, name: str, size: int, speed: float, best: str | None) -> list[Row]:
-    """The speed beside the variant that the bar means, and beside the faster one where that is another."""
+    """The speed compared with the variant that the bar names, and with the faster one if that is
+    another.
+    """
     kafkas = {variant: results.median("kafka", variant, size, "messages_per_second") for variant in (NAMED, best) if variant}
     judge = NAMED if name.startswith("read") and kafkas[NAMED] is not None else best
     theirs = kafkas[judge] if judge else None

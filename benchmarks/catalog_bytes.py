@@ -1,8 +1,11 @@
-"""How many bytes the catalog writes for a flush, beside the pages that the flush carries in its journal row.
+"""Counts the bytes that the catalog writes for a flush, without the pages that the flush carries in
+its journal row.
 
-A real broker in this process, on a real SQLite file, without the network: so it is known which batches are in one flush. The bytes are
-those by which the WAL file grows, with checkpoints put off so that it only ever grows; the pages' bytes are what the `pages` column holds
-afterwards. A checkpoint later writes each changed page of the database once more, whatever the number of flushes that changed it.
+A real broker in this process, on a real SQLite file, without the network: so it is known which
+batches are in one flush. The bytes are those by which the WAL file grows, with checkpoints put off
+so that it only ever grows; the pages' bytes are what the `pages` column holds afterwards. A
+checkpoint later writes each changed page of the database once more, whatever the number of flushes
+that changed it.
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ CATALOG = "catalog.sqlite"
 
 
 def measure(folder: Path, flushes: int) -> dict[str, float]:
-    """Bytes a flush: one partition with a small batch (inlined) and a large one (in a segment), and a hundred partitions."""
+    """Bytes a flush: one partition with a small batch (inlined) and a large one (in a segment), and
+    a hundred partitions.
+    """
     small, large = encode_values([os.urandom(100)]), encode_values([os.urandom(100)] * 10_000)
     return {
         "1 partition, inlined": asyncio.run(_measure(folder, 1, small, flushes)),

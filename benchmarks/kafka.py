@@ -1,7 +1,8 @@
-"""Kafka for the rounds: one node with its defaults (no sync), driven by confluent-kafka, the fastest client from Python.
+"""Kafka for the rounds: one node with its defaults (no sync), driven by confluent-kafka, the
+fastest client from Python.
 
-For each work the harness has a plain variant and one that is tuned; both are measured, and the better one counts. The node is started once
-and warmed up, because a Java program is slow at first.
+For each work the harness has a plain variant and one that is tuned; both are measured, and the
+better one counts. The node is started once and warmed up, because a Java program is slow at first.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 from benchmarks.peers import node
 
 VARIANTS = {"publish": ("W1", ("confluent", "confluent_batch")), "read": ("W2", ("consume", "consume_tuned"))}
-"""What is compared with our publishing and our reading: the harness's workload, and its variants."""
+"""The harness's workload and its variants, for comparison with our publishing and reading."""
 WARM_SHARE = 4
 """A warm-up has this part of the messages."""
 

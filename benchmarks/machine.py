@@ -12,7 +12,9 @@ VERSIONS_TOLD = ("bowstring", "pyarrow", "grpcio", "apsw", "uvloop", "numpy")
 
 
 def facts(folder: Path) -> dict[str, str | int | float]:
-    """What is told with every result: processor, kernel, the disk that the data directory is on, versions."""
+    """The facts that go with every result: processor, kernel, the disk of the data directory,
+    versions.
+    """
     device, kind = file_system(folder)
     return {
         "cores": os.cpu_count() or 0,

@@ -1,4 +1,6 @@
-"""What is published, the same for us and for the peers: values, keys and attributes. Nothing here needs more than NumPy."""
+"""The published data, the same for us and for the peers: values, keys and attributes. Nothing here
+needs more than NumPy.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ COUNTRIES = ("CH", "DE", "FR", "IT", "AT", "LI", "NL", "BE")
 
 
 def payloads(size: int) -> list[bytes]:
-    """The values. They come from a fixed generator, so that the reader's process knows what the publisher has sent."""
+    """The values. They come from a fixed generator, so that the reader's process knows what the
+    publisher has sent.
+    """
     blob = np.random.Generator(np.random.PCG64(size)).bytes(size * VALUES)
     return [blob[number * size : (number + 1) * size] for number in range(VALUES)]
 

@@ -1,4 +1,6 @@
-"""What was found, for people and for programs: a table on the terminal, the same as Markdown, all of it as JSON, and a picture."""
+"""Reports the results: a table on the terminal, the same as Markdown, everything as JSON, and a
+picture.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The plan: what is measured, how often, and in which order.
+"""The plan: the measurements, how often, and in which order.
 
-Ours and Kafka's take turns, and who begins changes from round to round, so that a machine that is slower for a while is slower for both.
-Before each measurement everything that is written and not yet on the disk is put there (`sync`): Kafka leaves that to the kernel, and
-what it leaves would otherwise be written during our turn.
+Ours and Kafka's take turns, and who begins changes from round to round, so that a machine that is
+slower for a while is slower for both. Before each measurement everything that is written and not
+yet on the disk is put there (`sync`): Kafka leaves that to the kernel, and what it leaves would
+otherwise be written during our turn.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ READ = ("read-arrow", "read-messages")
 OTHERS = ("limits", "catalog", "syncs", "latency")
 NAMES = PUBLISH + READ + OTHERS + product.NAMES + years.NAMES
 READ_SOURCE = "publish-list"
-"""What is read back was published this way."""
+"""How the messages that are read back were published."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of everything. `counts` and `rows` (messages a call of send_batch) are by the size of a message."""
+    """How much of everything. `counts` and `rows` (messages a call of send_batch) are by the size
+    of a message.
+    """
 
     counts: dict[int, int]
     rows: dict[int, int]
@@ -85,7 +88,9 @@ QUICK = Plan(
 
 @dataclass
 class Results:
-    """Everything that was found. A measurement is the figures of one run, and whose, which work, which size, which round."""
+    """Everything that was found. A measurement is the figures of one run, and whose, which work,
+    which size, which round.
+    """
 
     measurements: list[dict[str, Any]] = field(default_factory=list)
     limits: list[dict[str, Any]] = field(default_factory=list)
@@ -100,7 +105,7 @@ class Results:
     missing: dict[str, str] = field(default_factory=dict)
     """Peers that were not measured, and why."""
     failed: dict[str, str] = field(default_factory=dict)
-    """What was to be measured and failed, and how."""
+    """The measurements that failed, and how."""
     broker_peak_bytes: int = 0
     kafka: str = ""
     """Its version, or why it was not measured."""
@@ -237,7 +242,9 @@ class Rounds:
                 self._apart(name, self.results.years, partial(measure, self._folder))
 
     def _apart(self, name: str, found: dict[str, dict[str, Any]], measure: Callable[[], dict[str, Any]]) -> None:
-        """One measurement that fails does not take the others with it: the table tells that it failed, and how."""
+        """One measurement that fails does not take the others with it: the table tells that it
+        failed, and how.
+        """
         os.sync()
         try:
             found[name] = measure()

@@ -1,4 +1,6 @@
-"""Our broker as a process of its own: `bowstring serve` on a fresh data directory and a port of its own."""
+"""Our broker as a process of its own: `bowstring serve` on a fresh data directory and a port of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,14 @@ START_SECONDS_MAX = 60.0
 
 
 class Server:
-    """A broker that can be started again over what it has stored. `peak_bytes` is the largest it ever was, over all its lives."""
+    """A broker that can be started again over what it has stored. `peak_bytes` is the largest it
+    ever was, over all its lives.
+    """
 
     def __init__(self, data: Path, around: Sequence[str] = (), settings: Mapping[str, object] | None = None) -> None:
         self.data = data
         self.settings: dict[str, object] = dict(settings or {})
-        """What it is started with, beside the defaults; may be changed before the next start."""
+        """Its settings in addition to the defaults; they may change before the next start."""
         self.born = 0.0
         """When its process was started, by the wall clock."""
         self.peak_bytes = 0
@@ -39,7 +43,9 @@ class Server:
         return f"bowstring://127.0.0.1:{self.port}"
 
     def run_as(self, python: Sequence[str]) -> None:
-        """From the next start on by another program than the plain one, such as one that profiles: a Python and a module."""
+        """From the next start on by another program than the plain one, such as one that profiles:
+        a Python and a module.
+        """
         self._python = python
 
     def start(self) -> None:
@@ -82,14 +88,16 @@ class Server:
             self._process = None
 
     def restart(self) -> None:
-        """After this nothing is in the broker's own memory: what is read comes from its files."""
+        """Restarts the broker, so that its memory is empty: reads then come from its files."""
         self.stop()
         self.start()
 
 
 @contextlib.contextmanager
 def running(folder: Path, *, around: Sequence[str] = (), settings: Mapping[str, object] | None = None) -> Generator[Server]:
-    """A broker with a fresh data directory in the folder, under a command such as strace if one is given. All is gone afterwards."""
+    """A broker with a fresh data directory in the folder, under a command such as strace if one is
+    given. All is gone afterwards.
+    """
     data = Path(tempfile.mkdtemp(prefix="data-", dir=folder))
     server = Server(data, around, settings)
     try:

@@ -1,7 +1,8 @@
-"""Ours and the peers' take turns, and who begins changes from round to round: a machine that is slower for a while is slower for all.
+"""Ours and the peers' take turns, and who begins changes from round to round: a machine that is
+slower for a while is slower for all.
 
-Before each measurement everything that is written and not yet on the disk is put there (`sync`): a peer that leaves that to the kernel
-would otherwise have it written during our turn.
+Before each measurement everything that is written and not yet on the disk is put there (`sync`): a
+peer that leaves that to the kernel would otherwise have it written during our turn.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def take_turns(rounds: int, turns: Mapping[str, Turn | None]) -> Runs:
 
 
 TOLD = ("messages_per_second", "median_ms", "p99_ms", "in_seconds", "out_seconds")
-"""What is said of a run while it goes on."""
+"""The progress messages of a run."""
 
 
 def median(runs: Runs, who: str, figure: str) -> float | None:
@@ -53,7 +54,9 @@ def median(runs: Runs, who: str, figure: str) -> float | None:
 
 @dataclass
 class Setting:
-    """Where and how often something is measured, whether beside peers, and which peers were not there, and why."""
+    """Where and how often to measure, whether to compare with peers, and which peers are missing,
+    and why.
+    """
 
     folder: Path
     rounds: int

@@ -1,11 +1,13 @@
 """The clients: each workload is a process of its own that prints one JSON line.
 
-What is in the clock is what a user's program would do: from the first call to the moment when the last message is acknowledged (and so
-durable), or until the last value was read. Connecting and making the topic are outside, as they are for Kafka. The values are as in
-Kafka's harness: 1,024 different random ones, over and over.
+What is in the clock is what a user's program would do: from the first call to the moment when the
+last message is acknowledged (and so durable), or until the last value was read. Connecting and
+making the topic are outside, as they are for Kafka. The values are as in Kafka's harness: 1,024
+different random ones, over and over.
 
-Nothing is taken on trust. Publishing ends with the question how many messages the topic has; reading as Arrow computes the number of
-bytes by Arrow's own `binary_length` and the exclusive or of all the words of all the values, which has to be what the publisher computed.
+Nothing is taken on trust. Publishing ends with the question how many messages the topic has;
+reading as Arrow computes the number of bytes by Arrow's own `binary_length` and the exclusive or of
+all the words of all the values, which has to be what the publisher computed.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def xor_words(buffer: Any) -> int:
 
 
 def xor_expected(size: int, count: int) -> int:
-    """The same of the first `count` values, each of which is sent as often as the round of all values goes."""
+    """The same of the first `count` values, each of which is sent as often as the round of all
+    values goes.
+    """
     values = payloads(size)
     rounds, rest = divmod(count, VALUES)
     every = xor_words(b"".join(values)) if rounds & 1 else 0
@@ -53,7 +57,7 @@ def _meter(options: argparse.Namespace) -> Meter:
 
 
 def stored(client: Any, count: int) -> None:
-    """Raises if the topic does not have just what was sent."""
+    """Raises if the topic does not have exactly the sent messages."""
     found = client.topic(TOPIC).messages
     if found != count:
         raise SystemExit(f"{count} messages were sent and acknowledged, the topic has {found}")
@@ -63,13 +67,17 @@ def stored(client: Any, count: int) -> None:
 
 
 def publish_list(options: argparse.Namespace) -> dict[str, Any]:
-    """Lists of bytes, as many a call as `--rows` says: slices of a longer list, so that no two calls have the same one."""
+    """Lists of bytes, as many a call as `--rows` says: slices of a longer list, so that no two
+    calls have the same one.
+    """
     values = payloads(options.size) * (options.rows // VALUES + 2)
     return _publish_batches(options, lambda first, rows: values[first % VALUES : first % VALUES + rows])
 
 
 def publish_arrow(options: argparse.Namespace) -> dict[str, Any]:
-    """Arrow tables of one column, made before the clock starts; a table begins where the one before ended."""
+    """Arrow tables of one column, made before the clock starts; a table begins where the one before
+    ended.
+    """
     values = payloads(options.size) * (options.rows // VALUES + 2)
     firsts = {first % VALUES for first in range(0, options.count, options.rows)}
     arrays = {first: pa.array(values[first : first + options.rows], pa.binary()) for first in firsts}
@@ -182,7 +190,9 @@ def _check_read(options: argparse.Namespace, count: int, total: int) -> None:
 
 
 def one_by_one(options: argparse.Namespace) -> dict[str, Any]:
-    """Single messages (or with `--rows` batches), each awaited before the next. Gives the moments of sending and of the answer."""
+    """Single messages (or with `--rows` batches), each awaited before the next. Gives the moments
+    of sending and of the answer.
+    """
     values = payloads(options.size) * (options.rows // VALUES + 1)
     windows: list[tuple[float, float]] = []
     with bowstring.connect(options.server) as client:

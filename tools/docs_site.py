@@ -1,5 +1,6 @@
-"""What the site of docs/ has beyond its pages: the list of decisions, which is made of their titles, and a rule: whoever reads a page
-asks no other host for anything. Called by mkdocs."""
+"""Adds to the site of docs/: the list of decisions, made from their titles, and a rule: whoever
+reads a page asks no other host for anything. Called by mkdocs.
+"""
 
 from __future__ import annotations
 

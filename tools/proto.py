@@ -1,13 +1,16 @@
-"""Generates the wire code from the schema: `make proto`. With `--check` it only says whether what is there is up to date.
+"""Generates the wire code from the schema: `make proto`. With `--check` it only says whether the
+generated code is up to date.
 
-protoc names Python modules after the schema's own folders, `bowstring/v1`, which would put them into our package at a place that is
-not theirs. Ours live in `bowstring.wire.generated`, so the files are moved there, and the module names in them are rewritten. The
-names inside the descriptors stay those of the schema, the same for the kits of every language.
+protoc names Python modules after the schema's own folders, `bowstring/v1`, which would put them
+into our package at a place that is not theirs. Ours live in `bowstring.wire.generated`, so the
+files are moved there, and the module names in them are rewritten. The names inside the descriptors
+stay those of the schema, the same for the kits of every language.
 
-protoc also writes a check into the code: the installed protobuf must be at least as new as protoc. That would force the newest protobuf
-on everybody who installs the kit. The code below the check is a serialised descriptor and three calls that protobuf 5 to 7 all have, so
-the check is removed; `tests/process/test_lowest_versions.py` runs the kit and the broker with the oldest protobuf that pyproject.toml
-allows (decision 0027).
+protoc also writes a check into the code: the installed protobuf must be at least as new as protoc.
+That would force the newest protobuf on everyone who installs the kit. The code below the check is a
+serialised descriptor and three calls that protobuf 5 to 7 all have, so the check is removed;
+`tests/process/test_lowest_versions.py` runs the kit and the broker with the oldest protobuf that
+pyproject.toml allows (decision 0027).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Writes what the reference says from the code: `python tools/reference.py`. With `--check` it only says whether it is up to date.
+"""Writes what the reference says from the code: `python tools/reference.py`. With `--check` it only
+says whether it is up to date.
 
     docs/reference/python.md      signatures and docstrings of `bowstring` and `bowstring.aio` (`reference_python`)
     docs/reference/commands.md    the help of every command
@@ -7,7 +8,7 @@
     docs/reference/metrics.md     the table of metrics (`bowstring.http.metrics`)
     docs/reference/schema.md      the schema of the protocol
 
-A test compares them with what is written here, so they cannot grow stale.
+A test compares them with the output of this tool, so they cannot grow stale.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ COLUMNS: Final = "85"
 """The width that help is written for, whatever the terminal."""
 
 MADE: Final = "\n\n<!-- Made by `python tools/reference.py`: change the code, not this page. -->\n"
-"""At the end of each page, for whoever edits it; readers do not see it."""
+"""A note at the end of each page for its editors; readers do not see it."""
 COMMANDS: Final = """# Commands
 
-On a terminal commands print tables, anywhere else JSON, one object per line; `-o` chooses. Data goes to stdout, everything else to stderr.
-Exit codes are 0 done, 1 refused or conflict, 2 wrong usage, 3 unavailable, 4 outcome unknown, 5 corrupt or a check failed, 130
-interrupted.
+On a terminal commands print tables, anywhere else JSON, one object per line; `-o` chooses. Data
+goes to stdout, everything else to stderr. Exit codes are 0 done, 1 refused or conflict, 2 wrong
+usage, 3 unavailable, 4 outcome unknown, 5 corrupt or a check failed, 130 interrupted.
 """
 ERRORS: Final = """# Errors
 
@@ -45,28 +46,32 @@ with bowstring.connect() as client:
         print(error.details)  # {'topic': 'order'}
 ```
 
-There is one tree, shaped by what to do. Catch a branch, or one class. Every error has `kind`, the same word in every language and on the
-wire; `message` and `hint`, what is wrong and what would be right; `details` for programs; and `retryable`. The exit code is that of a
-command that fails with it.
+There is one tree, shaped by what to do. Catch a branch, or one class. Every error has `kind`, the
+same word in every language and on the wire; `message` and `hint`, what is wrong and what to do;
+`details` for programs; and `retryable`. The exit code is that of a command that fails with it.
 
 """
 METRICS: Final = """# Metrics
 
-`GET /metrics` on the broker's HTTP port, [27770](settings.md) unless told otherwise, answers in Prometheus' text format, or in
-OpenMetrics if the scraper asks for it. [Operations](../operations.md#metrics-and-health) says how to scrape and what to watch; a Grafana
+`GET /metrics` on the broker's HTTP port, [27770](settings.md) unless told otherwise, answers in
+Prometheus' text format, or in OpenMetrics if the scraper asks for it.
+[Operations](../operations.md#metrics-and-health) says how to scrape and what to watch; a Grafana
 dashboard is in [grafana/bowstring.json](../grafana/bowstring.json).
 
-Counters begin at 0 with the process unless the table says otherwise. Durations are counted once per flush, in buckets from
-{first:g} s to {last:g} s. `process_…` metrics (CPU, memory, open files) are those of every Prometheus client.
+Counters begin at 0 with the process unless the table says otherwise. Durations are counted once per
+flush, in buckets from {first:g} s to {last:g} s. `process_…` metrics (CPU, memory, open files) are
+those of every Prometheus client.
 
-Topics and positions could be many, so only the {topics} largest topics and the {positions} positions with the largest lag have metrics
-of their own; all others are summed up under `topic="{others}"` (settings `metrics.topics-max`, `metrics.positions-max`). A topic that
-enters or leaves the largest ones moves its counts between its own label and that one: for rates over everything use the metrics without
-a label.
+Topics and positions could be many, so only the {topics} largest topics and the {positions}
+positions with the largest lag have metrics of their own; all others are summed up under
+`topic="{others}"` (settings `metrics.topics-max`, `metrics.positions-max`). A topic that enters or
+leaves the largest ones moves its counts between its own label and that one: for rates over
+everything use the metrics without a label.
 """
 SCHEMA: Final = """# Schema
 
-`proto/bowstring/v1/bowstring.proto`, copied by `python tools/reference.py`. [The protocol](../protocol.md) says how it is used.
+`proto/bowstring/v1/bowstring.proto`, copied by `python tools/reference.py`. [The
+protocol](../protocol.md) says how it is used.
 
 ```protobuf
 {text}```

@@ -1,8 +1,9 @@
 """The Python reference, from signatures and docstrings: the text of docs/reference/python.md.
 
-What is public is what `__all__` names. Of a class, members without an underscore are shown, in the order in which they stand in the source,
-with what is inherited behind; fields with the text below them, which only the source has. The async face has the same names and
-parameters, so only its signatures are listed, with `async` where they have to be awaited.
+`__all__` names everything public. A class is shown with its members without an underscore, in the
+order of the source, inherited ones last; fields with the text below them, which only the source
+has. The async face has the same names and parameters, so only its signatures are listed, with
+`async` where they have to be awaited.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from bowstring.client.statistics import BrokerInfo, ClientStatistics, Info, Prod
 
 WIDTH: Final = 85
 FIRST: Final = ("connect", "Client", "Producer", "Receipt", "BatchReceipt", "Stored", "Answers", "Reader", "Batch", "Message", "Topic")
-"""In the order in which a program meets them; what is not here comes behind, by name."""
+"""The order in which a program meets them; the others follow by name."""
 VALUES: Final = (Info, BrokerInfo, ClientStatistics, ProducerStatistics, ReaderStatistics)
 SILENT: Final = {"check", "count", "index", "let_pass", "moved", "open", "parts"}
 """What parts of Bowstring, or a tuple, need of these classes, and programs do not."""
 
 INTRODUCTION: Final = """# Python
 
-`import bowstring` brings everything on this page. It loads neither the broker nor Arrow until they are used. What is not on this page is
-private. Errors are on [a page of their own](errors.md).
+`import bowstring` brings everything on this page. It loads neither the broker nor Arrow until they
+are used. Everything else is private. Errors are on [a page of their own](errors.md).
 
 - A **moment** is an aware `datetime`. A **span** is a `timedelta` or a number of seconds.
 - `Start` and `End` are `"beginning"`, `"latest"`, an offset, `{partition: offset}`, `-100` for the newest hundred, a moment, or a
@@ -40,8 +41,8 @@ ASYNC: Final = """## bowstring.aio
 
 {text}
 
-Names, parameters and defaults are those above. What is `async` here is awaited. A receipt is awaited, too: `await producer.send(value)`
-waits until the message is durable.
+Names, parameters and defaults are those above. Await the calls that are `async` here. A receipt is
+awaited, too: `await producer.send(value)` waits until the message is durable.
 """
 
 _ANNOTATION: Final = re.compile(r"(?<=: |> )'([^']*)'")
@@ -49,7 +50,7 @@ _ANNOTATION: Final = re.compile(r"(?<=: |> )'([^']*)'")
 
 
 class Member(NamedTuple):
-    """A name of a class, and what stands about it."""
+    """A member of a class, and its description."""
 
     name: str
     shown: str
@@ -140,7 +141,9 @@ def _members(cls: type[Any]) -> Iterator[Member]:
 
 
 def _fields(cls: type[Any]) -> dict[str, str]:
-    """The fields that a class declares, or sets in its `__init__` and names in its slots, with their types and the texts below them."""
+    """The fields that a class declares, or sets in its `__init__` and names in its slots, with
+    their types and the texts below them.
+    """
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     assert isinstance(tree, ast.ClassDef)
     found: dict[str, str] = {}

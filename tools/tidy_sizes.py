@@ -1,7 +1,8 @@
 """Sizes with a ratchet: files and functions that a person can hold in mind.
 
-What is larger than the limits stands in `tools/tidy_ratchet.toml` with its lines. It may not grow; when it shrinks, the number there
-is lowered, so that the gain is kept; when it is small enough or gone, the entry goes too.
+`tools/tidy_ratchet.toml` lists files and functions above the limits with their lines. They may not
+grow. When one shrinks, lower its number, so that the gain is kept; when it is small enough or gone,
+remove the entry.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ FUNCTION_LINES_MAX = 60
 
 
 def check_sizes(sources: Iterable[Source], ratchet: str) -> list[Violation]:
-    """All files and functions against the limits, or against their entry in the text of the ratchet."""
+    """All files and functions against the limits, or against their entry in the text of the
+    ratchet.
+    """
     files: dict[str, int] = {}
     functions: dict[str, int] = {}
     for source in sources:
@@ -44,7 +47,9 @@ def function_lines(source: Source) -> dict[str, int]:
 
 
 def too_large(found: Mapping[str, int], listed: Mapping[str, int], limit: int) -> Iterator[Violation]:
-    """What exceeds the limit must stand in the ratchet with its size: not more, not less, and nothing that is gone."""
+    """What exceeds the limit must stand in the ratchet with its size: not more, not less, and
+    nothing that is gone.
+    """
     for name, lines in found.items():
         path = name.split(":")[0]
         if name not in listed and lines > limit:

@@ -1,8 +1,10 @@
-"""A file of the tree as the house rules see it: its path, its text, and for Python its syntax tree with names followed to their origin.
+"""A file of the tree as the house rules see it: its path, its text, and for Python its syntax tree
+with names followed to their origin.
 
-Rules ask three questions that the bare syntax tree does not answer. What does this name stand for (`full_name`), where do this file's
-imports lead (`imports`), and is this expression a path on the disk (`kind`)? The last is a guess from annotations and assignments,
-without scopes: enough to tell `path.unlink()` from the disk port's `disk.unlink(name)`, which is what it is for.
+Rules ask three questions that the bare syntax tree does not answer. What does this name stand for
+(`full_name`), where do this file's imports lead (`imports`), and is this expression a path on the
+disk (`kind`)? The last is a guess from annotations and assignments, without scopes: enough to tell
+`path.unlink()` from the disk port's `disk.unlink(name)`, which is what it is for.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from typing import NamedTuple
 
 PACKAGE = "src/bowstring/"
 
-# What makes a path on the disk, and what makes a file of our own package, read through importlib.resources.
+# What makes a path on the disk, and what makes a file of our own package, read through
+# importlib.resources.
 KINDS = {
     "pathlib.Path": "path",
     "pathlib.Path.cwd": "path",
@@ -42,7 +45,9 @@ class Violation(NamedTuple):
 
 
 class Import(NamedTuple):
-    """`import a.b` is ("a.b", local "a", stands for "a"); `from a import b as c` is ("a.b", local "c", stands for "a.b")."""
+    """`import a.b` is ("a.b", local "a", stands for "a"); `from a import b as c` is ("a.b", local
+    "c", stands for "a.b").
+    """
 
     line: int
     full: str
@@ -105,7 +110,7 @@ class Source:
 
     @cached_property
     def names(self) -> Mapping[str, str]:
-        """What an imported name stands for: {"dt": "datetime.datetime"}."""
+        """The full names of imported names: {"dt": "datetime.datetime"}."""
         return {entry.local: entry.stands_for for entry in self.imports if entry.local}
 
     @cached_property
@@ -114,7 +119,7 @@ class Source:
         return {node.name for node in self.tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
 
     def full_name(self, node: ast.AST | None) -> str:
-        """`dt.now` as "datetime.datetime.now"; nothing for what is no dotted name."""
+        """`dt.now` as "datetime.datetime.now"; empty for anything but a dotted name."""
         if isinstance(node, ast.Name):
             return self.names.get(node.id, node.id)
         if isinstance(node, ast.Attribute) and (before := self.full_name(node.value)):
@@ -122,7 +127,7 @@ class Source:
         return ""
 
     def calls(self) -> list[tuple[ast.Call, str]]:
-        """Every call with the full name of what is called, which is empty for what has no dotted name."""
+        """Every call with the full name of its function; empty if that is not a dotted name."""
         return [(node, self.full_name(node.func)) for node in self.nodes if isinstance(node, ast.Call)]
 
     def kind(self, node: ast.AST | None) -> str:
@@ -133,7 +138,9 @@ class Source:
 
     @cached_property
     def _kinds(self) -> dict[str, str]:
-        """The kinds of names and of `self.something`, from annotations, then twice through assignments and loops."""
+        """The kinds of names and of `self.something`, from annotations, then twice through
+        assignments and loops.
+        """
         kinds: dict[str, str] = {}
         for node in self.nodes:
             if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
@@ -156,7 +163,9 @@ class Source:
         return kinds
 
     def _made(self, node: ast.AST | None, kind: Kind) -> str:
-        """The kind of an expression from that of its parts: a constructor, a method of a path, `a / b`, `sorted(…)`."""
+        """The kind of an expression from that of its parts: a constructor, a method of a path, `a /
+        b`, `sorted(…)`.
+        """
         match node:
             case ast.Call(func=ast.Name(id=name), args=[first, *_]) if name in PASSES_ON:
                 return kind(first)

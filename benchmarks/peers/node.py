@@ -1,11 +1,14 @@
-"""A peer's server, started and ended by the harness in `shared/peers`, which is beside the clone or where BOWSTRING_PEERS says.
+"""A peer's server. The peers' harness starts and ends it; BOWSTRING_PEERS says where the harness
+is, `../shared/peers` by default.
 
-Nothing of the peers is ours: `setup.sh` of the harness installs a server and its Python clients (BASE, by default a folder in the user's
-cache), and its `start_*.sh` runs one node on a fresh directory, with its defaults or so that it syncs what it acknowledges. A peer that is
-not there is not measured, and the table says why. One that runs already is not ours to stop, and is left alone.
+Nothing of the peers is ours: `setup.sh` of the harness installs a server and its Python clients
+(BASE, by default a folder in the user's cache), and its `start_*.sh` runs one node on a fresh
+directory, with its defaults or so that it syncs what it acknowledges. A peer that is not there is
+not measured, and the table says why. One that runs already is not ours to stop, and is left alone.
 
-Work is measured by the harness's own scripts (`harness`), or by clients of ours where it has none for it (`work`): those run in this
-Python, which also has pyarrow, with the packages of the peers' environment in its path.
+Work is measured by the harness's own scripts (`harness`), or by clients of ours where it has none
+for it (`work`): those run in this Python, which also has pyarrow, with the packages of the peers'
+environment in its path.
 """
 
 from __future__ import annotations

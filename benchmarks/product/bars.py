@@ -1,4 +1,4 @@
-"""The bars of the log in use, and what was found, row by row."""
+"""The bars of the log in use and the results, row by row."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ KEYED = {"default": 1.5, "fsync": 2.5}
 RSTREAM = 2.0
 FILES = 5.0
 MEDIAN_MS, AT_SYNC_MS = 3.0, 0.5
-"""The median of deliveries where a sync takes no longer than this; where it does, the bar is not judged."""
+"""The median of deliveries where a sync takes no longer than this; where it does, the bar is not
+judged.
+"""
 CROWD = {"nats": 1.0, "redis": None}
 SECONDS = {"import": 0.06, "help": 0.3, "list": 0.5, "ephemeral": 0.3}
 SPARK_SHARES = {"batch": 0.33, "stream": 0.28}
 
 
 def rows(found: dict[str, Found]) -> list[Row]:
-    """The lines of what was measured."""
+    """The lines of the measurements."""
     return [row for name, figures in found.items() for row in _ROWS[name](figures)]
 
 

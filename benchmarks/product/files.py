@@ -1,8 +1,10 @@
-"""Files: `bowstring produce` of a Parquet file and `bowstring read -o arrow` into one, beside programs that do so with confluent-kafka.
+"""Files: `bowstring produce` of a Parquet file and `bowstring read -o arrow` into one, compared
+with programs that do the same with confluent-kafka.
 
-The clock runs around whole processes, from their start to their end, with Python and imports: that is what a shell waits for. The rows
-have a value of 100 random bytes and a key. Kafka's program is the faster of what its users write (a large local queue); ours reads from a
-broker that was started again, so that nothing is in its caches.
+The clock runs around whole processes, from their start to their end, with Python and imports: that
+is what a shell waits for. The rows have a value of 100 random bytes and a key. Kafka's program is
+the faster of what its users write (a large local queue); ours reads from a broker that was started
+again, so that nothing is in its caches.
 """
 
 from __future__ import annotations

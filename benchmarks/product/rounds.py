@@ -1,4 +1,6 @@
-"""The plan of the log in use, by the names that `--only` takes. A turn is short: under a minute for us and the peers together."""
+"""The plan of the log in use, by the names that `--only` takes. A turn is short: under a minute for
+us and the peers together.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ WARM_SHARE = 4
 
 
 def keyed(setting: Setting) -> dict[str, Any]:
-    """`send()` with key and attributes beside `produce()` with key and headers, which is not synced and then is."""
+    """`send()` with key and attributes compared with `produce()` with key and headers, first
+    without sync, then with.
+    """
     count, found = setting.amount(SENDS), {}
     for durability in ("default", "fsync"):
         with setting.beside("kafka", durability) as kafka:
@@ -41,7 +45,9 @@ def _send(setting: Setting, count: int) -> dict[str, Any]:
 
 
 def messages(setting: Setting) -> dict[str, Any]:
-    """`for message in reader` beside rstream, RabbitMQ's client for streams. (Beside Kafka it is `read-messages`.)"""
+    """`for message in reader` compared with rstream, RabbitMQ's client for streams.
+    (`read-messages` compares it with Kafka.)
+    """
     count = setting.amount(READS)
     with setting.beside("rabbit", "default") as rabbit:
         theirs = partial(_read_stream, rabbit, count) if rabbit else None

@@ -1,4 +1,4 @@
-"""The bars of a store that lives for years, and what was found, row by row."""
+"""The bars of a store that lives for years and the results, row by row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLAT = 1.15
 
 
 def rows(found: dict[str, Found]) -> list[Row]:
-    """The lines of what was measured."""
+    """The lines of the measurements."""
     return [row for name, figures in found.items() for row in _ROWS[name](figures)]
 
 

@@ -1,4 +1,6 @@
-"""What is kept and what is written: the directory after retention, bytes on the disk for each that was published, memory by messages."""
+"""Measures storage: the directory after retention, bytes written for each published byte, memory by
+messages.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def directory_bytes(data: Path) -> int:
 
 
 def after_retention(folder: Path, megabytes: int) -> dict[str, Any]:
-    """Two topics, one of which keeps a hundredth for long and the other all the rest for seconds, in the same segments."""
+    """Two topics, one of which keeps a hundredth for long and the other all the rest for seconds,
+    in the same segments.
+    """
     small = {"segment_bytes_first": SEGMENT, "segment_bytes_max": SEGMENT, "seal_bytes": "16MiB", "seal_seconds": "2s"}
     with running(folder, settings=small) as server, bowstring.connect(server.address) as client:
         client.create_topic("short", retention=SHORT_SECONDS, deduplication=SHORT_SECONDS)
@@ -74,8 +78,9 @@ def device_written_bytes(folder: Path) -> int:
 
 
 def written(folder: Path, megabytes: int, singles: int) -> dict[str, dict[str, float]]:
-    """Bytes written for each byte of a value by a broker that has been at it for a while, so that it uses its files again: large batches;
-    single messages of 1 KiB, one and 64 at a time."""
+    """Bytes written for each byte of a value by a broker that has been at it for a while, so that
+    it uses its files again: large batches; single messages of 1 KiB, one and 64 at a time.
+    """
     large = {"segment_bytes_first": "64MiB", "segment_bytes_max": "64MiB"}
     small = {"segment_bytes_first": MIB, "segment_bytes_max": MIB, "seal_seconds": "3s", "upkeep_seconds": "500ms"}
     found = {"large": _written(folder, large, megabytes * 300_000, lambda server: _large(server, megabytes))}
@@ -88,9 +93,11 @@ def written(folder: Path, megabytes: int, singles: int) -> dict[str, dict[str, f
 def _written(folder: Path, settings: dict[str, object], kept_bytes: int, work: Callable[[Server], int]) -> dict[str, float]:
     """The work is done twice, and counts the second time; a moment later all of it is sealed.
 
-    Two counters are told. That of the process counts a folio of the page cache whole whenever a part of it is written (appends of 68 KiB,
-    each synced, as 1.94 times their bytes where the disk wrote 1.05), and leaves out the file system's own journal. That of the disk has
-    all, but also what others write meanwhile: it is right on a machine that does nothing else."""
+    Two counters are told. That of the process counts a folio of the page cache whole whenever a
+    part of it is written (appends of 68 KiB, each synced, as 1.94 times their bytes where the disk
+    wrote 1.05), and leaves out the file system's own journal. That of the disk has all, but also
+    what others write meanwhile: it is right on a machine that does nothing else.
+    """
     with running(folder, settings=settings) as server:
         with bowstring.connect(server.address) as client:
             client.create_topic("all", retention_bytes=kept_bytes)
@@ -143,7 +150,7 @@ def memory(folder: Path, few: int, many: int) -> dict[str, Any]:
 
 
 def behind(folder: Path, partitions: int, rows_each: int) -> dict[str, Any]:
-    """Reading one partition of many, from the disk, beside reading one that is alone."""
+    """Reading one partition of many from the disk, compared with reading a lone one."""
     with running(folder, settings={"seal_bytes": "64MiB", "seal_seconds": "2s"}) as server:
         with bowstring.connect(server.address) as client:
             client.create_topic("many", partitions=partitions)

@@ -1,4 +1,6 @@
-"""What is published: Arrow tables of random values, if wanted with ids or keys, made without a loop over messages."""
+"""The published data: Arrow tables of random values, optionally with ids or keys, made without a
+loop over messages.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def batches(count: int, rows: int) -> range:
 
 
 def publish_singles(client: Any, topic: str, lanes: int, each: int, size: int) -> int:
-    """Single messages: each lane is a producer that awaits every one before the next. Gives the bytes of all values."""
+    """Single messages: each lane is a producer that awaits every one before the next. Gives the
+    bytes of all values.
+    """
     value = bytes(range(256)) * (size // 256 + 1)
 
     def lane(_: int) -> None:

@@ -1,7 +1,9 @@
-"""What seal, retention and cleaner take from publishing: the rate beside them, and how long a flush waits for them.
+"""Measures what seal, retention and cleaner cost publishers: the rate while they work, and how long
+a flush waits for them.
 
-The rate is that of plain brokers, one whose journal is sealed every second or so and whose cleaner has work, and one that does neither. The
-delay of a flush is what a third one has noted itself (`watched`): with the load of the first, and single messages beside it.
+The rate is that of plain brokers, one whose journal is sealed every second or so and whose cleaner
+has work, and one that does neither. The delay of a flush is what a third one has noted itself
+(`watched`): with the load of the first, and single messages beside it.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ def delays(folder: Path, seconds: float, *, ids: bool = False) -> dict[str, Any]
 
 
 def _load(server: Server, seconds: float, *, ids: bool) -> dict[str, float]:
-    """Two topics of different retention, a batch of one for three of the other; single messages to a third one."""
+    """Two topics of different retention, a batch of one for three of the other; single messages to
+    a third one.
+    """
     waits: list[float] = []
     with bowstring.connect(server.address) as client, ThreadPoolExecutor(1) as beside:
         client.create_topic("short", retention=SHORT_RETENTION, deduplication=SHORT_RETENTION)
@@ -104,7 +108,9 @@ def _large(client: Any, seconds: float, *, ids: bool) -> int:
 
 
 def with_ids(folder: Path, window: int, measured: int) -> dict[str, Any]:
-    """Publishing with ids when so many are in the window, beside publishing without; and the largest that the broker was."""
+    """Publishing with ids when this many are in the window, compared with publishing without; and
+    the broker's largest memory.
+    """
     with running(folder) as server, bowstring.connect(server.address) as client:
         client.create_topic("ids", deduplication=3600)
         client.create_topic("plain")

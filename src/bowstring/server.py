@@ -19,9 +19,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from bowstring import errors, listening
-from bowstring.broker.broker import Broker, Readiness
+from bowstring.assembly import assemble
+from bowstring.broker.broker import Readiness
 from bowstring.catalog.sqlite.catalog import SqliteCatalog
-from bowstring.gateway.gateway import Gateway
 from bowstring.host.clock import SystemClock
 from bowstring.host.disk import HostDisk
 from bowstring.host.sharing import DirectorySocket
@@ -30,11 +30,7 @@ from bowstring.logs.event_log import EventLog
 from bowstring.ports.clock import Clock
 from bowstring.ports.disk import Disk
 from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
-from bowstring.ports.store import Store
 from bowstring.settings import OFF, Settings, default_data
-from bowstring.store.local import LocalStore
-from bowstring.store.memory import MemoryStore
-from bowstring.store.reserve import Reserve
 from bowstring.version import VERSION
 from bowstring.wire.grpc_server import GrpcServer
 
@@ -74,18 +70,16 @@ class Server:
         self._worker = ThreadWorker("bowstring-catalog")
         self._backups = ThreadWorker("bowstring-backup")
         path = os.path.join(self.settings.data, CATALOG) if self._disk else ":memory:"
-        self.broker = Broker(
-            settings=self.settings,
+        self.broker, self._gateway = assemble(
+            self.settings,
             clock=clock,
             catalog=SqliteCatalog(path, self._worker),
-            store=_store(self.settings, self._disk, clock),
-            reserve=None if self._disk is None else Reserve(self._disk),
+            disk=self._disk,
             archives=None if self._disk is None else self._archive,
             observer=self.events,
             starts_again=starts_again,
+            software=f"bowstring/{VERSION}",
         )
-        software = f"bowstring/{VERSION}"
-        self._gateway = Gateway(self.broker, self.settings, self.broker.clock, software=software, observer=self.events)
         self._grpc = GrpcServer(
             self._gateway,
             listen=self.settings.listen,
@@ -237,12 +231,6 @@ class Server:
         """A broker that has failed is told to those who ask for health."""
         await asyncio.shield(self.broker.failed)
         await self._grpc.serving(False)
-
-
-def _store(settings: Settings, disk: Disk | None, clock: Clock) -> Store:
-    if disk is None:
-        return MemoryStore()
-    return LocalStore(disk, segment_bytes_first=settings.segment_bytes_first, segment_bytes_max=settings.segment_bytes_max, clock=clock)
 
 
 def check_catalog_is_there(names: list[str], data: str) -> None:

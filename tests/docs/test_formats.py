@@ -17,6 +17,7 @@ import pytest
 from tests.process import stored
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+VERSIONS = {name: int(number) for name, number in re.findall(r"^\| ([a-z' ]+) \| (\d) \|", PAGE, flags=re.MULTILINE)}
 FRAME = struct.Struct("<4sHHQQQQIQ8xI")
 
 
@@ -49,7 +50,7 @@ def changes(data: Path) -> Iterator[tuple[int, bytes, list[Any]]]:
         head = struct.pack("<qqq", sequence, epoch, len(pages or b""))
         assert google_crc32c.value(head + changed) == crc
         version, found = msgspec.msgpack.decode(changed)
-        assert version == 3
+        assert version == VERSIONS["journal row"]
         for change in found:
             yield sequence, pages, change
 
@@ -63,9 +64,8 @@ def test_every_file_of_a_directory_is_on_the_page(data: Path) -> None:
 
 
 def test_the_versions_are_those_of_the_page(data: Path) -> None:
-    versions = {name: int(number) for name, number in re.findall(r"^\| ([a-z' ]+) \| (\d) \|", PAGE, flags=re.MULTILINE)}
-    assert rows(data, "pragma user_version") == [(versions["catalog"],)]
-    assert {msgspec.msgpack.decode(state)[0] for (state,) in rows(data, "select state from snapshot")} == {versions["snapshot"]}
+    assert rows(data, "pragma user_version") == [(VERSIONS["catalog"],)]
+    assert {msgspec.msgpack.decode(state)[0] for (state,) in rows(data, "select state from snapshot")} == {VERSIONS["snapshot"]}
 
 
 def test_the_journal_leads_to_its_pages(data: Path) -> None:
@@ -73,7 +73,7 @@ def test_the_journal_leads_to_its_pages(data: Path) -> None:
     for sequence, pages, change in changes(data):
         if change[0] != 1:
             continue
-        _, topic, partition, _, count, _, columns, producer, number, _, segment, position, length, *_ = change
+        _, topic, partition, _, count, _, columns, producer, number, _, _, _, segment, position, length = change
         found = in_segment(data, segment, position) if segment else frame(pages[position : position + length], 0, position)
         assert found[0] == sequence
         assert found[1] == [topic, partition, 1, columns, count, [[count, producer, number, 0, "default", 0]]]

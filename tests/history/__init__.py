@@ -1,6 +1,8 @@
-"""What clients saw, and whether a broker that keeps its promises could have shown them that.
+"""Histories of what clients saw, and checkers that say whether a correct broker could have shown
+it.
 
-`events` is the one format of a history, JSON lines, written by the clients of the simulation and by those of real processes alike, never
-by the broker. `facts` sorts a history by message, by partition and by reader; `checkers` has one small function per promise. Nothing here
-imports the product: a checker that shares code with what it checks shares its mistakes.
+`events` is the one format of a history, JSON lines. The clients of the simulation and those of real
+processes write it, the broker never does. `facts` sorts a history by message, by partition and by
+reader; `checkers` has one small function per promise. Nothing here imports the product: a checker
+that shares code with the product shares its mistakes.
 """

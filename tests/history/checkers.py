@@ -1,8 +1,10 @@
-"""One small function per promise. Each takes what clients saw of one topic and tells every case in which the promise was broken.
+"""One small function per promise. Each takes what clients saw of one topic and yields every case in
+which the promise was broken.
 
-A checker never asks the broker anything. What it may rely on is that, after healing, a fresh reader has read every partition from the
-beginning (sessions named FINAL). Where a promise has a condition, the checker has the same one, no wider: a hole is a hole only because
-some publish was answered "deadline passed" or was never answered; an id may be stored again only after the window.
+A checker never asks the broker anything. It may rely on one thing: after healing, a fresh reader
+has read every partition from the beginning (sessions named FINAL). If a promise has a condition,
+the checker has the same one, no wider: a hole is a hole only because some publish was answered
+"deadline passed" or was never answered; an id may be stored again only after the window.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ Checker = Callable[[Facts], Cases]
 
 KINDS_OF_A_PUBLISH = frozenset({"deadline-passed", "outcome-unknown", "unavailable", "full", "full-at-once", "corrupt"})
 ROUNDED = 2
-"""Microseconds by which a moment may be rounded on its way."""
+"""How far a moment may be rounded on its way, in microseconds."""
 KINDS_OF_A_DELETED_TOPIC = frozenset({"topic-not-found", "conflict"})
 
 
 def nothing_comes_from_nowhere(facts: Facts) -> Cases:
-    """What is read was sent, to this topic, with this value, key and id, by this group."""
+    """Every message that is read was sent to this topic, with this value, key and id, by this
+    group.
+    """
     for session, row in _every_row(facts):
         send = facts.sends.get(row.label)
         where = f"{session.name} read {row.label} at {facts.topic}/{row.partition}@{row.offset}"
@@ -53,7 +57,7 @@ def refused_is_never_read(facts: Facts) -> Cases:
 
 
 def one_message_per_offset(facts: Facts) -> Cases:
-    """Whoever says something of an offset says the same; an offset is never used again. The first is 1."""
+    """All clients agree about an offset; an offset is never used again. The first is 1."""
     said: dict[tuple[int, int], tuple[str, str]] = {}
     for session, row in _every_row(facts):
         label, who = said.setdefault((row.partition, row.offset), (row.label, session.name))
@@ -78,7 +82,9 @@ def readers_go_forward(facts: Facts) -> Cases:
 
 
 def holes_are_explained(facts: Facts) -> Cases:
-    """Offsets are dense from 1. A hole is a publish that missed its deadline, or whose outcome nobody knows."""
+    """Offsets are dense from 1. A hole is a publish that missed its deadline, or whose outcome is
+    unknown.
+    """
     stored = facts.stored()
     known = {(send.answer.partition, send.answer.offset) for send in facts.sends.values() if send.acknowledged} | facts.rows.keys()
     ends: dict[int, int] = {}
@@ -87,7 +93,7 @@ def holes_are_explained(facts: Facts) -> Cases:
     holes = sum(ends.values()) - len(known)
     taken_back = sum(1 for send in facts.sends.values() if not send.acknowledged and send.label not in stored)
     if holes > taken_back:
-        yield f"{facts.topic} has {holes} offsets of which nobody knows, and only {taken_back} messages that were refused or never answered"
+        yield f"{facts.topic} has {holes} unknown offsets, and only {taken_back} messages that were refused or never answered"
 
 
 def stored_once(facts: Facts) -> Cases:
@@ -100,7 +106,9 @@ def stored_once(facts: Facts) -> Cases:
 
 
 def duplicates_name_the_first(facts: Facts) -> Cases:
-    """An answer "duplicate" names a message of the same id that was stored earlier, or by this very call."""
+    """An answer "duplicate" names a message of the same id that was stored earlier, or by this very
+    call.
+    """
     for send in facts.sends.values():
         if send.acknowledged and send.answer.duplicate:
             row = facts.rows.get((send.answer.partition, send.answer.offset))
@@ -109,8 +117,9 @@ def duplicates_name_the_first(facts: Facts) -> Cases:
 
 
 def order_of_each_producer(facts: Facts) -> Cases:
-    """The messages of one producer are in a partition in the order of sending. Rows of one call are in order for each key: those without
-    one may be put before or behind the others."""
+    """The messages of one producer are in a partition in the order of sending. Rows of one call are
+    in order for each key: those without one may be put before or behind the others.
+    """
     calls: dict[tuple[str, int], tuple[int, Row]] = {}
     keys: dict[tuple[str, int, int, str], tuple[int, Row]] = {}
     for row in _by_offset(facts):
@@ -136,7 +145,9 @@ def arrival_never_falls(facts: Facts) -> Cases:
 
 
 def rows_never_change(facts: Facts) -> Cases:
-    """A row is the same in every read, before and after it was sealed, coalesced with others, and copied: arrival and all."""
+    """A row is the same in every read, before and after it was sealed, coalesced with others, and
+    copied: arrival and all.
+    """
     for session, row in _every_row(facts):
         first = facts.rows[row.partition, row.offset]
         if row != first:
@@ -144,7 +155,9 @@ def rows_never_change(facts: Facts) -> Cases:
 
 
 def refusals_make_sense(facts: Facts) -> Cases:
-    """Well-formed messages to a topic that is there are refused only for reasons of time and storage."""
+    """Well-formed messages to a topic that is there are refused only for reasons of time and
+    storage.
+    """
     for send in facts.sends.values():
         error = send.answer.error
         if error and error not in KINDS_OF_A_PUBLISH | facts.foreseen and not (error in KINDS_OF_A_DELETED_TOPIC and facts.made_anew):
@@ -170,8 +183,10 @@ CHECKERS: tuple[Checker, ...] = (
 def check(
     events: list[Event], *, steady_clocks: bool = False, clocks: Clocks | None = None, foreseen: frozenset[str] = frozenset()
 ) -> list[Violation]:
-    """Every broken promise in a history. What is known of the broker's clock says what may be gone; without it nothing may. `foreseen`
-    are the kinds of errors with which something before the broker may have refused a publish."""
+    """Every broken promise in a history. `clocks` says how wrong the broker's clock can have been,
+    and so what may be gone; without it nothing may. `foreseen` are the kinds of errors with which
+    something before the broker may have refused a publish.
+    """
     of_keeping = (*promises_of_keeping.CHECKERS, *promises_of_deleting.CHECKERS, promises_of_the_kit.silence_means_stored)
     of_keeping += promises_of_delivery.CHECKERS
     of_keeping += (promises_of_keeping.stored_is_found,) if steady_clocks else ()
@@ -191,11 +206,13 @@ def check(
     return broken
 
 
-# What needs more than the clients' history: the caller brings the data.
+# These checkers need more than the clients' history: the caller brings the data.
 
 
 def live_equals_loaded(who: str, live: Mapping[str, object], loaded: Mapping[str, object]) -> list[Violation]:
-    """Invariant 6: the state of a broker when it died, and what was loaded from its disk with what had not landed applied on top."""
+    """Invariant 6: compares the state of a broker when it died with the state loaded from its disk
+    plus the changes that had not landed.
+    """
     different = [name for name in live if live[name] != loaded.get(name)]
     return [Violation("live_equals_loaded", f"{who}: {name} was {live[name]!r}, loaded is {loaded.get(name)!r}") for name in different]
 
@@ -206,7 +223,9 @@ def memory_stays_bounded(samples: Iterable[tuple[str, int, int]]) -> list[Violat
 
 
 def everything_comes_back(*held: Iterable[tuple[str, int]]) -> list[Violation]:
-    """What was lent for a while is given back: when no client is left, and upkeep has had its time. Each is (what, how much of it)."""
+    """Borrowed resources come back once no client is left and upkeep has had its turns. Each is
+    (what, how much of it).
+    """
     return [Violation("everything_comes_back", f"{much} {what} are held, and serve nobody") for each in held for what, much in each if much]
 
 
@@ -217,10 +236,12 @@ def same_digest(seed: int, digests: Iterable[str]) -> list[Violation]:
 
 
 def refused_bytes_never_travel(sent: Iterable[tuple[float, frozenset[str]]], events: list[Event]) -> list[Violation]:
-    """Invariant 13: no bytes of a refused message are in anything that a reader was sent, padding included. (Where a topic was made anew,
-    a message may have been stored in the old one, and read there, before it was refused by the new one.)
+    """Invariant 13: no bytes of a refused message are in anything that a reader was sent, padding
+    included. (Where a topic was made anew, a message may have been stored in the old one, and read
+    there, before it was refused by the new one.)
 
-    `sent` are the labels that were found in the raw bytes of each answer, with the moment of sending.
+    `sent` are the labels that were found in the raw bytes of each answer, with the moment of
+    sending.
     """
     never_after: dict[str, float] = {}
     for topic in topics_of(events):
@@ -235,9 +256,11 @@ def refused_bytes_never_travel(sent: Iterable[tuple[float, frozenset[str]]], eve
 
 
 def expired_is_not_delivered(fetched: Iterable[tuple[float, str, frozenset[str]]], events: list[Event], clocks: Clocks) -> list[Violation]:
-    """What is too old, or past the moment that its sender named, is given to no reader: by the second, whatever lies on the disk.
+    """No reader gets a message that is too old, or past its `expires`: exact to the second,
+    whatever lies on the disk.
 
-    `fetched` are the moments at which the broker took messages for a reader, with the topic and their labels.
+    `fetched` are the moments at which the broker took messages for a reader, with the topic and
+    their labels.
     """
     broken: list[Violation] = []
     all_kept = {topic: Keeping(facts_of(events, topic), clocks) for topic in topics_of(events)}

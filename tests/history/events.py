@@ -1,14 +1,17 @@
-"""One history: who called what, and what came of it.
+"""One history: the calls of all clients, and their results.
 
-Every call has two events. `invoke` is written before the call is made; then comes `ok`, `fail` (certainly not done) or `unknown`; a
-client that dies leaves an invoke alone, which is unknown too. A publish has a row per message, because a batch may be answered row by
-row. A reader has a session: `open` when it starts, and a `read` with the rows of every batch that it got.
+Every call has two events. `invoke` is written before the call is made; then comes `ok`, `fail`
+(certainly not done) or `unknown`; a client that dies leaves an invoke alone, which is unknown too.
+A publish has a row per message, because a batch may be answered row by row. A reader has a session:
+`open` when it starts, and a `read` with the rows of every batch that it got.
 
-A message is recognised by its label, a text that is unique to one call of send and that its value begins with. A caller that repeats a
-message under the same id takes a new label: so the history shows which of the two was stored. A delete of messages has a row per id.
+A message is recognised by its label, a text that is unique to one call of send and that its value
+begins with. A caller that repeats a message under the same id takes a new label: so the history
+shows which of the two was stored. A delete of messages has a row per id.
 
-On disk an event is one line of JSON, an array in the order of the fields; rows are arrays, too. Times are seconds on one clock for all
-clients of a run; `arrived` is the broker's moment in microseconds.
+On disk an event is one line of JSON, an array in the order of the fields; rows are arrays, too.
+Times are seconds on one clock for all clients of a run; `arrived` is the broker's moment in
+microseconds.
 """
 
 from __future__ import annotations
@@ -27,16 +30,20 @@ ALTER, COMMIT, SET, LOOK, SILENT = "alter", "commit", "set", "look", "silent"
 FORGET = "forget"
 """A reader deletes its position."""
 OBSERVE = "observe"
-"""Somebody looks at a position that is not his."""
+"""A client looks at another client's position."""
 ERASE = "erase"
 """An owner deletes messages; the other delete is that of topics."""
 CAME, NOTICED = "came", "noticed"
-"""Rows came to a reader's kit, to be handed out when the program asks; and the kit was told that some were deleted."""
+"""Rows reached a reader's kit, which hands them out when the program asks; and the kit learned that
+some were deleted.
+"""
 INVOKE, OK, FAIL, UNKNOWN = "invoke", "ok", "fail", "unknown"
 
 
 class Row(NamedTuple):
-    """A message: as it was sent (invoke), as it was answered (ok, fail, unknown), or as it was read."""
+    """A message: as it was sent (invoke), as it was answered (ok, fail, unknown), or as it was
+    read.
+    """
 
     label: str
     id: str = ""
@@ -60,7 +67,7 @@ class Row(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What a topic is told about keeping: seconds, and bytes over all partitions (0 for no limit)."""
+    """The retention settings of a topic: seconds, and bytes over all partitions (0 for no limit)."""
 
     retention: float = 7 * 86_400.0
     retention_bytes: int = 0
@@ -85,7 +92,7 @@ class Event(NamedTuple):
     """Which reader, for open and read. The one of the end has the name FINAL."""
     error: str = ""
     settings: Settings = Settings()
-    """For create and alter: what holds from then on."""
+    """For create and alter: the settings from then on."""
     where: str = ""
     """For open: the filter of the reader."""
     since: int = 0
@@ -105,8 +112,10 @@ def label(*parts: object) -> str:
 
 
 def value_of(label: str, size: int) -> bytes:
-    """A value of at least the label's length, all of it made from the label: a row's bytes anywhere tell whose they are. No label in it is
-    cut off, so that what follows the value in a batch cannot make another one of it."""
+    """A value of at least the label's length, made of repetitions of the label: a row's bytes show
+    anywhere which row they belong to. No label in it is cut off, so that the bytes after the value
+    in a batch cannot form another label with it.
+    """
     text = label.encode()
     times = max(1, size // len(text))
     return text * times + b"." * max(0, size - times * len(text))
@@ -143,7 +152,9 @@ class History:
         session: str = "",
         settings: Settings = Settings(),  # noqa: B008
     ) -> int:
-        """Before the call. The number goes into its `ended`. Of a position the name is the `producer`."""
+        """Before the call. The number goes into its `ended`. Of a position the name is the
+        `producer`.
+        """
         self._calls += 1
         now = self._now()
         self._add(Event(INVOKE, client, self._calls, now, operation, topic, tuple(rows), producer, sequence, session, settings=settings))
@@ -152,7 +163,7 @@ class History:
     def ended(
         self, kind: str, client: str, call: int, operation: str, topic: str = "", rows: Iterable[Row] = (), *, error: str = ""
     ) -> None:
-        """After the call: what came of it, row by row, or for all rows by one error."""
+        """Call this after the call: its result row by row, or one error for all rows."""
         self._add(Event(kind, client, call, self._now(), operation, topic, tuple(rows), error=error))
 
     def opened(
@@ -168,7 +179,7 @@ class History:
         asked: float = 0.0,
         reads_ahead: bool = False,
     ) -> None:
-        """A reader begins here, at these offsets by partition: what it reads it reads from now on. With a name it goes on there."""
+        """A reader opens at these offsets by partition. With a name it continues at its position."""
         event = Event(OK, client, 0, self._now(), OPEN, topic, places(starts), name, session=session, where=where, since=since)
         self._add(event._replace(asked=asked, reads_ahead=reads_ahead))
 
@@ -189,18 +200,20 @@ class History:
         self._add(Event(OK, client, 0, self._now(), OBSERVE, topic, places(offsets), name, asked=asked))
 
     def overtaken(self, client: str, session: str, topic: str, error: str) -> None:
-        """A reader was told that it cannot go on where it is."""
+        """The broker told a reader that it cannot continue at its offset."""
         self._add(Event(FAIL, client, 0, self._now(), OPEN, topic, session=session, error=error))
 
     def read(self, client: str, session: str, topic: str, rows: Iterable[Row]) -> None:
         self._add(Event(OK, client, 0, self._now(), READ, topic, tuple(rows), session=session))
 
     def silent(self, client: str, topic: str, rows: Iterable[Row]) -> None:
-        """These were sent without looking at their receipts, and then a flush, or a close, has raised nothing."""
+        """A client sent these without looking at their receipts, and then a flush, or a close,
+        raised nothing.
+        """
         self._add(Event(OK, client, 0, self._now(), SILENT, topic, tuple(rows)))
 
     def note(self, client: str, text: str) -> None:
-        """Something that explains a history to a person: a crash, a fault."""
+        """A note that explains a history to a person: a crash, a fault."""
         self._add(Event(OK, client, 0, self._now(), NOTE, error=text))
 
     def _add(self, event: Event) -> None:

@@ -1,8 +1,10 @@
-"""A history sorted for the checkers: for one topic, every send, every reader and what was there at the end.
+"""A history sorted for the checkers: for one topic, every send, every reader and what was there at
+the end.
 
-A topic that was deleted and made again is another topic. Facts are about the last one of a name: readers that opened after its creation
-was acknowledged. A send that was answered only after the creation began may have gone to either, so it is taken for unknown; one that
-was answered before certainly went to an earlier one, and is among the `forgotten`.
+A topic that was deleted and made again is another topic. Facts are about the last one of a name:
+readers that opened after its creation was acknowledged. A send that was answered only after the
+creation began may have gone to either, so it counts as unknown; one that was answered before
+certainly went to an earlier topic, and is among the `forgotten`.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ from tests.history.events import (
 )
 
 UNCERTAIN = frozenset({"", "error", "outcome-unknown", "unavailable", "full"})
-"""Kinds of errors after which a message may be stored or not. Every other kind says that it certainly is not."""
+"""Kinds of errors after which a message may be stored or not. Every other kind says that it
+certainly is not.
+"""
 
 
 UNANSWERED = Row("")
@@ -57,7 +61,9 @@ class Send:
     outcome: str = UNKNOWN
     answer: Row = UNANSWERED
     read_id: str = ""
-    """The id under which a reader got it. Its sender may not know it: it has ignored the receipt, or was not answered."""
+    """The id under which a reader got it. Its sender may not know it: it has ignored the receipt,
+    or was not answered.
+    """
 
     @property
     def id(self) -> str:
@@ -90,7 +96,7 @@ class Session:
     """The offset that it began with, by partition, where it is known."""
     seen: list[Seen] = field(default_factory=list)
     overtaken: float = inf
-    """When it was told that it cannot go on."""
+    """When the broker told it that it cannot continue."""
     where: str = ""
     since: int = 0
     asked: float = 0.0
@@ -99,7 +105,7 @@ class Session:
     came: set[tuple[int, int]] = field(default_factory=set)
     """Places that its kit had, of topics that keep messages for a short time."""
     noticed: dict[tuple[int, int], float] = field(default_factory=dict)
-    """Places of which its kit was told that they were deleted, and when."""
+    """Places that its kit knows to be deleted, and since when."""
 
 
 class Held(NamedTuple):
@@ -138,10 +144,11 @@ class Facts:
 
     topic: str
     created: float = -inf
-    """When the creation of the last topic of this name was invoked, and when it was acknowledged."""
+    """When the creation of the last topic of this name was invoked, and when it was acknowledged.
+    """
     acknowledged: float = -inf
     deleted: bool = False
-    """A delete was invoked after that: what the end has is not known."""
+    """A delete was invoked after that: the contents at the end are unknown."""
     sends: dict[str, Send] = field(default_factory=dict)
     forgotten: dict[str, Send] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
@@ -150,12 +157,14 @@ class Facts:
     final: dict[tuple[int, int], Row] = field(default_factory=dict)
     """What was there at the end, by partition and offset."""
     rows: dict[tuple[int, int], Row] = field(default_factory=dict)
-    """What anybody has read, at any time."""
+    """Everything that any reader has read, at any time."""
     held: list[Held] = field(default_factory=list)
     silent: set[str] = field(default_factory=set)
-    """Labels of messages whose receipts nobody looked at, and of which neither flush nor close has complained."""
+    """Labels of messages whose receipts no client looked at, although neither flush nor close
+    raised an error.
+    """
     foreseen: frozenset[str] = frozenset()
-    """Kinds of errors that something before the broker may have given."""
+    """Kinds of errors that something before the broker may have caused."""
     read_to_the_end: bool = False
     over: float = 0.0
     """The time of the last event."""
@@ -208,7 +217,9 @@ def _lifetime(facts: Facts, events: list[Event]) -> None:
 
 
 def _settings(facts: Facts, events: list[Event]) -> None:
-    """What holds begins to hold at the earliest when it was asked for, and ends at the latest when the next was acknowledged."""
+    """Settings apply at the earliest from the request on, and at the latest until the next settings
+    were acknowledged.
+    """
     asked = {event.call: event for event in events if event.operation in (CREATE, ALTER) and event.kind == INVOKE}
     done = {event.call: event.time for event in events if event.operation in (CREATE, ALTER) and event.kind == OK}
     calls = [call for call, event in asked.items() if event.time >= facts.created]
@@ -246,7 +257,9 @@ def _answers(sends: list[Send], event: Event) -> list[Row]:
 
 
 def _deletions(facts: Facts, events: list[Event]) -> None:
-    """What was answered by an earlier topic of the name concerns that; what may have been is not known to be done."""
+    """Drops sends that an earlier topic of the name answered; sends that it may have answered
+    become unknown.
+    """
     ends = {event.call: event for event in events if event.operation == ERASE and event.kind != INVOKE}
     for event in events:
         if event.operation != ERASE or event.kind != INVOKE:

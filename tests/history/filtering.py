@@ -1,4 +1,6 @@
-"""The filters that readers of a simulation use, and what they mean: said a second time, row by row, apart from the product."""
+"""The filters that readers of a simulation use, and their meaning: written a second time, row by
+row, apart from the product.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""How long a message is kept, as its clients can reckon it: what may be gone at a moment, and what must be.
+"""How long a message is kept, computed from what its clients know: what may be gone at a moment,
+and what must be.
 
-Retention counts from the later of arrival and due time; `expires` is a moment of its own; a limit of bytes takes the oldest. The broker
-goes by a clock that may be wrong, and whoever runs it knows by how much at most (`Clocks`): a message may be gone early by as much as that
-clock was ahead, and be delivered late by as much as it was behind. Where nobody says anything about clocks nothing may be gone at all.
+Retention counts from the later of arrival and due time; `expires` is a moment of its own; a limit
+of bytes takes the oldest. The broker's clock may be wrong, and the run knows by how much at most
+(`Clocks`): a message may be gone early by as much as that clock was ahead, and be delivered late by
+as much as it was behind. Without `Clocks` nothing may be gone at all.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from tests.history.events import Row
 from tests.history.facts import Facts, Send
 
 ROW_BYTES = 1200
-"""What a message takes at most beside its own bytes, alone in a page."""
+"""The most that a message takes in addition to its own bytes, alone in a page."""
 
 PAGE_BYTES = 128 * 1024
 PAGE_ROWS = 12
@@ -22,16 +24,19 @@ PAGE_ROWS = 12
 
 
 class Clocks(NamedTuple):
-    """What is known of the broker's clock. Moments of a history are seconds; 0 is the moment `origin`, in microseconds."""
+    """How wrong the broker's clock can be. Moments of a history are seconds; 0 is the moment
+    `origin`, in microseconds.
+    """
 
     origin: int
     ahead: Callable[[float], float]
     """By how many seconds it may have been ahead, up to a moment of the history."""
     behind: float
     late: float = 0.0
-    """By how many seconds what a kit knows of that clock may be late: as long as its answers travel."""
+    """How many seconds a kit's knowledge of that clock may be late: as long as answers travel."""
     notice: float | None = None
-    """Within how many seconds a kit knows of what another client was told; None where connections break."""
+    """Within how many seconds a kit learns of another client's deletion; None if connections break.
+    """
 
     def earliest(self, time: float) -> float:
         """The earliest that it may have been by the broker's clock, in microseconds."""
@@ -48,7 +53,7 @@ class Keeping:
         self.facts = facts
         self.clocks = clocks
         self._places: dict[tuple[int, int], Send] = {}
-        """Whose message is at a place: known from an answer, or because somebody has read it."""
+        """The message at a place: known from an answer, or because a reader has read it."""
         for place, row in facts.rows.items():
             if row.label in facts.sends:
                 self._places[place] = facts.sends[row.label]
@@ -57,13 +62,13 @@ class Keeping:
                 self._places.setdefault((send.answer.partition, send.answer.offset), send)
         self._sizes: dict[int, list[tuple[int, int]]] = {}
         self._asked: dict[tuple[str, str], float] = {}
-        """When somebody first asked to delete the messages of an id that belong to a group."""
+        """When a client first asked to delete the messages of an id that belong to a group."""
         for deletion in facts.deletions:
             key = deletion.id, deletion.group
             self._asked[key] = min(deletion.invoked, self._asked.get(key, deletion.invoked))
 
     def at(self, partition: int, offset: int) -> Send | None:
-        """The message of a place, if anybody knows of one."""
+        """The message of a place, if it is known."""
         return self._places.get((partition, offset))
 
     def places(self) -> dict[tuple[int, int], Send]:
@@ -75,7 +80,9 @@ class Keeping:
         return (known is not None and self.may_be_deleted(known, time)) or self.may_have_aged(place, time, send)
 
     def may_be_deleted(self, send: Send, time: float) -> bool:
-        """Whether its owner may have deleted it by then: whatever the answer was, an attempt before may have done it."""
+        """Whether its owner may have deleted it by then: whatever the answer was, an earlier
+        attempt may have done it.
+        """
         return self._asked.get((send.id, send.sent.group), time + 1) <= time
 
     def may_have_aged(self, place: tuple[int, int], time: float, send: Send | None = None) -> bool:
@@ -105,7 +112,9 @@ class Keeping:
         return max(row.arrived if row is not None else self.clocks.earliest(send.invoked), send.sent.due)
 
     def _too_much(self, place: tuple[int, int], time: float) -> bool:
-        """Whether there was more than the topic may have, from this message's page on. Holes take space, too: as much as the largest."""
+        """Whether there was more than the topic may have, from this message's page on. Holes take
+        space, too: as much as the largest.
+        """
         held = self.facts.settings(0.0, time)
         shares = [settings.retention_bytes // settings.partitions for settings in held if settings.retention_bytes]
         return bool(shares) and self._bytes_from(*place) > min(shares)
@@ -122,7 +131,9 @@ class Keeping:
         return sizes[offset - 1][1] if 0 < offset <= len(sizes) else 0
 
     def must_be_gone(self, place: tuple[int, int], send: Send, time: float, since: float | None = None) -> bool:
-        """Whether nobody may be given it any more, by any clock that the broker may have had, and by any settings since a moment."""
+        """Whether no reader may get it any more, by any clock that the broker may have had, and by
+        any settings since a moment.
+        """
         if self.clocks is None:
             return False
         now = self.clocks.earliest(time)
@@ -134,6 +145,6 @@ class Keeping:
 
 
 def bytes_of(row: Row) -> int:
-    """At most what a message takes."""
+    """The most that a message takes."""
     value = row.value.split(":")[0]
     return ROW_BYTES + (int(value) if value.isdigit() else 0) + len(row.key) + len(row.id) + 4 * len(row.attributes)

@@ -1,5 +1,6 @@
-"""One small function per promise about messages that their owner has deleted. That nothing else goes with them is in
-`promises_of_keeping`."""
+"""One small function per promise about messages that their owner has deleted. That nothing else
+goes with them is in `promises_of_keeping`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from tests.history.violations import Cases, Violation
 
 
 def deleted_is_what_was_asked_for(kept: Keeping) -> Cases:
-    """Where a delete says that the message was, there was a message of that id, and it belonged to the group that asked."""
+    """Where a delete says that the message was, there was a message of that id, and it belonged to
+    the group that asked.
+    """
     for deletion in kept.facts.deletions:
         known = kept.at(deletion.partition, deletion.offset) if deletion.offset else None
         if known is not None and (known.id, known.sent.group) != (deletion.id, deletion.group):
@@ -21,7 +24,9 @@ def deleted_is_what_was_asked_for(kept: Keeping) -> Cases:
 
 
 def deleted_is_read_by_nobody(kept: Keeping) -> Cases:
-    """A reader that begins after a delete was acknowledged does not get the message, and nobody finds it by its id."""
+    """A reader that begins after a delete was acknowledged does not get the message, and `find`
+    does not find it by its id.
+    """
     facts = kept.facts
     for deletion in facts.deletions:
         place = deletion.partition, deletion.offset
@@ -39,8 +44,10 @@ CHECKERS: tuple[Callable[[Keeping], Cases], ...] = (deleted_is_what_was_asked_fo
 
 
 def deleted_bytes_are_not_taken(fetched: Iterable[tuple[float, str, frozenset[str]]], events: list[Event]) -> list[Violation]:
-    """No bytes of a message are taken for any reader once its delete was acknowledged: not in padding, and not for readers that began
-    before. `fetched` are the moments at which the broker took messages for a reader, with the topic and the labels in their bytes."""
+    """No bytes of a message are taken for any reader once its delete was acknowledged: not in
+    padding, and not for readers that began before. `fetched` are the moments at which the broker
+    took messages for a reader, with the topic and the labels in their bytes.
+    """
     gone: dict[tuple[str, str], float] = {}
     for topic in topics_of(events):
         kept = Keeping(facts_of(events, topic), None)

@@ -1,7 +1,9 @@
-"""One small function per promise about rows that wait in a reader's kit: what is over by then, or deleted, is not handed out.
+"""One small function per promise about rows that wait in a reader's kit: it does not hand out rows
+that have expired or are deleted by then.
 
-What the kit knows comes over a connection. So what time it is it knows a little late, and what another client has done it knows when it was
-told; how late that can be stands in the `Clocks` of a history. What its own client has done it knows at once.
+The kit's knowledge comes over a connection. So it knows the time a little late, and learns of
+another client's deletions by a notice; the `Clocks` of a history say how late that can be. It knows
+at once what its own client has done.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from tests.history.violations import Cases, Violation
 
 
 def over_is_not_handed_out(kept: Keeping) -> Cases:
-    """What has expired, or is older than its topic keeps messages, is not handed out, however long ago it has come."""
+    """The kit does not hand out a message that has expired, or is older than the retention, however
+    long ago it arrived.
+    """
     if kept.clocks is None:
         return
     for session in kept.facts.sessions.values():
@@ -31,8 +35,10 @@ def over_is_not_handed_out(kept: Keeping) -> Cases:
 
 
 def deleted_is_not_handed_out(kept: Keeping) -> Cases:
-    """A message that was deleted is not handed out once the kit of its reader knows: when its own client was answered, when it was told,
-    and where connections hold, a moment after anybody was answered."""
+    """The kit of a reader does not hand out a deleted message once it knows: when its own client
+    was answered, when the notice came, and if connections hold, a moment after any client was
+    answered.
+    """
     notice = kept.clocks.notice if kept.clocks is not None else None
     answered = {(each.partition, each.offset): each for each in reversed(kept.facts.deletions) if each.offset}
     for session in kept.facts.sessions.values():
@@ -54,8 +60,10 @@ CHECKERS: tuple[Callable[[Keeping], Cases], ...] = (over_is_not_handed_out, dele
 
 
 def a_deleted_topic_ends_its_readers(events: list[Event], clocks: Clocks) -> list[Violation]:
-    """Where connections hold, a reader hands out nothing of a topic a moment after its deletion was acknowledged: not what it had, and
-    nothing of the topic that was made again under the name."""
+    """If connections hold, a reader hands out nothing of a topic from a moment after its deletion
+    was acknowledged: neither rows that it had, nor rows of the topic that was created again under
+    the name.
+    """
     if clocks.notice is None:
         return []
     return [

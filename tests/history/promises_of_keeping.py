@@ -1,7 +1,8 @@
-"""One small function per promise, of those that end with time: what is kept is kept until retention, or its sender, lets it go.
+"""One small function per promise that ends with time: messages are kept until retention, or their
+sender, lets them go.
 
-Each has the condition that the promise has (`keeping`), reckoned from what clients know: when the message was sent, what its topic was
-told, and how wrong the broker's clock can have been.
+Each has the condition of the promise (`keeping`), computed from what clients know: when the message
+was sent, the settings of its topic, and how wrong the broker's clock can have been.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from tests.history.violations import Cases
 
 
 def acknowledged_is_kept(kept: Keeping) -> Cases:
-    """Every acknowledged message is read back at its partition and offset, with its id, for as long as it is kept."""
+    """Every acknowledged message is read back at its partition and offset, with its id, for as long
+    as it is kept.
+    """
     facts = kept.facts
     for send in facts.sends.values():
         if not send.acknowledged:
@@ -34,7 +37,9 @@ def acknowledged_is_kept(kept: Keeping) -> Cases:
 
 
 def _was_gone(kept: Keeping, place: tuple[int, int], message_id: str, label: str) -> bool:
-    """A message that was called a duplicate is as old as the one that it repeats; if that was never seen, as old as any of its id."""
+    """A message that was called a duplicate is as old as the one that it repeats; if that was never
+    seen, as old as any of its id.
+    """
     known = kept.at(*place)
     if known is not None:
         return kept.may_be_gone(place, kept.facts.over)
@@ -43,7 +48,9 @@ def _was_gone(kept: Keeping, place: tuple[int, int], message_id: str, label: str
 
 
 def read_stays_readable(kept: Keeping) -> Cases:
-    """What anybody has read is there at the end, as long as it is kept: nothing was shown before it was durable."""
+    """Every message that a reader has read is there at the end, as long as it is kept: nothing was
+    shown before it was durable.
+    """
     facts = kept.facts
     for session in facts.sessions.values():
         for _, row in session.seen:
@@ -55,8 +62,10 @@ def read_stays_readable(kept: Keeping) -> Cases:
 
 
 def nothing_is_passed_over(kept: Keeping) -> Cases:
-    """A reader gets every message from where it began, or is told that it was overtaken. It passes over holes, and what has expired or was
-    deleted; one from the beginning also what was gone when it got its first. What has come to its kit may grow too old there."""
+    """A reader gets every message from its start on, or the broker raises `OutOfRange`. It passes
+    over holes, and over expired and deleted messages; a reader from the beginning also over
+    messages that were gone when it got its first. Messages in its kit may grow too old there.
+    """
     facts = kept.facts
     for session in facts.sessions.values():
         last = {partition: start - 1 for partition, start in session.starts.items() if start}
@@ -76,7 +85,7 @@ def nothing_is_passed_over(kept: Keeping) -> Cases:
 
 
 def passed_over_stays_a_hole(kept: Keeping) -> Cases:
-    """What a reader has passed over is passed over by everybody: no message turns up there at the end."""
+    """If one reader has passed over an offset, all do: no message turns up there at the end."""
     facts = kept.facts
     for session in facts.sessions.values():
         last = {partition: start - 1 for partition, start in session.starts.items() if start}
@@ -90,8 +99,9 @@ def passed_over_stays_a_hole(kept: Keeping) -> Cases:
 
 
 def overtaken_only_by_retention(kept: Keeping) -> Cases:
-    """A reader is told "out of range" only if something that it has not read may be gone; and one from the beginning, that has read nothing
-    yet, never."""
+    """A reader gets "out of range" only if something that it has not read may be gone; a reader
+    from the beginning that has read nothing yet never gets it.
+    """
     facts = kept.facts
     for session in facts.sessions.values():
         if session.overtaken > facts.over:
@@ -107,12 +117,16 @@ def overtaken_only_by_retention(kept: Keeping) -> Cases:
 
 
 def _is_hole(kept: Keeping, place: tuple[int, int]) -> bool:
-    """Whether nobody's message is there although there are some behind it: one that was taken back, whose page may have gone."""
+    """Whether no known message is at the place although there are some behind it: one was taken
+    back, and its page may be gone.
+    """
     return place not in kept.places() and any(other[0] == place[0] and other[1] > place[1] for other in kept.places())
 
 
 def one_offset_per_id(kept: Keeping) -> Cases:
-    """Within the window an id is stored once in a partition, unless the first is gone with time: a deleted one still counts."""
+    """Within the window an id is stored once in a partition, unless the first is gone with time: a
+    deleted one still counts.
+    """
     facts = kept.facts
     newest: dict[tuple[int, str], Row] = {}
     for row in _by_offset(facts):
@@ -130,7 +144,7 @@ def one_offset_per_id(kept: Keeping) -> Cases:
 
 
 def found_is_there(kept: Keeping) -> Cases:
-    """Where `find` says that a message is, it is, or was."""
+    """A message is, or was, where `find` says that it is."""
     facts = kept.facts
     for found in facts.finds:
         if found.offset:
@@ -144,7 +158,9 @@ def found_is_there(kept: Keeping) -> Cases:
 
 
 def stored_is_found(kept: Keeping) -> Cases:
-    """`find` finds what was acknowledged before it was asked, within the window. For runs whose clocks do not jump."""
+    """`find` finds messages that were acknowledged before the call, within the window. For runs
+    whose clocks do not jump.
+    """
     facts = kept.facts
     for found in facts.finds:
         if found.offset:

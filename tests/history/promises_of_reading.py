@@ -1,7 +1,9 @@
-"""One small function per promise of readers that have a name, a filter or a moment: positions, what passes, where a moment is.
+"""One small function per promise of readers with a name, a filter or a moment: positions, filters,
+and where a moment is.
 
-A name belongs to one client of a history, which does one thing after the other. What it was not answered may have landed or not, and may
-land late: such offsets are kept as "maybe" until something shows.
+A name belongs to one client of a history, which does one thing after the other. A commit without an
+answer may have landed or not, and may land late: its offsets count as "maybe" until something
+shows.
 """
 
 from __future__ import annotations
@@ -31,8 +33,9 @@ class Place:
 
 
 def positions_go_only_forward(kept: Keeping, events: list[Event]) -> Cases:
-    """A position is where it was committed last: after any restart, never before that, and never further than anybody asked for. Only
-    setting it moves it back, and only deleting it makes it go."""
+    """A position is where it was committed last: after any restart, never before that, and never
+    further than anybody asked for. Only setting it moves it back, and only deleting it makes it go.
+    """
     for name, mine in _by_name(events).items():
         places: dict[int, Place] = {}
         asked: dict[int, Event] = {}
@@ -82,8 +85,9 @@ def _ended(kept: Keeping, name: str, event: Event, asked: Event, places: dict[in
 
 
 def a_delete_knows_its_own_work(kept: Keeping, events: list[Event]) -> Cases:
-    """Who deletes a position that is there is never told that there is none: not even if the kit had to ask twice, because the answer to
-    the first request was lost."""
+    """Who deletes a position that is there is never told that there is none: not even if the kit
+    had to ask twice, because the answer to the first request was lost.
+    """
     if kept.facts.made_anew:
         return
     for name, mine in _by_name(events).items():
@@ -101,8 +105,9 @@ def a_delete_knows_its_own_work(kept: Keeping, events: list[Event]) -> Cases:
 
 
 def nobody_sees_a_position_fall(kept: Keeping, events: list[Event]) -> Cases:
-    """Where anybody was told that a position is, it is there or further on for everybody who asks later; unless it was ever set or
-    deleted."""
+    """Where anybody was told that a position is, it is there or further on for everybody who asks
+    later; unless it was ever set or deleted.
+    """
     if kept.facts.made_anew:
         return
     for name, mine in _by_name(events, others=True).items():
@@ -129,7 +134,9 @@ def _fallen(kept: Keeping, name: str, event: Event, told: list[tuple[float, int,
 
 
 def committed_was_handed_out(kept: Keeping, events: list[Event]) -> Cases:
-    """A position that a reader takes for its own is behind what it has handed out: everything before it that is there and passes."""
+    """A position that a reader commits is behind what it has handed out: it had every message
+    before it that is there and passes the filter.
+    """
     facts = kept.facts
     by_partition: dict[int, list[int]] = {}
     for partition, offset in sorted(kept.places()):
@@ -160,8 +167,10 @@ def only_what_passes_is_read(kept: Keeping, events: list[Event]) -> Cases:
 
 
 def a_moment_is_where_it_was(kept: Keeping, events: list[Event]) -> Cases:
-    """A reader from a moment on begins with the first message that arrived then or later. Where the broker's clock was set back, and the
-    moment is still to come, that is one that nobody has sent yet: what was not there when the reader asked cannot be skipped."""
+    """A reader from a moment on begins with the first message that arrived then or later. If the
+    broker's clock was set back, and the moment is still in the future, that message is not sent
+    yet: a reader cannot skip what was not there when it asked.
+    """
     facts = kept.facts
     stored = {label: send.ended for label, send in facts.sends.items() if send.acknowledged}
     for session in facts.sessions.values():
@@ -187,9 +196,11 @@ CHECKERS: tuple[Promise, ...] = (
 
 
 def filtered_bytes_never_travel(sent: Iterable[tuple[float, str, str, frozenset[str]]], events: list[Event]) -> list[Violation]:
-    """Invariant 13: no bytes of a message that a filter keeps back are in anything that its reader is sent, padding included.
+    """Invariant 13: no bytes of a message that a filter keeps back are in anything that its reader
+    is sent, padding included.
 
-    `sent` are the moments at which something was taken for a reader, with the topic, the filter, and the labels in the raw bytes.
+    `sent` are the moments at which something was taken for a reader, with the topic, the filter,
+    and the labels in the raw bytes.
     """
     rows = {row.label: row for event in events if event.operation == "publish" and event.kind == INVOKE for row in event.rows}
     return [
@@ -208,7 +219,9 @@ def check(events: list[Event], kept: Keeping) -> list[Violation]:
 
 
 def _by_name(events: list[Event], *, others: bool = False) -> dict[str, list[Event]]:
-    """What happened to each position, of calls that were made to this topic; with what others have seen, if that is wanted."""
+    """The events of each position, from calls to this topic; with the observations of other clients
+    if they are wanted.
+    """
     looks = (OPEN, LOOK, OBSERVE) if others else (OPEN, LOOK)
     found: dict[str, list[Event]] = {}
     names: dict[int, str] = {}

@@ -1,4 +1,6 @@
-"""What a kit tells its application beside receipts of single messages: which of them are duplicates, and what its silence means."""
+"""What a kit tells its application in addition to receipts of single messages: which of them are
+duplicates, and what its silence means.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,13 @@ from tests.history.keeping import Keeping
 from tests.history.violations import Cases
 
 NOWHERE = (-1, 0)
-"""The place of a message whose place nobody was told."""
+"""The place of a message whose place no client knows."""
 
 
 def only_given_ids_are_duplicates(facts: Facts) -> Cases:
-    """A message whose id the kit has made up cannot have been published before: however often it was resent, it is no duplicate."""
+    """A message whose id the kit generated cannot have been published before: however often the kit
+    resends it, it is not a duplicate.
+    """
     for send in facts.sends.values():
         if send.acknowledged and send.answer.duplicate and not send.sent.natural:
             where = f"{facts.topic}/{send.answer.partition}@{send.answer.offset}"
@@ -19,10 +23,12 @@ def only_given_ids_are_duplicates(facts: Facts) -> Cases:
 
 
 def silence_means_stored(kept: Keeping) -> Cases:
-    """What was sent without looking at the receipt is stored when `flush` or `close` has ended without an error."""
+    """Messages whose receipts the client ignores are stored when `flush` or `close` has ended
+    without an error.
+    """
     facts = kept.facts
     if any(held.settings.retention_bytes for held in facts.held):
-        return  # without a place nobody can tell whether there was too much behind it
+        return  # without a place, whether there was too much behind it is unknown
     stored, ids = facts.stored(), {row.id for row in facts.rows.values()}
     for label in sorted(facts.silent):
         send = facts.sends.get(label)

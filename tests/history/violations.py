@@ -1,4 +1,4 @@
-"""What a checker tells."""
+"""The findings of a checker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker on real files, in this process, whose clock a test moves and which seals and cleans when it is told to."""
+"""A broker on real files, in this process. A test moves its clock, and asks it to seal and clean."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MovableClock(SystemClock):
 
 
 class House:
-    """A data directory, and a broker on it that seals and cleans when it is told to."""
+    """A data directory, and a broker on it that seals and cleans on request."""
 
     def __init__(self, data: Path) -> None:
         self.data = data

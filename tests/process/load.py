@@ -1,7 +1,8 @@
-"""What the tests of load share: a broker that is looked at from outside, producers that keep what they were told, and a check that all
-that was acknowledged is there after a SIGKILL.
+"""Shared parts of the tests of load: a broker observed from outside, producers that remember their
+answers, and a check that everything acknowledged survives a SIGKILL.
 
-Sizes are for an idle machine with two cores. BOWSTRING_LOAD_SHARE=0.1 makes every number a tenth, to try a test.
+Sizes are for an idle machine with two cores. BOWSTRING_LOAD_SHARE=0.1 makes every number a tenth,
+to try a test.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ async def loaded(data: Path, *arguments: str, before: list[str] | None = None) -
 
 
 class Ledger:
-    """What producers were told of a topic."""
+    """The answers that producers got about a topic."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -114,7 +115,9 @@ class Ledger:
         self.over = asyncio.Event()
 
     async def produce(self, client: bowstring.aio.Client, name: str, *, size: int, ahead: int = 1, messages: int | None = None) -> None:
-        """A producer that has so many messages under way, until it has sent all or everything is over."""
+        """A producer that has so many messages under way, until it has sent all or everything is
+        over.
+        """
         producer = client.producer(self.topic, group=name, timeout=300)
         self.by_producer[name] = 0
         waiting: set[asyncio.Task[None]] = set()
@@ -142,7 +145,9 @@ class Ledger:
         return min(self.by_producer.values()) / statistics.mean(self.by_producer.values())
 
     async def check(self, address: str) -> None:
-        """Everything that was acknowledged is where it was said to be, once, and nothing else is there."""
+        """Everything that was acknowledged is where it was said to be, once, and nothing else is
+        there.
+        """
         found: dict[str, tuple[int, int]] = {}
         async with bowstring.aio.connect(address) as client:
             async for batch in client.reader(self.topic, end="latest").batches():

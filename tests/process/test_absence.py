@@ -157,7 +157,7 @@ def test_a_bounded_reader_may_be_asked_again_when_the_broker_is_back(tmp_path: P
         running.served.end(signal.SIGKILL)
         reader = met.bounded["for"]
         for _ in range(2):
-            with pytest.raises(errors.Unavailable, match="nobody listens there"):
+            with pytest.raises(errors.Unavailable, match="nothing listens there"):
                 next(iter(reader))
         running.start()
         met.producer.send_batch([b"%d" % number for number in range(10, 30)], timeout=LIMIT_SECONDS).result(LIMIT_SECONDS)
@@ -190,7 +190,7 @@ def test_going_and_coming_back_are_logged_once_each(tmp_path: Path, caplog: pyte
         assert work.ends().result[-1] == b"after"
         said = [record for record in caplog.records if record.name == "bowstring.client.connection"]
         away, back = [record.getMessage() for record in said]
-        assert away == f"the broker is away ({running.address}: nobody listens there); it is looked for until it is back"
+        assert away == f"the broker is away ({running.address}: nothing listens there); it is looked for until it is back"
         assert re.fullmatch(rf"the broker is back at {running.address}, after \d+\.\d s", back)
         assert {record.levelno for record in said} == {logging.WARNING}
         met.client.close()

@@ -1,4 +1,6 @@
-"""Backups of a broker that serves, and of directories that nobody serves; what is made of them again; and what can go wrong."""
+"""Backups of a broker that serves, and of directories that no broker serves; restoring them; and
+what can go wrong.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,9 @@ def test_restored_data_has_a_name_of_its_own_and_shares_no_segment_id_with_the_o
 
 
 def test_a_backup_under_load_is_of_one_moment(tmp_path: Path):
-    """Producers go on meanwhile. What was acknowledged before is in it, and each partition is in it up to some offset without a hole."""
+    """Producers go on meanwhile. What was acknowledged before is in it, and each partition is in it
+    up to some offset without a hole.
+    """
     data = tmp_path / "data"
     stop, sent = threading.Event(), {0: 0, 1: 0}
     with bowstring.Broker(data=data, **{**stored.SETTINGS, "upkeep_seconds": 0.01, "seal_seconds": 0.05, "seal_rows": 50}) as running:

@@ -1,4 +1,6 @@
-"""Closing wakes whoever waits: readers, clients and embedded brokers that are closed while threads and tasks read, send and commit."""
+"""Closing wakes every call that waits: readers, clients and embedded brokers are closed while
+threads and tasks read, send and commit.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def waits(reader: Any) -> bool:
-    """Whether somebody waits for messages of this reader."""
+    """Whether a call waits for messages of this reader."""
     return bool(getattr(reader, "_reader", reader)._read_ahead._changed._waiters)
 
 

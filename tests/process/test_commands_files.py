@@ -1,4 +1,6 @@
-"""`read` into files and pipes, and `produce` out of them: the same messages in every form, packed or not, whoever wrote the file."""
+"""`read` into files and pipes, and `produce` out of them: the same messages in every form,
+compressed or not, whatever program wrote the file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Everything that a person types wrong in commands, files and values gets one sentence that says what would be right: `wrong_input.txt`."""
+"""Every mistake in commands, files and values gets one sentence that says what to do:
+`wrong_input.txt`.
+"""
 
 from __future__ import annotations
 

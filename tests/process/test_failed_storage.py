@@ -1,6 +1,8 @@
-"""What the callers of an embedded broker are told when its storage fails: at once, and no more than is known.
+"""The errors that callers of an embedded broker get when its storage fails: at once, and no more
+than is known.
 
-Every timeout here is ten minutes, and every wait half a minute: whoever waits for a timeout fails the test.
+Every timeout here is ten minutes, and every wait half a minute: a call that waits for its timeout
+fails the test.
 """
 
 from __future__ import annotations

@@ -92,4 +92,4 @@ def test_a_full_disk_refuses_what_is_sent_serves_what_is_there_and_goes_on_when_
             assert producer.send(b"when there is room again", timeout=60).result(70).offset > 1
         told = _told_of_the_disk(served)
         assert " WARNING the disk is full: publishes are refused, reading goes on" in told[0]
-        assert " INFO    the disk has room again: publishes are taken seconds=" in told[1]
+        assert " INFO    the disk has room again: publishes are accepted seconds=" in told[1]

@@ -1,4 +1,4 @@
-"""HTTP beside a broker: health, the version, and the port; real requests to a real server."""
+"""HTTP of a broker: health, the version, and the port; real requests to a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The life of a kit in its process: forks, pickling, the end of a program that has closed nothing, failures that nobody looked at."""
+"""The life of a kit in its process: forks, pickling, the end of a program that has closed nothing,
+failures that the program did not look at.
+"""
 
 from __future__ import annotations
 
@@ -212,7 +214,9 @@ def test_an_exception_in_the_block_is_not_replaced_by_what_failed(broker: bowstr
 
 
 def test_both_faces_in_one_notebook(broker: bowstring.Broker):
-    """A notebook's cell runs under a loop: sync calls work there, and so does the async face, on that very loop."""
+    """A notebook's cell runs under a loop: sync calls work there, and so does the async face, on
+    that very loop.
+    """
 
     async def cell() -> None:
         with bowstring.connect(broker.address) as client, client.producer("orders") as producer:

@@ -1,4 +1,6 @@
-"""Nobody there, somebody half dead, somebody else altogether: connecting says which, in time, in one sentence; other seeds are tried."""
+"""Nothing listens, a half-dead broker, or another kind of server: connecting says which, in time,
+in one sentence, and tries the other seeds.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,11 @@ HINT = "Is it running, and is the address right?"
 @pytest.mark.parametrize(
     ("behave", "reason"),
     [
-        (strangers.silent, "somebody listens there, and does not answer"),
+        (strangers.silent, "something listens there but does not answer"),
         (strangers.half_dead, "there was no answer in time"),
-        (strangers.garbage, "what listens there does not speak gRPC, so it is no broker"),
-        (strangers.web, "what listens there is a web server and no broker"),
-        (strangers.hangs_up, "somebody listens there, and hangs up"),
+        (strangers.garbage, "something listens there that does not speak gRPC, so it is not a broker"),
+        (strangers.web, "a web server listens there, not a broker"),
+        (strangers.hangs_up, "something listens there but hangs up"),
     ],
 )
 def test_what_is_no_broker_is_told_in_words(behave: Callable[[socket.socket], None], reason: str):
@@ -38,7 +40,7 @@ def test_nobody_and_no_host():
         address = f"127.0.0.1:{free.getsockname()[1]}"
     with pytest.raises(errors.Unavailable) as caught:
         bowstring.connect(address, timeout=1)
-    assert str(caught.value) == f"no broker answers at {address}: nobody listens there. {HINT}"
+    assert str(caught.value) == f"no broker answers at {address}: nothing listens there. {HINT}"
     with pytest.raises(errors.Unavailable, match="unix:/nowhere/socket: there is no such socket"):
         bowstring.connect("unix:/nowhere/socket", timeout=1)
 

@@ -12,7 +12,6 @@ import pytest
 import bowstring
 import bowstring.aio
 from bowstring import errors
-from bowstring.client import client as asynchronous
 
 
 @pytest.fixture
@@ -28,7 +27,7 @@ def client(broker: bowstring.Broker) -> Iterator[bowstring.Client]:
 
 
 def test_topics_are_listed_with_counts_page_by_page_by_a_glob_of_the_broker(client: bowstring.Client, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(asynchronous, "PAGE_TOPICS", 3)
+    monkeypatch.setattr("bowstring.client.topics.PAGE_TOPICS", 3)
     names = [f"orders.{number:02}" for number in range(10)] + ["Orders", "billing", "order-s"]
     for at, name in enumerate(names):
         client.create_topic(name, partitions=1 + at % 3)

@@ -1,4 +1,6 @@
-"""What people get wrong in Python, and the one sentence that each of them gets: what is wrong, and what would be right."""
+"""Wrong calls in Python, and the one sentence that each of them gets: what is wrong, and what to
+do.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,7 @@ WRONG: list[tuple[str, Call, type[errors.Error], str]] = [
     ("window-above-retention", lambda c, p: c.create_topic("t", retention=60, deduplication=600), errors.InvalidArgument,
      "deduplication=600 s is out of range. It is at most the retention, 60 s."),
     ("more-partitions", lambda c, p: c.alter_topic("orders", partitions=8), errors.NotSupported,
-     "partitions=8: the number of partitions is for ever, because keys would move to other partitions. "
+     "partitions=8: the number of partitions never changes, because keys would move to other partitions. "
      "Make another topic, and publish there."),
     ("reference", lambda c, p: c.create_topic("t", payload="reference"), errors.NotSupported,
      "payload='reference' is not in this version. "),
@@ -125,8 +127,8 @@ WRONG: list[tuple[str, Call, type[errors.Error], str]] = [
     ("tls", lambda c, p: bowstring.connect("bowstrings://a"), errors.NotSupported,
      "server='bowstrings://a' asks for TLS, which this version does not have. Use 'bowstring://'."),
     ("token", lambda c, p: bowstring.connect(token="secret"), errors.NotSupported,
-     "token= is for a login, and this version has none: every broker serves everybody who reaches it. "
-     "Omit token=, and let only those reach the broker who may."),
+     "token= is for a login, and this version has none: every broker serves everyone who reaches it. "
+     "Omit token=, and restrict who reaches the broker."),
     ("password", lambda c, p: bowstring.connect(user=None, password="secret"), errors.NotSupported, "password= is for a login"),
     ("server-and-context", lambda c, p: bowstring.connect("a", context="shop"), errors.InvalidArgument,
      "both server= and context= were given. Give one of them."),

@@ -1,5 +1,6 @@
-"""A broker under load: many connections, readers that do not read, producers faster than the disk. Its memory is bounded, nobody
-starves, and after a SIGKILL all that was acknowledged is there. What it cost is printed: `pytest -m long -rP tests/process/test_load.py`.
+"""A broker under load: many connections, readers that do not read, producers faster than the disk.
+Its memory is bounded, no client starves, and everything acknowledged survives a SIGKILL. The tests
+print the cost: `pytest -m long -rP tests/process/test_load.py`.
 """
 
 from __future__ import annotations
@@ -22,17 +23,23 @@ IDLE, BUSY = scaled(1000), scaled(200)
 MESSAGES_OF_ALL = scaled(20_000)
 STALLED = scaled(50)
 BROKER_MEMORY = (96 + 48 + 32) * MIB
-"""Batches on their way to the disk, which take half as much again as their credit says; pages kept for followers; some room."""
+"""Batches on their way to the disk, which take half as much again as their credit says; pages kept
+for followers; some room.
+"""
 STREAM_MEMORY = 8 * MIB
-"""Of a producer with batches of 2 MiB, as found: it takes about 7, for a batch that waits for credit, the next in the pieces in which gRPC
-receives it, what is sent ahead, and gaps that the allocator keeps. So memory is bounded by the number of streams."""
+"""Of a producer with batches of 2 MiB, as found: it takes about 7, for a batch that waits for
+credit, the next in the pieces in which gRPC receives it, what is sent ahead, and gaps that the
+allocator keeps. So memory is bounded by the number of streams.
+"""
 SYNC_SECONDS = 0.5
 SLOW_DISK = ["strace", "-f", "-qq", "-e", "trace=fsync,fdatasync", "-e", f"inject=fsync,fdatasync:delay_enter={int(SYNC_SECONDS * 1e6)}"]
 NO_STRACE = pytest.mark.skipif(shutil.which("strace") is None, reason="strace, which slows syncs down, is not on this machine")
 
 
 async def test_a_thousand_idle_connections_and_two_hundred_busy_ones_are_served_together(tmp_path: Path) -> None:
-    """Half of the idle ones have only shaken hands; the others follow a topic where nothing happens, until something does."""
+    """Half of the idle ones have only shaken hands; the others follow a topic where nothing
+    happens, until something does.
+    """
     async with loaded(tmp_path / "data") as broker, AsyncExitStack() as stack:
         client = await stack.enter_async_context(bowstring.aio.connect(broker.address))
         await client.create_topic("orders", partitions=4)

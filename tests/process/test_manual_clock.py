@@ -1,4 +1,4 @@
-"""A broker whose clock stands still until it is told to go on."""
+"""A broker whose clock stands still until a test advances it."""
 
 from __future__ import annotations
 

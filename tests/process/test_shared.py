@@ -1,4 +1,6 @@
-"""One reader, one producer, one client, and several threads or tasks that use it at the same time: nothing is lost, nothing comes twice."""
+"""One reader, one producer, one client, and several threads or tasks that use it at the same time:
+nothing is lost, nothing comes twice.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,7 @@ def test_threads_that_share_a_reader_get_each_message_once(client: bowstring.Cli
 
 
 def test_a_position_is_never_ahead_of_what_was_handed_out(client: bowstring.Client):
-    """A thread that is handed a message knows that the position is behind it, whoever else reads."""
+    """A thread that gets a message knows that the position is behind it, whichever threads read."""
     fill(client)
     with client.reader("orders", end="latest") as reader:
 

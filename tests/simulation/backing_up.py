@@ -1,11 +1,13 @@
-"""Backups of the broker while it serves, made by the product's own code, and looked at as if they were needed.
+"""Backups of the broker while it serves, made by the product's own code, and looked at as if they
+were needed.
 
-The broker's half runs in the simulated world: its stream, its steps between commits, its pins, its end with the incarnation. The half
-that copies files has real ones. What the medium holds of a segment at the moment at which it is read is put into a directory, one segment
-after the other with time between them: one that was used again too early is there as it is by then.
+The broker's half runs in the simulated world: its stream, its steps between commits, its pins, its
+end with the incarnation. The half that copies files has real ones. What the medium holds of a
+segment at the moment at which it is read is put into a directory, one segment after the other with
+time between them: one that was used again too early is there as it is by then.
 
-A backup that was told to be done is verified as `bowstring inspect --verify` does it, and has everything that was committed when it was
-asked for.
+The test verifies every finished backup as `bowstring inspect --verify` does, and checks that it has
+everything that was committed when the backup began.
 """
 
 from __future__ import annotations
@@ -141,7 +143,9 @@ def _committed(epoch: Epoch | None) -> dict[Key, int]:
 
 
 def _lacking(contents: Contents, before: dict[Key, int], now: dict[Key, int]) -> list[str]:
-    """Partitions of topics that were not deleted meanwhile, as they are in the backup and should be."""
+    """Partitions of topics that were not deleted meanwhile, as they are in the backup and should
+    be.
+    """
     cases = []
     for key in before.keys() & now.keys():
         found = contents.partitions[key].committed_offset if key in contents.partitions else 0

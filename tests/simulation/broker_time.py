@@ -1,9 +1,10 @@
-"""How wrong a broker's clock can have been: what the checkers of retention allow for.
+"""Computes how wrong a broker's clock can have been; the checkers of retention allow for that.
 
-The broker has a clock that never falls (it goes at half speed where the wall clock is behind it), begins no earlier than the last arrival,
-and for deleting trusts it only as long as it goes along with the monotonic clock within a minute. This is a second, coarse model of that,
-made from what the nemesis did to the wall clock. It says by how much the time to delete by can have been ahead of true time, and it never
-says less than that.
+The broker has a clock that never falls (it goes at half speed where the wall clock is behind it),
+begins no earlier than the last arrival, and for deleting trusts it only as long as it goes along
+with the monotonic clock within a minute. This is a second, coarse model of that, made from what the
+nemesis did to the wall clock. It says by how much the time to delete by can have been ahead of true
+time, and it never says less than that.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ TOLERANCE_SECONDS = 60.0 + 2 * MARGIN_SECONDS
 
 
 def clocks_of(wall: WallClock, begun: list[float], drift: float, until: float) -> Clocks:
-    """What is known of the clock of a broker whose incarnations began at these moments."""
+    """The bounds of the clock of a broker whose incarnations began at these moments."""
     times, bounds = _ahead(wall.jumps, begun, until)
     lowest = min((offset for _, offset in wall.jumps), default=0.0)
 
@@ -54,14 +55,18 @@ def _ahead(jumps: list[tuple[float, float]], begun: list[float], until: float) -
 
 
 def late_seconds(options: Options) -> float:
-    """By how much a kit's idea of the broker's time may be late: a handshake's way back, or what it waits for one at most."""
+    """By how much a kit's idea of the broker's time may be late: a handshake's way back, or what it
+    waits for one at most.
+    """
     if options.clog_every or options.half_open or options.cut_rate or options.cut_every:
         return HANDSHAKE_SECONDS
     return min(HANDSHAKE_SECONDS, DELAYS * options.delay_seconds)
 
 
 def notice_seconds(options: Options, load: Load) -> float | None:
-    """Within what time a reader is told what another client was told, in a world where connections hold and the broker stays up."""
+    """How long a notice takes to reach a reader, in a world where connections hold and the broker
+    stays up.
+    """
     faults = (options.clog_every, options.half_open, options.cut_rate, options.cut_every, options.crash_every, options.power_cut_every)
     broken = (options.sync_error_rate, options.write_error_rate, options.read_error_rate, options.full_every, options.disk_bytes)
     if any(faults) or any(broken) or load.stop_every or load.usurp_every:

@@ -9,7 +9,6 @@ from unittest.mock import patch
 
 import numpy as np
 
-from bowstring.broker.log import flusher
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.commits import Commits
 from bowstring.broker.log.flusher import Flush, Flusher
@@ -115,7 +114,7 @@ def failed_sync_is_tried_again() -> Generator[None]:
         yield
 
 
-@bug(FULL, Load(seconds=20.0, mortal_topics=0, tight=0.0))
+@bug(FULL, Load(seconds=20.0, mortal_topics=0, tight=0.0, overlap_bytes=1 << 30))
 def failed_flush_is_followed_by_another() -> Generator[None]:
     """After a full disk the same incarnation goes on with what came after."""
     original = Flusher._commit_flush
@@ -140,7 +139,6 @@ def failed_flush_is_followed_by_another() -> Generator[None]:
     applied, known = Partition._apply_append, Partition.committed
     with (
         patch.object(Flusher, "_dropped", 0, create=True),
-        patch.object(flusher, "OVERLAP_BYTES", 1 << 30),
         patch.object(Flusher, "_commit_flush", commit),
         patch.object(Partition, "_apply_append", apply),
         patch.object(Partition, "committed", committed),

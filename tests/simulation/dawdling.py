@@ -1,8 +1,9 @@
 """Readers that take their time: most of what they read was sent ahead, long before they ask for it.
 
-They read message by message, in batches and by polling, with pauses in between, while messages expire, grow too old, are deleted, and
-topics are deleted. Now and then they delete by themselves what they are about to read. What has come, and what they were told of it, is in
-the history: so the checkers know what a reader had at hand.
+They read message by message, in batches and by polling, with pauses in between, while messages
+expire, grow too old, are deleted, and topics are deleted. Now and then they delete by themselves
+what they are about to read. The history has the rows that arrived and the notices about them, so
+the checkers know what a reader had.
 """
 
 from __future__ import annotations
@@ -93,7 +94,9 @@ class SlowReader:
         return rows_of(batch)
 
     async def _delete(self, client: Client, reader: Reader, topic: str) -> None:
-        """Deletes some of what has come and is to be read: its own readers do not hand it out when that is answered."""
+        """Deletes some of what has come and is to be read: its own readers do not hand it out when
+        that is answered.
+        """
         in_hand = reader._ahead()
         ahead = [*reader._read_ahead._pages, *([] if in_hand is None else [in_hand])]
         if not ahead:
@@ -114,7 +117,9 @@ class SlowReader:
 
 
 def overhear(reader: Any, history: History, client: str, session: str, topic: str) -> None:
-    """Writes down what comes to a reader of the real kit: rows that can grow too old before they are read, and news of deletions."""
+    """Writes down what comes to a reader of the real kit: rows that can grow too old before they
+    are read, and news of deletions.
+    """
     stream = reader._read_ahead._streams[topic]
     came, deleted = stream._came, stream.deleted
 

@@ -1,10 +1,12 @@
-"""The disk as a process sees it: `ports.disk.Disk`, with everything that a disk does to those who trust it.
+"""The disk as a process sees it: `ports.disk.Disk`, with all the faults of a disk.
 
-A `Drive` is the hardware of one machine: a medium, and its ways to fail. A `SimulatedDisk` is the same drive as one incarnation has it
-mounted; when that incarnation is dead, nothing it still does has an effect, and nothing it waits for ever comes. The power can go, or
-the process be killed, at any operation: inside a write, in the middle of a sync, between two steps of a SQLite commit (`vfs`). All
-operations are plain functions that end the caller's life by raising `PowerCut`; what the port calls asynchronous happens at a later
-moment, as in a thread: a caller that was cancelled does not stop it.
+A `Drive` is the hardware of one machine: a medium, and its ways to fail. A `SimulatedDisk` is the
+same drive as one incarnation has it mounted; when that incarnation is dead, nothing it still does
+has an effect, and nothing it waits for ever comes. The power can go, or the process be killed, at
+any operation: inside a write, in the middle of a sync, between two steps of a SQLite commit
+(`vfs`). All operations are plain functions that end the caller's life by raising `PowerCut`; what
+the port calls asynchronous happens at a later moment, as in a thread: a caller that was cancelled
+does not stop it.
 """
 
 from __future__ import annotations
@@ -35,8 +37,9 @@ LOCK = "lock"
 
 
 class Drive:
-    """The hardware. `operations` counts everything that was asked of it; `armed` is what strikes after that many more, or after that many
-    more that are not reads."""
+    """The hardware. `operations` counts everything that was asked of it; `armed` is what strikes
+    after that many more, or after that many more that are not reads.
+    """
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -49,13 +52,17 @@ class Drive:
         self.holder: tuple[Incarnation, str] | None = None
         self._armed: tuple[str, int, bool] | None = None
         self.sync_failed = False
-        """A sync has failed, and no process has begun since: what the next one reads may be in the cache alone."""
+        """A sync has failed, and no process has started since: the next one may read bytes that
+        only the cache has.
+        """
         self._full_was_felt = False
         self.quiet = False
-        """Somebody looks at what is there, from outside of the world."""
+        """An inspection from outside of the world is under way."""
 
     def arm(self, kind: str, operations: int, *, reads: bool = True) -> None:
-        """Lets the power go, or the process be killed, inside the n-th operation from now; reads count as operations, or not."""
+        """Lets the power go, or the process be killed, inside the n-th operation from now; reads
+        count as operations, or not.
+        """
         self._armed = (kind, operations, reads)
 
     def disarm(self) -> None:
@@ -86,7 +93,9 @@ class Drive:
         return options.sync_seconds * share * (0.5 + self.random.random())
 
     def squeeze(self, left: int) -> None:
-        """Leaves that many bytes free: others have filled the disk. What is given up from then on is free again."""
+        """Leaves that many bytes free: others have filled the disk. What is given up from then on
+        is free again.
+        """
         self.medium.capacity = min(self._capacity, self.medium.used + left)
         self._full_was_felt = False
 
@@ -111,7 +120,9 @@ class Drive:
 
 
 class SimulatedDisk:
-    """A drive as one incarnation has it. `debt` is the time that calls on a worker have cost: the worker waits for it afterwards."""
+    """A drive as one incarnation has it. `debt` is the time that calls on a worker have cost: the
+    worker waits for it afterwards.
+    """
 
     def __init__(self, drive: Drive, life: Incarnation) -> None:
         self.drive = drive
@@ -209,7 +220,7 @@ class SimulatedDisk:
         inode.write(position, data)
 
     def _write_in_part(self, inode: Inode, position: int, data: bytes, fitting: int) -> None:
-        """What a failed write leaves behind: nothing, or a part of what there is room for."""
+        """The bytes that a failed write leaves behind: none, or as many as fit."""
         part = int(self.drive.random.random() * (fitting + 1)) if fitting > 0 and self.drive.random.random() < 0.5 else 0
         if part and not self.medium.make_room(inode, max(len(inode.data), position + part)):
             inode.write(position, data[:part])
@@ -225,7 +236,9 @@ class SimulatedDisk:
             raise self.drive.full()
 
     def sync_now(self, inode: Inode, name: str, serial: int) -> None:
-        """Makes the changes up to `serial` durable. A power cut in the middle leaves what the lottery leaves."""
+        """Makes the changes up to `serial` durable. A power cut in the middle leaves what the
+        lottery leaves.
+        """
         strike = self._step(f"sync {name} {serial}")
         if strike is not None:
             if strike == CRASH and self.drive.random.random() < 0.5:
@@ -249,7 +262,9 @@ class SimulatedDisk:
         return data
 
     def _read_page(self, inode: Inode, name: str, position: int, length: int) -> bytes:
-        """A read of a segment, which the disk may answer with a flipped bit: this once, or from now on."""
+        """A read of a segment, which the disk may answer with a flipped bit: this once, or from now
+        on.
+        """
         data = self.read_now(inode, name, position, length)
         if data and self.drive.fails(self.options.bit_rot_rate):
             at, bit = int(self.drive.random.random() * len(data)), 1 << int(self.drive.random.random() * 8)
@@ -286,7 +301,9 @@ class SimulatedDisk:
     # ---- how an operation ends -------------------------------------------------------------------------------------
 
     def _step(self, what: str) -> str | None:
-        """Every operation begins here: the dead get no further, all is noted, and something may strike."""
+        """Every operation begins here: the dead get no further, all is noted, and something may
+        strike.
+        """
         self.check_alive()
         if self.drive.quiet:
             return None
@@ -305,7 +322,7 @@ class SimulatedDisk:
         raise PowerCut(f"{self.life.name}: {strike}")
 
     def _in_thread(self, share: float, effect: Callable[[], T]) -> asyncio.Future[T]:
-        """Does it a little later, whether or not somebody still waits for it then."""
+        """Does it a little later, whether or not the caller still waits then."""
         self.check_alive()
         future: asyncio.Future[T] = self.world.loop.create_future()
         self.life.under_way += 1

@@ -1,5 +1,6 @@
-"""The smallest world with everything in it, to read and to copy: a server that keeps what it is told in SQLite and in a file, a client
-that repeats every call until it is answered, and a nemesis. At the end everything that was acknowledged must be there.
+"""The smallest world with everything in it, to read and to copy: a server that keeps what it is
+told in SQLite and in a file, a client that repeats every call until it is answered, and a nemesis.
+At the end everything that was acknowledged must be there.
 
     python -m tests.simulation.example 42 10
 
@@ -32,7 +33,7 @@ BLOCK = 512
 
 
 def opened(disk: SimulatedDisk, *, synchronous: str = "FULL") -> apsw.Connection:
-    """A database whose commits are durable (RELIABILITY.md, R11), unless `synchronous` says otherwise."""
+    """A database whose commits are durable, unless `synchronous` says otherwise."""
     connection = apsw.Connection("catalog.db", vfs=disk.vfs)
     connection.pragma("locking_mode", "EXCLUSIVE")
     connection.pragma("synchronous", "EXTRA" if synchronous == "FULL" else synchronous)
@@ -50,7 +51,9 @@ def stored(connection: apsw.Connection) -> set[int]:
 
 
 class Server:
-    """The handler. A number is written to the file, synced, committed to SQLite, and only then acknowledged."""
+    """The handler. A number is written to the file, synced, committed to SQLite, and only then
+    acknowledged.
+    """
 
     def __init__(self, life: Incarnation, connection: apsw.Connection, file: File) -> None:
         self._worker = life.worker()

@@ -1,9 +1,11 @@
-"""What has to come back does come back: when no client is left, a broker holds no credit, and no segment that nothing refers to.
+"""What has to come back does come back: when no client is left, a broker holds no credit, and no
+segment that nothing refers to.
 
-A broker that leaks breaks no promise for a long time, and then all of them at once: nobody can publish any more, or the disk is full. So
-when the world has healed, and every client has closed, the broker is given a bounded time (of the virtual clock) for its upkeep. What is
-still held then, and serves nobody, is told. It is looked at from outside: what lives is reckoned from the topics and their partitions, and
-from the extents that the catalog has, and not from the broker's own books.
+A broker that leaks breaks no promise for a long time, and then all of them at once: clients cannot
+publish any more, or the disk is full. So when the world has healed, and every client has closed,
+the broker gets a bounded time (of the virtual clock) for its upkeep. The check reports everything
+that it still holds without need. It looks from outside: it computes what lives from the topics,
+their partitions and the extents in the catalog, not from the broker's own counts.
 """
 
 from __future__ import annotations
@@ -22,11 +24,13 @@ if TYPE_CHECKING:
     from tests.simulation.server import Server
 
 TURNS_MAX = 8
-"""So many turns of upkeep have to be enough: one clears a topic away, and releases its segments."""
+"""This many turns of upkeep must be enough: one turn clears a topic away, and releases its
+segments.
+"""
 
 
 async def leftovers(server: Server) -> list[Violation]:
-    """What has not come back in time."""
+    """The resources that did not come back in time."""
     broken: list[Violation] = []
     for _ in range(TURNS_MAX):
         await asyncio.sleep(server.load.upkeep_seconds + server.world.options.sync_seconds * 10)
@@ -41,7 +45,7 @@ async def leftovers(server: Server) -> list[Violation]:
 
 
 def _credit(epoch: Epoch) -> list[tuple[str, int]]:
-    """What publishes hold, by what it is."""
+    """The resources that publishes hold, by kind."""
     credit = epoch.log.admission._credit
     return [
         ("bytes of credit", credit.reserved),
@@ -52,7 +56,7 @@ def _credit(epoch: Epoch) -> list[tuple[str, int]]:
 
 
 def _topics(epoch: Epoch, inspection: Inspection, catalog: SqliteCatalog) -> list[tuple[str, int]]:
-    """What is kept of topics that are not there any more."""
+    """The remains of deleted topics."""
     topics = {topic.row.id for topic in epoch.topics.all()}
     extents = inspection.extents(catalog)
     living = {segment for extent in extents if extent.topic in topics for segment, _ in extent.uses}

@@ -1,14 +1,18 @@
 """A seeded asyncio event loop with virtual time.
 
-Time stands still while something is ready to run (but for a microsecond per step, so that whoever polls does get on) and jumps to the
-next timer when nothing is. Which of the ready handles runs next is drawn from the seed: uniformly, or by priorities of tasks that now
-and then change (after PCT, "A randomized scheduler with probabilistic guarantees of finding bugs"), which keeps one task back for long
-while the others race ahead. asyncio itself promises that callbacks run in the order in which they were asked for; nothing in the product
-may rest on that, because threads, sockets and other loops give no such order.
+Time stands still while something is ready to run (except for a microsecond per step, so that a task
+that polls makes progress) and jumps to the next timer when nothing is. Which of the ready handles
+runs next is drawn from the seed: uniformly, or by priorities of tasks that now and then change
+(after PCT, "A randomized scheduler with probabilistic guarantees of finding bugs"), which keeps one
+task back for long while the others race ahead. asyncio itself promises that callbacks run in the
+order in which they were asked for; nothing in the product may rest on that, because threads,
+sockets and other loops give no such order.
 
-Every handle belongs to a life, the incarnation of a node, through a context variable that tasks and callbacks inherit. When a life has
-ended its handles are not run any more; they go to the graveyard, and so do its tasks. The graveyard is never freed, not even at the end
-of the program: a coroutine that were garbage collected would run its `finally` blocks, which is what a process without power cannot do.
+Every handle belongs to a life, the incarnation of a node, through a context variable that tasks and
+callbacks inherit. When a life has ended its handles are not run any more; they go to the graveyard,
+and so do its tasks. The graveyard is never freed, not even at the end of the program: a coroutine
+that were garbage collected would run its `finally` blocks, which is what a process without power
+cannot do.
 
 Nothing here goes by `id()` or by the order of a set: the same seed gives the same order.
 """
@@ -30,21 +34,28 @@ STEP_SECONDS = 1e-6
 TIMERS_COMPACT = 256
 TASKS_PRUNE = 64
 
-# Of priorities: how often the running task falls behind all others, and how often the choice is uniform, so that nobody starves.
+# Of priorities: how often the running task falls behind all others, and how often the choice is
+# uniform, so that no task starves.
 FALL_BEHIND = 0.02
 UNIFORM = 0.05
 
 
 class PowerCut(BaseException):
-    """The process that made this call is dead. Whatever still runs while this goes up the stack has no effect on the world."""
+    """The process that made this call is dead. Code that still runs while this exception unwinds
+    the stack has no effect on the world.
+    """
 
 
 class Stuck(Exception):
-    """Nothing can happen any more, or too much has happened: the message lists what every task waits for."""
+    """Nothing can happen any more, or too much has happened: the message lists what every task
+    waits for.
+    """
 
 
 class Life:
-    """What a handle belongs to. The tasks are kept so that none is collected while it waits; the finished ones are dropped now and then."""
+    """The owner of handles. It keeps the tasks so that none is collected while it waits, and drops
+    finished ones now and then.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -64,12 +75,16 @@ PRIORITY: ContextVar[list[float]] = ContextVar("priority")
 
 
 def for_ever(kept: object) -> None:
-    """Takes a reference that is never given back, so that not even the end of the interpreter frees the object and what it refers to."""
+    """Takes a reference that is never given back, so that not even the end of the interpreter frees
+    the object and what it refers to.
+    """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
 
 
 class SeededLoop(asyncio.BaseEventLoop):
-    """The loop. `failures` are exceptions that nobody handled in a living life; the world takes them for bugs of the product."""
+    """The loop. `failures` are unhandled exceptions in a living life; the world takes them for bugs
+    of the product.
+    """
 
     def __init__(self, seed: str, *, priorities: bool = False, seconds_max: float = 3_600.0, steps_max: int = 20_000_000) -> None:
         super().__init__()
@@ -103,7 +118,7 @@ class SeededLoop(asyncio.BaseEventLoop):
         return timer
 
     def outside_at(self, when: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
-        """A timer of the world itself: it fires whoever has died, and whoever asked for it."""
+        """A timer of the world itself: it fires whether or not a process has died."""
         return self.call_at(when, callback, *args, context=self.outside)
 
     def outside_later(self, seconds: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
@@ -128,7 +143,7 @@ class SeededLoop(asyncio.BaseEventLoop):
                 self._ready.append(handle)
 
     def _advance(self) -> None:
-        """Nothing is ready: jumps to the next timer of somebody who lives."""
+        """Nothing is ready: jumps to the next timer of a living process."""
         timers = self._timers
         while timers:
             when, _, handle = timers[0]
@@ -223,7 +238,9 @@ class SeededLoop(asyncio.BaseEventLoop):
             self.failures.append((life, context.get("message", ""), error))
 
     def unretrieved(self) -> None:
-        """At the end of a run: exceptions of finished tasks that nobody has looked at count as unhandled, without waiting for `__del__`."""
+        """At the end of a run: exceptions of finished tasks that no code has retrieved count as
+        unhandled, without waiting for `__del__`.
+        """
         for life in [self.world, *self.lives]:
             for task in life.tasks if not life.dead else ():
                 if task.done() and not task.cancelled() and task._log_traceback:
@@ -261,7 +278,9 @@ class SeededLoop(asyncio.BaseEventLoop):
 
 
 def waiting(life: Life) -> list[str]:
-    """What each unfinished task of a life waits for: from its coroutine inwards to where it stands still."""
+    """What each unfinished task of a life waits for: from its coroutine inwards to where it stands
+    still.
+    """
     return [f"{task.get_name()} waits in {_where(task.get_coro())}" for task in life.tasks if not task.done()]
 
 

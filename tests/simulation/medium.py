@@ -1,14 +1,18 @@
-"""What a disk holds, and what is left of it after the power went.
+"""The contents of a disk, and what remains of them after a power cut.
 
-A file is an inode: bytes, and the changes to them that were not synced. A name is an entry of the one directory that leads to an inode,
-and changes of names are kept the same way. Readers see everything at once, as through the page cache; the medium surely holds only what
-was synced. At a power cut a lottery decides for every change that was pending: kept, lost, or torn at a boundary of 512 B, later ones
-surviving earlier ones if the seed says so. Names are undone one by one, too, but consistently: when a change is undone, so is every
-later one that touches the same name or the same inode.
+A file is an inode: bytes, and the changes to them that were not synced. A name is an entry of the
+one directory that leads to an inode, and changes of names are kept the same way. Readers see
+everything at once, as through the page cache; the medium surely holds only what was synced. At a
+power cut a lottery decides for every change that was pending: kept, lost, or torn at a boundary of
+512 B, later ones surviving earlier ones if the seed says so. Names are undone one by one, too, but
+consistently: when a change is undone, so is every later one that touches the same name or the same
+inode.
 
-Instead of two copies of each file there is one, and each pending change remembers the bytes that it replaced. Syncing then costs nothing
-but forgetting, and a power cut costs as much as was pending. Only after a sync has failed are there two copies: as in Linux, the pages
-are then clean and readable and no later sync writes them, but they are not on the disk ("success" after a failed sync is a lie).
+Instead of two copies of each file there is one, and each pending change remembers the bytes that it
+replaced. Syncing then costs nothing but forgetting, and a power cut costs as much as was pending.
+Only after a sync has failed are there two copies: as in Linux, the pages are then clean and
+readable and no later sync writes them, but they are not on the disk ("success" after a failed sync
+is a lie).
 """
 
 from __future__ import annotations
@@ -23,7 +27,9 @@ UNLIMITED = 1 << 60
 
 
 class Change(NamedTuple):
-    """A write (`resize` is false), or a change of a file's length. `old` is what it replaced or cut off."""
+    """A write (`resize` is false), or a change of a file's length. `old` is what it replaced or cut
+    off.
+    """
 
     serial: int
     position: int
@@ -62,7 +68,9 @@ def resized(image: bytearray, size: int) -> None:
 
 
 class Lottery:
-    """What a power cut leaves. Each cut has its own inclination, so that all and nothing happen too; `effects` counts what was harmed."""
+    """Decides what a power cut leaves. Each cut has its own bias, so that it may keep everything or
+    nothing; `effects` counts the damage.
+    """
 
     def __init__(self, source: random.Random, reorder: bool) -> None:
         self._source = source
@@ -72,7 +80,7 @@ class Lottery:
         self.effects: Counter[str] = Counter()
 
     def apply(self, image: bytearray, changes: list[Change]) -> None:
-        """Lays what survives over the durable image of one file."""
+        """Applies the surviving changes to the durable image of one file."""
         lost = False
         for change in changes:
             if lost and not self._reorder:
@@ -90,7 +98,9 @@ class Lottery:
                     self.effects["length kept without its bytes"] += 1
 
     def _tear_up(self, image: bytearray, change: Change) -> bool:
-        """Writes some sectors of a change; false if it lies within one, for a sector is written whole or not at all."""
+        """Writes some sectors of a change; false if it lies within one, for a sector is written
+        whole or not at all.
+        """
         first = change.position // SECTOR + 1
         borders = (change.position + len(change.new) - 1) // SECTOR - first + 1
         if borders < 1:
@@ -111,7 +121,9 @@ class Lottery:
 
 
 class Inode:
-    """A file. `data` is what readers see; `durable` is the other copy, once a sync has failed; `openers` is for SQLite's locks."""
+    """A file. `data` is what readers see; `durable` is the other copy, once a sync has failed;
+    `openers` is for SQLite's locks.
+    """
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -152,7 +164,9 @@ class Inode:
         del self.changes[:done]
 
     def sync_failed(self, serial: int, lottery: Lottery) -> None:
-        """The changes up to that one are no longer pending, and stay readable; the lottery says which of them reached the disk."""
+        """The changes up to that one are no longer pending, and stay readable; the lottery says
+        which of them reached the disk.
+        """
         self.heal()
         if self.durable is None:
             self.durable = bytearray(self.data)
@@ -179,7 +193,9 @@ class Inode:
                 self.rot(position, bit)
 
     def rot(self, position: int, bit: int) -> bool:
-        """Flips a bit on the medium itself, until it is written anew or `heal` is called. While there are two copies nothing rots."""
+        """Flips a bit on the medium itself, until it is written anew or `heal` is called. While
+        there are two copies nothing rots.
+        """
         if self.durable is not None or position in self.rotten:
             return False
         self.rotten[position] = bit
@@ -207,7 +223,9 @@ class NameChange(NamedTuple):
 
 
 class Medium:
-    """One directory of files, with what is pending of it. It outlives every process, and knows of no fault but the lottery."""
+    """One directory of files, with what is pending of it. It outlives every process, and knows of
+    no fault but the lottery.
+    """
 
     def __init__(self, source: random.Random, *, reorder: bool = True, capacity: int = UNLIMITED) -> None:
         self.capacity = capacity
@@ -259,7 +277,9 @@ class Medium:
 
     @property
     def names_serial(self) -> int:
-        """The number of the last change of a name: what a sync of the directory that starts now makes durable."""
+        """The number of the last change of a name: what a sync of the directory that starts now
+        makes durable.
+        """
         return self._serial
 
     def names_synced(self, serial: int) -> None:
@@ -271,7 +291,9 @@ class Medium:
     # ---- room ------------------------------------------------------------------------------------------------------
 
     def make_room(self, inode: Inode, size: int) -> int:
-        """Accounts for a file that is to have that size. Returns how many bytes are missing; then nothing is taken."""
+        """Accounts for a file that is to have that size. Returns how many bytes are missing; then
+        nothing is taken.
+        """
         growth = size - len(inode.data)
         if growth > 0 and self.used + growth > self.capacity:
             return self.used + growth - self.capacity
@@ -305,7 +327,9 @@ class Medium:
                 _enter(self.durable_names, change.entries)
 
     def heal(self) -> None:
-        """Flips back the bits that rotted, so that what was stored can be compared with what is read."""
+        """Flips back the bits that rotted, so that what was stored can be compared with what is
+        read.
+        """
         for inode in self.names.values():
             inode.heal()
 

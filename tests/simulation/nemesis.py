@@ -1,8 +1,9 @@
-"""The one who makes bad things happen, as often as the options say, until it is told to stop.
+"""Injects faults, as often as the options say, until `stop`.
 
-Every kind of fault is a task of its own, so that they meet in every combination: a disk runs full while the power goes, a clock jumps
-during a clog. A keeper starts every process again that has ended, whatever ended it, and goes on doing so while the world heals. If a
-failed sync has ended it, the power may go while it starts: what it reads then is not what the disk has.
+Every kind of fault is a task of its own, so that they meet in every combination: a disk runs full
+while the power goes, a clock jumps during a clog. A keeper starts every process again that has
+ended, whatever ended it, and goes on doing so while the world heals. If a failed sync has ended it,
+the power may go while it starts: what it reads then is not what the disk has.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ SQUEEZED_BYTES = (0, 1, 4096, 1 << 16, 1 << 20)
 
 
 class Nemesis:
-    """Faults for the nodes of a world, or for those that it is told to keep. Machines with a disk lose their power; all others crash."""
+    """Faults for the nodes of a world, or for those that it is told to keep. Machines with a disk
+    lose their power; all others crash.
+    """
 
     def __init__(self, world: World, *, kept: list[Node] | None = None) -> None:
         self._world = world
@@ -63,7 +66,7 @@ class Nemesis:
         self._world.heal()
 
     def stop(self) -> None:
-        """Nobody is started again from here on."""
+        """Stops restarting processes."""
         for task in [*self._tasks, *self._keepers]:
             task.cancel()
 
@@ -95,7 +98,9 @@ class Nemesis:
                     self._begin(self._watch_relapse(node))
 
     def _relapse(self, node: Node) -> bool:
-        """After a failed sync the power may go at the next start, while something is written or synced."""
+        """After a failed sync the power may go at the next start, while something is written or
+        synced.
+        """
         drive, options = node.drive, self._world.options
         if drive is None or not drive.sync_failed or not self._world.faulty:
             return False

@@ -1,9 +1,10 @@
 """The network between nodes: who listens where, which connections there are, and how they break.
 
-A connection carries many calls, as one of HTTP/2 does, and all of them break with it. Its two ends learn of that at different times; a
-half-open one is a connection whose one end learns it long after the other. Links can be clogged: then everything between two machines
-is held for a while, and delivered afterwards, or never. No frame is ever delivered to a process that is dead, and none that it sent
-after its death is sent at all.
+A connection carries many calls, as one of HTTP/2 does, and all of them break with it. Its two ends
+learn of that at different times; a half-open one is a connection whose one end learns it long after
+the other. Links can be clogged: then everything between two machines is held for a while, and
+delivered afterwards, or never. No frame is ever delivered to a process that is dead, and none that
+it sent after its death is sent at all.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Exchange:
 
     @property
     def open(self) -> bool:
-        """Whether anybody still waits for something of it."""
+        """Whether either end still waits for something."""
         return not (self._served and (self.down.arrived_end or self._given_up))
 
     # ---- on the way ------------------------------------------------------------------------------------------------
@@ -76,7 +77,9 @@ class Exchange:
         self._task = self.connection.server.spawn(self._serve(self.connection.listener.handler), self.up.label)
 
     def finished(self, pipe: Pipe, frame: Frame) -> None:
-        """The last frame of a direction has arrived; if that is the handler's, the caller cannot send any more."""
+        """The last frame of a direction has arrived; if that is the handler's, the caller cannot
+        send any more.
+        """
         if pipe is self.down:
             ended = decoded(frame.data) if frame.kind is Kind.ERROR else errors.Unavailable("The broker has ended this stream.")
             self.up.break_sender(ended)
@@ -95,7 +98,9 @@ class Exchange:
     # ---- how it ends -----------------------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """The caller gives up: it gets nothing more, and the handler is cancelled when word of that arrives."""
+        """The caller gives up: it gets nothing more, and the handler is cancelled when word of that
+        arrives.
+        """
         error = errors.Unavailable("This stream was cancelled here.")
         self._given_up = True
         self.up.break_sender(error)
@@ -118,7 +123,9 @@ class Exchange:
         self.down.break_receiver(error, forget=self.connection.network.random.random() < 0.5)
 
     def break_server(self, seconds: float) -> None:
-        """The handler's end breaks; as in gRPC its task is cancelled, a little later. A call that is no stream may run to its end."""
+        """The handler's end breaks; as in gRPC its task is cancelled, a little later. A call that
+        is no stream may run to its end.
+        """
         error = errors.Unavailable("The caller is gone.")
         self.up.break_receiver(error, forget=self.connection.network.random.random() < 0.5)
         self.down.break_sender(error)
@@ -179,7 +186,9 @@ class Listener:
         self.handler = handler
 
     def close(self) -> None:
-        """Takes no new calls; what was sent still arrives, then the callers' connections are closed."""
+        """Takes no new calls; what was sent still arrives, then the callers' connections are
+        closed.
+        """
         if self.network.listeners.get(self.address) is self:
             del self.network.listeners[self.address]
         if not self.life.dead:
@@ -188,7 +197,9 @@ class Listener:
 
 
 class Connection:
-    """A connection. `severed` means that it is broken in truth, `client_knows` that the caller's end has learnt it."""
+    """A connection. `severed` means that it is broken in truth, `client_knows` that the caller's
+    end has learnt it.
+    """
 
     def __init__(self, network: Network, client: Incarnation, listener: Listener, link: Link) -> None:
         self.network = network
@@ -236,7 +247,9 @@ class Connection:
         self.sever(client_after, server_after)
 
     def sever(self, client_after: float, server_after: float, *, keep_up: bool = False, keep_down: bool = False) -> None:
-        """Breaks; the ends learn it after so many seconds. What is on its way is lost, or still arrives in a kept direction."""
+        """Breaks; the ends learn it after so many seconds. What is on its way is lost, or still
+        arrives in a kept direction.
+        """
         if self.severed:
             return
         self.severed = True
@@ -310,8 +323,9 @@ class Network:
         return connection
 
     def lost(self, life: Incarnation, *, at_once: bool) -> int:
-        """A process has died. Its system closes the connections at once, or is dark itself, and the others notice when they do.
-        Returns how many calls were under way."""
+        """A process has died. Its system closes the connections at once, or is dark itself, and the
+        others notice when they do. Returns how many calls were under way.
+        """
         broken = 0
         for connection in [each for each in self.connections if life in (each.client, each.server)]:
             broken += connection.under_way()

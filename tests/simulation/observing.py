@@ -1,6 +1,8 @@
-"""A process that looks at the positions of others, all the time, as somebody who watches the lag does.
+"""A process that looks at the positions of other clients all the time, as a monitor of the lag
+does.
 
-What it is told rests on commits of others, who have not had their answers yet. So it is the one that sees a position too early.
+It sees the commits of others before they have their answers. So it is the client that sees a
+position too early.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 
 PAUSE_SECONDS = 0.01
 LOOKS_MAX = 10
-"""It does not wait for one answer before it asks again: the moment in which a position is seen too early is short."""
+"""It does not wait for one answer before it asks again: the moment in which a position is seen too
+early is short.
+"""
 
 
 class PositionObserver:

@@ -1,11 +1,12 @@
 """Which faults a seed has, and how many: a swarm.
 
-A seed that has every fault at once finds less than many seeds that have some each: a disk that is always full never fills a segment. So
-every class of fault is switched on or off by the seed, and its rate is drawn over a wide range. All of it stands in one frozen value
-that a failing seed prints in full.
+A seed that has every fault at once finds less than many seeds that have some each: a disk that is
+always full never fills a segment. So every class of fault is switched on or off by the seed, and
+its rate is drawn over a wide range. All of it stands in one frozen value that a failing seed prints
+in full.
 
-Spans are in virtual seconds. A field that ends in `_every` is the mean time between two faults of that kind, 0 for never; one that ends
-in `_rate` is a probability per operation.
+Spans are in virtual seconds. A field that ends in `_every` is the mean time between two faults of
+that kind, 0 for never; one that ends in `_rate` is a probability per operation.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ class Options:
     # The order in which ready tasks run: uniform, or by priorities of tasks.
     priorities: bool = False
 
-    # Machines with a disk. Of the cuts and crashes, the share `…_inside` strikes in the middle of a disk operation, at most
-    # `…_operations` after it was decided on; the others strike between two steps of the loop.
+    # Machines with a disk. Of the cuts and crashes, the share `…_inside` strikes in the middle of a
+    # disk operation, at most `…_operations` after it was decided on; the others strike between two
+    # steps of the loop.
     power_cut_every: float = NEVER
     power_cut_inside: float = 0.7
     crash_every: float = NEVER
@@ -43,7 +45,7 @@ class Options:
     relapse: float = 0.0  # how likely a failed sync is followed by a power cut at the next start
     bit_flip_rate: float = 0.0
     bit_rot_rate: float = 0.0
-    disk_bytes: int = 0  # what the disk holds, 0 for as much as anybody wants; `full_every` is how often others fill it
+    disk_bytes: int = 0  # the size of the disk, 0 for unlimited; `full_every` is how often others fill it
     full_every: float = NEVER
     full_seconds: float = 3.0
     sync_seconds: float = 0.002
@@ -59,8 +61,8 @@ class Options:
     clog_every: float = NEVER
     clog_seconds: float = 3.0
 
-    # Whoever stands before the broker: a publish stream is refused at its opening, for a reason that it cannot help (a login that has run
-    # out). It says nothing of what was sent before.
+    # Something before the broker refuses a publish stream at its opening, for a reason that the
+    # stream cannot help (an expired login). That says nothing about messages that were sent before.
     turn_away_rate: float = 0.0
 
     # The wall clocks.
@@ -122,5 +124,7 @@ def drawn(seed: int) -> Options:
 
 
 def after(source: random.Random, mean: float) -> float:
-    """How long until the next one of something that happens every `mean` seconds; never is beyond any run."""
+    """How long until the next one of something that happens every `mean` seconds; never is beyond
+    any run.
+    """
     return source.expovariate(1.0 / mean) if mean > 0.0 else math.inf

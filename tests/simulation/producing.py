@@ -1,8 +1,10 @@
-"""A process that sends, on one of the kits, and what it writes down about it.
+"""A process that sends with one of the kits, and records what happens.
 
-It sends single messages and batches, pipelined, with ids of a small pool (so the same id comes again, from others too, and after an unknown
-outcome) or with generated ones, which it gives back when the outcome was unknown, and sometimes long after it was known. Some messages have
-a due time, some expire. It deletes messages, too: its own, others', those that may not be there, and such as were deleted before.
+It sends single messages and batches, pipelined, with ids of a small pool (so the same id comes
+again, from others too, and after an unknown outcome) or with generated ones, which it gives back
+when the outcome was unknown, and sometimes long after it was known. Some messages have a due time,
+some expire. It deletes messages, too: its own, others', those that may not be there, and such as
+were deleted before.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class ProducerClient:
         self._producers = 0
         self._sequence = 0
         self._again: list[tuple[str, str, str]] = []
-        """Messages whose outcome is not known, and some that are stored, as (topic, id, key): to be repeated, or asked for."""
+        """Messages whose outcome is not known, and some that are stored, as (topic, id, key): to be
+        repeated, or asked for.
+        """
         self._stored: dict[str, list[str]] = {}
         """Ids of messages that were stored, the last ones of each topic."""
         self._was_full: set[str] = set()
@@ -229,7 +233,9 @@ class ProducerClient:
         await self._delete_these(producer, topic, rows)
 
     async def _delete_these(self, producer: Sender, topic: str, rows: list[Row], *, patience: float | None = None) -> bool:
-        """Says whether there was an answer. Whoever gives up waiting and asks again may be answered by what is not durable yet."""
+        """Says whether there was an answer. A client that gives up and asks again may get an answer
+        that is not durable yet.
+        """
         call = self._history.invoke(self._life.name, ERASE, topic, rows)
         try:
             async with asyncio.timeout(patience):

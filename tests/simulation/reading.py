@@ -1,8 +1,9 @@
-"""What readers with a name do: go on where their position is, commit it, set it back, delete it, try what they may not; with filters
-and windows.
+"""What readers with a name do: go on where their position is, commit it, set it back, delete it,
+try what they may not; with filters and windows.
 
-A name belongs to one client, which does one thing after the other, so that the history says where its position has to be. Where that is
-not known any more (setting it was not answered, or retention has taken what it points at) the client takes a new name.
+A name belongs to one client, which does one thing after the other, so that the history says where
+its position has to be. Where that is not known any more (setting it was not answered, or retention
+has taken what it points at) the client takes a new name.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from tests.simulation.workload import Workload
 
 CLOSING_SECONDS = 1.0
-"""Within this, whatever waits for a reader that was closed has ended."""
+"""Within this time, every call that waits for a closed reader has ended."""
 UNANSWERED = (errors.Unavailable, errors.OutcomeUnknown, TimeoutError)
 ENDS_A_SESSION = (errors.Unavailable, errors.TopicNotFound, errors.InvalidArgument, errors.Conflict, errors.Corrupt, TimeoutError)
 
@@ -174,7 +175,9 @@ class NamedReader:
         await self._move(COMMIT, topic, earlier, reader.commit(earlier))
 
     async def _set_back(self, client: Client, topic: str) -> None:
-        """Somewhere in each partition, where anything is known of it; a name that does not know where it is any more is given up."""
+        """Somewhere in each partition, where anything is known of it; a name that does not know
+        where it is any more is given up.
+        """
         ends = {number: self._workload.ends.get((topic, number), 0) for number in range(self._workload.topics.all[topic])}
         offsets = {number: self._random.randint(max(1, end - 30), end) for number, end in ends.items() if end}
         if not offsets:
@@ -186,7 +189,9 @@ class NamedReader:
         await self._surely(FORGET, topic, {}, client.delete_position(self._name(topic), topic))
 
     async def _surely(self, operation: str, topic: str, offsets: dict[int, int], call: Awaitable[Any]) -> None:
-        """Makes a change after which the client has to know where its position is; if it does not, the name is given up."""
+        """Makes a change after which the client has to know where its position is; if it does not,
+        the name is given up.
+        """
         key = self._owner, topic
         self._workload.setting.add(key)
         if await self._move(operation, topic, offsets, call):

@@ -3,8 +3,8 @@
     clients work, faults happen ──► all faults end, no new calls ──► every call has an answer, every process runs
       ──► a fresh reader reads everything ──► the power goes once more ──► another one reads everything again ──► the checkers
 
-What a run proves is in its `Report`: the promises that were broken, what was not finished in time, errors that nobody foresaw, and how
-often which fault and which rare state was reached.
+The `Report` of a run has the broken promises, the calls that did not finish in time, unexpected
+errors, and how often each fault and each rare state was reached.
 """
 
 from __future__ import annotations
@@ -37,12 +37,14 @@ HEALING_SECONDS = 120.0
 """Within this many virtual seconds after the last fault every call must have its answer."""
 READING_SECONDS = 60.0
 JUMP_SECONDS_HARMLESS = 50.0
-"""After a broker's clock was ahead by more than the window and went back, it refuses to publish until its clock is there again."""
+"""After a broker's clock was ahead by more than the window and went back, it refuses to publish
+until its clock is there again.
+"""
 
 
 @dataclass
 class Report:
-    """What one seed has shown."""
+    """The result of one seed."""
 
     seed: int
     options: str
@@ -50,9 +52,9 @@ class Report:
     digest: str = ""
     violations: list[Violation] = field(default_factory=list)
     stuck: str = ""
-    """What was not finished in bounded time after healing."""
+    """The calls that did not finish in bounded time after healing."""
     bug: str = ""
-    """An error of the product that nobody handled."""
+    """An unhandled error of the product."""
     faults: Counter[str] = field(default_factory=Counter)
     reached: Counter[str] = field(default_factory=Counter)
     steps: int = 0
@@ -84,7 +86,9 @@ def run(
     trace: IO[str] | None = None,
     history: list[Event] | None = None,
 ) -> Report:
-    """Runs one seed. To be called once in a process (`processes.each`). `planted` switches a bug on while the world runs."""
+    """Runs one seed. To be called once in a process (`processes.each`). `planted` switches a bug on
+    while the world runs.
+    """
     faults, work = world_of(seed)
     world = World(seed, faults if options is None else options, trace=trace)
     load = work if load is None else load
@@ -117,9 +121,11 @@ def run(
 
 
 def world_of(seed: int) -> tuple[Options, Load]:
-    """The faults and the work of a seed: drawn one by one, or (for three seeds in ten) such as belong together, because some bugs show
-    only where a slow disk, hurried producers and crashes meet. Clients that take half a minute to find out that a broker is dark do
-    nothing meanwhile, and the next fault then meets an idle world: they find out sooner here."""
+    """The faults and the work of a seed: drawn one by one, or (for three seeds in ten) such as
+    belong together, because some bugs show only where a slow disk, hurried producers and crashes
+    meet. Clients that take half a minute to find out that a broker is dark do nothing meanwhile,
+    and the next fault then meets an idle world: they find out sooner here.
+    """
     source = random.Random(f"{seed}/theme")
     if source.random() < 0.3:
         return source.choice(THEMES)
@@ -191,7 +197,9 @@ class Run:
             act()
 
     async def _finish(self, clients: list[Node]) -> None:
-        """Every client comes to its end: all calls are answered. One that has died finishes after its keeper has started it again."""
+        """Every client comes to its end: all calls are answered. One that has died finishes after
+        its keeper has started it again.
+        """
         deadline = self.world.loop.time() + HEALING_SECONDS
         for node in clients:
             while node.incarnation is not None and not _finished(node.incarnation):
@@ -212,7 +220,9 @@ class Run:
         return "".join(f"\n  {line}" for line in (waiting(node.incarnation) if node.incarnation else [])[:20])
 
     async def _read_twice(self) -> None:
-        """Once as it is, and once more after a power cut: what anybody was told must be on the disk."""
+        """Once as it is, and once more after a power cut: what anybody was told must be on the
+        disk.
+        """
         await self._read("check", lambda life: self.workload.read_all(life, "check"))
         self.workload.violations += await leftovers(self.server)
         self.server.node.power_cut()

@@ -1,4 +1,4 @@
-"""Moments and spans: what is taken, and what is refused with what would be right."""
+"""Moments and spans: valid values, and refusals that say what to use."""
 
 from __future__ import annotations
 

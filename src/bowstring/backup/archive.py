@@ -1,7 +1,8 @@
-"""A backup that a broker makes while it serves (`ports.archive`), and one that is made of a directory which nobody serves.
+"""Makes a backup for a broker that serves (`ports.archive`), or of a directory that no broker
+serves.
 
-Both do the same, with the same code: the copying is plain and blocks, on a thread of its own for the broker. It is given up between two
-reads.
+Both use the same code: the copying is plain and blocks, on a thread of its own for the broker. It
+can be given up between two reads.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 
 class _GivenUp(Exception):
-    """Nobody wants the backup any more."""
+    """The backup was given up."""
 
 
 class HostArchive:
@@ -91,7 +92,9 @@ class HostArchive:
 
 
 def back_up_offline(data: str, target: str, *, software: str, made: str, progress: Progress) -> Filled:
-    """A backup of a directory that nobody serves. Raises Conflict if somebody does; leaves nothing behind if it fails."""
+    """Makes a backup of a directory. Raises Conflict if a broker serves it; leaves nothing behind
+    if it fails.
+    """
     with DataDirectory(data) as directory:
         making.claim(target)
         work: Making | None = None
@@ -111,7 +114,7 @@ def back_up_offline(data: str, target: str, *, software: str, made: str, progres
 
 @contextmanager
 def _translating(target: str) -> Generator[None]:
-    """What goes wrong with the target, in the words of the product."""
+    """The error for a problem with the target, in the words of the product."""
     try:
         yield
     except DiskFull as error:

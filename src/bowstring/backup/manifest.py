@@ -1,4 +1,6 @@
-"""What a backup says of itself: where it comes from, and every file with its size and CRC-32C. Written last, and checked first."""
+"""The description of a backup: its origin, and every file with its size and CRC-32C. Written last,
+and checked first.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ class Manifest(msgspec.Struct, frozen=True):
     catalog_format: int
     files: list[FileEntry]
     damaged: list[str]
-    """What was damaged already when it was made."""
+    """The damage that was there when it was made."""
 
 
 class _Sealed(msgspec.Struct):
@@ -49,7 +51,7 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(data: bytes, place: str) -> Manifest:
-    """Raises Corrupt for what is no manifest or a damaged one, NotSupported for a later one."""
+    """Raises Corrupt for a damaged manifest or something else, NotSupported for a later format."""
     try:
         sealed = msgspec.json.decode(data, type=_Sealed)
         if google_crc32c.value(bytes(sealed.manifest)) != sealed.crc32c:

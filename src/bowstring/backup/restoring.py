@@ -1,12 +1,15 @@
-"""A data directory made of a backup: every file checked against the manifest, and the catalog told that it lives on as another.
+"""Makes a data directory from a backup: checks every file against the manifest, and turns the
+catalog into that of another cluster.
 
-The restored data and the data that it was taken from may both go on, and give the same numbers to different things: flushes, offsets, and
-segments, whose ids are made of the epoch. So two things change. The cluster gets a new id: clients can tell the two apart. And the epoch
-jumps ahead by a random distance, a million at the least. Epochs count starts, so neither the original nor another restore of the same
-backup gets there; no segment that is written after a restore has the id of one that they write, and files that get mixed up are
-recognised, because every frame names its segment.
+The restored data and the data that it was taken from may both go on, and give the same numbers to
+different things: flushes, offsets, and segments, whose ids are made of the epoch. So two things
+change. The cluster gets a new id: clients can tell the two apart. And the epoch jumps ahead by a
+random distance, at least a million. Epochs count starts, so neither the original nor another
+restore of the same backup gets there. So no segment that is written after a restore has the id of
+one of theirs, and mixed-up files are recognised, because every frame names its segment.
 
-The catalog comes last, under its name only when all is there: a restore that was cut off leaves a directory that no broker takes.
+The catalog comes last, and gets its name only when everything else is there: an interrupted restore
+leaves a directory that no broker opens.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ _JUMP_SPREAD = 1 << 32
 
 
 class Restored(NamedTuple):
-    """What has become of a backup."""
+    """The result of a restore."""
 
     manifest: Manifest
     cluster: str
@@ -43,7 +46,7 @@ class Restored(NamedTuple):
 
 
 def read_manifest(backup: str) -> Manifest:
-    """Raises NotFound where there is no backup, Corrupt for a damaged manifest."""
+    """Raises NotFound if there is no backup, Corrupt for a damaged manifest."""
     path = os.path.join(backup, NAME)
     try:
         with open(path, "rb") as file:
@@ -57,7 +60,9 @@ def read_manifest(backup: str) -> Manifest:
 
 
 def restore(backup: str, directory: str, *, progress: making.Progress) -> Restored:
-    """Makes the directory. Raises AlreadyExists if it is not empty; leaves it as it was if anything fails."""
+    """Makes the directory. Raises AlreadyExists if it is not empty; leaves it as it was if anything
+    fails.
+    """
     manifest = read_manifest(backup)
     _check_names(manifest, backup)
     was_there = os.path.isdir(directory)
@@ -127,7 +132,7 @@ def _copy(source: str, target: str, entry: FileEntry, told: Callable[[int], None
 
 
 def _remove(directory: str, manifest: Manifest, was_there: bool) -> None:
-    """Nothing is left of a restore that failed."""
+    """Removes everything of a failed restore."""
     for name in (RESTORING, RESTORING + "-wal", RESTORING + "-shm", CATALOG, *(entry.name for entry in manifest.files)):
         with suppress(OSError):
             os.unlink(os.path.join(directory, name))

@@ -3,11 +3,13 @@
     hold what would be given back ──► copy the catalog, in steps ──► pin the segments that the copy refers to ──► hold no more
       ──► copy and check those ──► manifest ──► unpin
 
-The backup is of the moment at which the copy of the catalog was finished: what it refers to is durable, does not change, and is not
-given back while it is pinned. Flushes, seals, cleaning and retention go on meanwhile; the space that they free comes a little later.
+The backup is of the moment at which the copy of the catalog was finished: the segments that it
+refers to are durable, do not change, and are not reused while they are pinned. Flushes, seals,
+cleaning and retention go on meanwhile; the space that they free comes a little later.
 
-If the incarnation ends on the way, its pins are gone, and segments may be used again under the copying: the backup is given up. So it is
-if another has taken over of which this one has not heard yet: the catalog is asked.
+If the incarnation ends on the way, its pins are gone, and segments may be reused during the
+copying: the backup is given up. It is also given up if another incarnation has taken over without
+this one knowing: the catalog tells.
 """
 
 from __future__ import annotations
@@ -35,16 +37,16 @@ class Backup:
 
     @property
     def done(self) -> int:
-        """Bytes that are copied."""
+        """Bytes copied so far."""
         return self._archive.done
 
     @property
     def total(self) -> int:
-        """Bytes that are to be copied; 0 while that is not known."""
+        """Bytes to copy in all; 0 while that is not known."""
         return self._archive.total
 
     async def run(self) -> Filled:
-        """Makes it. Raises what kept it from being made, and then there is none; so too if this is cancelled."""
+        """Makes the backup. If it raises, or is cancelled, there is none."""
         usage = self._usage
         pinned: frozenset[int] = frozenset()
         try:
@@ -75,7 +77,9 @@ class Backup:
             raise errors.Unavailable(f"{failure}; there is no backup.") from failure
 
     async def _check_pinned(self) -> None:
-        """What was pinned has been so until now: nobody else could give segments back."""
+        """Checks that the pins have held until now: no other incarnation can have given segments
+        back.
+        """
         try:
             await self._log.check_fence()
         except (Fenced, StorageFailed, DiskFull) as failure:

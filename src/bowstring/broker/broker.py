@@ -19,6 +19,7 @@ from bowstring import errors
 from bowstring.broker import statistics
 from bowstring.broker.backup import Backup
 from bowstring.broker.counters import Counters
+from bowstring.broker.endings import START_AGAIN, ended_because, lost_because
 from bowstring.broker.incarnation import Incarnation
 from bowstring.broker.log.publisher import Publisher
 from bowstring.broker.reading.fetcher import Fetcher, make_fetcher
@@ -28,6 +29,8 @@ from bowstring.broker.statistics import Statistics, TopicsStatistics
 from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.surroundings import Surroundings
 from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name, check_numbers, encode_settings
+from bowstring.broker.tuning import Tuning
+from bowstring.broker.witness import UNWITNESSED, Witness
 from bowstring.messages.limits import NAME_BYTES_MAX
 from bowstring.ports.archive import Archive
 from bowstring.ports.catalog import Catalog, TopicRow
@@ -41,7 +44,6 @@ from bowstring.store.reserve import Reserve
 
 T = TypeVar("T")
 
-START_AGAIN = "Look after the disk, then start the broker again: it finds out what is there."
 STUCK_SECONDS = 10.0
 """A flush that takes longer than this says that the disk hangs."""
 RETRY_SECONDS = 0.5
@@ -70,8 +72,10 @@ class Broker:
         reserve: Reserve | None = None,
         archives: Callable[[str], Archive] | None = None,
         observer: Observer = UNOBSERVED,
-        starts_again: bool = True,
+        witness: Witness = UNWITNESSED,
+        tuning: Tuning | None = None,
         number: int = 1,
+        starts_again: bool = True,
     ) -> None:
         self.settings = settings
         self.clock = SteadyClock(clock)
@@ -89,7 +93,19 @@ class Broker:
         self._starts_again = starts_again
         """Somebody starts it again after a failure, so waiting for it makes sense."""
         self._backing_up = False
-        self._surroundings = Surroundings(number, settings, self.clock, catalog, store, reserve, observer, self._shortage, Counters())
+        self._surroundings = Surroundings(
+            settings=settings,
+            clock=self.clock,
+            catalog=catalog,
+            store=store,
+            reserve=reserve,
+            observer=observer,
+            shortage=self._shortage,
+            counters=Counters(),
+            witness=witness,
+            tuning=tuning or Tuning(),
+            number=number,
+        )
         self._incarnation: Incarnation | None = None
         self._unavailable: errors.Error = errors.Unavailable("the broker is starting.")
         self._serving: asyncio.Task[None] | None = None
@@ -122,6 +138,7 @@ class Broker:
 
     async def _begin(self) -> None:
         self._incarnation = await Incarnation.begin(self._surroundings)
+        self._surroundings.witness.began(self._incarnation)
 
     async def _serve(self) -> None:
         """Runs incarnations one after the other until one fails for good."""
@@ -131,7 +148,7 @@ class Broker:
                 try:
                     await self._incarnation.log.flusher.run()
                 except (DiskFull, Fenced) as failure:
-                    self._end(_why(failure))
+                    self._end(lost_because(failure))
                     if isinstance(failure, Fenced):
                         self._observer.note("fenced")
                     else:
@@ -142,7 +159,7 @@ class Broker:
         except asyncio.CancelledError:
             raise
         except BaseException as failure:
-            self._end(errors.Unavailable(_ending(failure), hint=START_AGAIN, details=self._for_good))
+            self._end(errors.Unavailable(ended_because(failure), hint=START_AGAIN, details=self._for_good))
             self._observer.note("broker-failed", cause=str(failure), data=self.settings.data)
             self.failed.set_result(failure)
 
@@ -310,7 +327,7 @@ class Broker:
                 return await steps(incarnation)
             except (DiskFull, Fenced) as failure:
                 incarnation.log.flusher.fail(failure)
-                raise _why(failure) from failure
+                raise lost_because(failure) from failure
             except StorageFailed as failure:
                 incarnation.log.flusher.fail(failure)
                 told = f"the storage failed while this was done, so it may or may not be there: {failure}."
@@ -372,15 +389,3 @@ def _told(settings: TopicSettings, caller: Caller) -> dict[str, object]:
     """A topic's settings as an event tells them, and who asked for them."""
     spans = {"retention": settings.retention, "deduplication": settings.window}
     return {**spans, "retention_bytes": settings.retention_bytes, "client": caller.address}
-
-
-def _why(failure: DiskFull | Fenced) -> errors.Error:
-    if isinstance(failure, DiskFull):
-        return disk_full()
-    return errors.Unavailable("another incarnation has taken over; loading again.")
-
-
-def _ending(failure: BaseException) -> str:
-    if isinstance(failure, (StorageFailed, OSError)):
-        return f"the broker has ended: its storage has failed: {failure}."
-    return f"the broker has ended: {failure!r}."

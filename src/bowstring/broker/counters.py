@@ -1,7 +1,8 @@
-"""What a broker counts while it works: one set of counters for all its incarnations, so that they only rise.
+"""The counters of a broker: one set for all its incarnations, so that they only rise.
 
-Everything here is counted per flush, per batch or per answer, never per message: a few additions each. `broker.statistics` makes frozen
-values of it. Counters are not durable; they begin at 0 with the process.
+Everything here is counted per flush, per batch or per answer, never per message: a few additions
+each. `broker.statistics` makes frozen values of it. Counters are not durable; they begin at 0 with
+the process.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from bowstring import errors
 from bowstring.core.answers import Answer, Stored
 
 SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""The upper bounds of the buckets: a sync takes 0.1 ms on a good disk and 10 s on one that is about to fail."""
+"""The upper bounds of the buckets: a sync takes 0.1 ms on a good disk and 10 s on one that is about
+to fail.
+"""
 
 
 class Distribution(NamedTuple):
-    """How often something took how long."""
+    """A distribution of durations."""
 
     buckets: tuple[tuple[float, int], ...]
-    """An upper bound in seconds, and how many took at most that long; the last bound is infinite."""
+    """An upper bound in seconds, and how many took at most that long; the last bound is infinite.
+    """
     seconds: float
     """The sum."""
 
@@ -40,7 +44,7 @@ class Durations:
         self._sum += seconds
 
     def distribution(self) -> Distribution:
-        """What was counted up to now."""
+        """The counts up to now."""
         return Distribution(tuple(zip((*SECONDS, float("inf")), accumulate(self._counts), strict=True)), self._sum)
 
 
@@ -61,7 +65,7 @@ class Counters:
         self.batches = 0
         self.messages = 0
         self.bytes = 0
-        """What was published and committed: batches, messages, and bytes of pages."""
+        """Published and committed: batches, messages, and bytes of pages."""
         self.duplicates = 0
         """Messages that were known already, by their batch or by their id."""
         self.refused: Counter[str] = Counter()
@@ -69,7 +73,7 @@ class Counters:
         self.answers = 0
         self.fetched_messages = 0
         self.fetched_bytes = 0
-        """What was handed to readers: pieces of partitions, messages, and bytes of batches."""
+        """Handed to readers: pieces of partitions, messages, and bytes of batches."""
         self.damaged = 0
         """Reads that ended because a page did not verify."""
         self.topic_bytes: Counter[int] = Counter()
@@ -96,7 +100,7 @@ class Counters:
         self.incarnations = 0
 
     def settled(self, answer: asyncio.Future[Answer]) -> None:
-        """A batch was answered. What is stored is counted with its flush; here is what is not."""
+        """Counts an answered batch, unless it was stored: those are counted with their flush."""
         if answer.cancelled():
             return
         error = answer.exception()
@@ -106,7 +110,7 @@ class Counters:
             self.duplicates += found.rows if found.duplicate else sum([repeat.rows for repeat in found.repeats])
 
     def fetched(self, topic: int, answers: int, messages: int, size: int) -> None:
-        """A reader was given something."""
+        """Counts messages handed to a reader."""
         self.answers += answers
         self.fetched_messages += messages
         self.fetched_bytes += size
@@ -118,6 +122,6 @@ class Counters:
         return self.upkeep.setdefault(name, Work())
 
     def forget_topic(self, topic: int) -> None:
-        """The topic was deleted."""
+        """Forgets the counters of a deleted topic."""
         for counter in (self.topic_bytes, self.topic_fetched, self.topic_fetched_bytes):
             counter.pop(topic, None)

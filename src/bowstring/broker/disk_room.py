@@ -1,4 +1,6 @@
-"""Room on the disk, as publishers see it: they are refused before anything is taken, and leave some for the work that makes room."""
+"""Room on the disk for publishes: the broker refuses them early enough to leave some for the work
+that makes room.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,11 @@ from bowstring.broker.shortage import disk_full
 from bowstring.broker.surroundings import Surroundings
 
 ALIVE_MIN: Final = 0.4
-"""The cleaner copies what lives out of a segment when it is less than this share of the segment."""
+"""The cleaner copies the live pages out of a segment when they are less than this share of it."""
 ROOM_KEPT: Final = 1 << 20
-"""Bytes in segments that publishers leave to the sealer. To the cleaner they leave what may live in a segment that it copies."""
+"""Bytes in segments that publishers leave to the sealer. They also leave the cleaner room for the
+live pages of a segment.
+"""
 
 
 class DiskRoom:
@@ -26,7 +30,7 @@ class DiskRoom:
         """Bytes of pages that are decided and not written yet."""
 
     def check(self, size: int) -> None:
-        """Raises Full if the disk has no room for so many bytes."""
+        """Raises Full if the disk has no room for this many bytes."""
         if not self._has(size):
             self._shortage.begin()
             raise disk_full()
@@ -44,7 +48,7 @@ class DiskRoom:
             self._shortage.found_room()
 
     def _has(self, size: int) -> bool:
-        """There is none if the store could not make the next segment, or the catalog has nothing in reserve."""
+        """Whether there is room: the store has its next segment, and the catalog its reserve."""
         if self._reserve is not None and not self._reserve.held:
             return False
         if not self._store.is_short:

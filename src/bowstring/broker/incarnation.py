@@ -39,7 +39,7 @@ class Incarnation:
     @staticmethod
     async def begin(surroundings: Surroundings) -> Incarnation:
         """Registers a new epoch and loads everything."""
-        loaded = await load(surroundings.catalog, surroundings.broker)
+        loaded = await load(surroundings.catalog, surroundings.number)
         surroundings.clock.not_before(max((partition.arrived for partition in loaded.partitions.values()), default=0))
         await surroundings.store.open(loaded.fence.epoch, loaded.segments(), loaded.sequence)
         incarnation = Incarnation(surroundings, loaded)

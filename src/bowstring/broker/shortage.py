@@ -1,8 +1,9 @@
-"""Whether the disk is full, told when that begins and when it ends.
+"""Reports when the disk becomes full and when that ends.
 
-Publishers notice first: one of them is refused. The end is noticed by upkeep, when the next segment is there and the catalog has its
-reserve again, at several turns one after the other. Near the end of a disk there is a little room for a moment now and then, in a smaller
-segment or one that upkeep uses itself; if that were the end, the disk would be told to be full, free and full again.
+Publishers notice first: one of them is refused. Upkeep notices the end, when the next segment is
+there and the catalog has its reserve again, at several turns one after the other. A nearly full
+disk has a little room for a moment now and then, in a smaller segment or one that upkeep uses
+itself; if that counted as the end, the log would say full, free and full again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from bowstring.ports.clock import Clock
 from bowstring.ports.events import Observer
 
 TURNS_FREE: Final = 3
-"""At so many turns of upkeep there has to be room."""
+"""The number of turns of upkeep in a row that must find room."""
 
 
 class Shortage:
@@ -28,11 +29,11 @@ class Shortage:
 
     @property
     def is_on(self) -> bool:
-        """Is the disk told to be full?"""
+        """Whether the disk is reported as full."""
         return self._since is not None
 
     def begin(self) -> None:
-        """Something was refused, or would be."""
+        """A publish was refused, or would be."""
         self._turns_free = 0
         if self._since is None:
             self._since = self._clock.monotonic()
@@ -48,5 +49,5 @@ class Shortage:
 
 
 def disk_full() -> errors.Full:
-    """What a publish is refused with."""
+    """The error of a refused publish."""
     return errors.Full("the disk is full; nothing of this was stored.", hint="Free some space: the broker goes on by itself.")

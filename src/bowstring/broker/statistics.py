@@ -1,7 +1,9 @@
-"""A broker's figures at one moment, as frozen values. `Broker.statistics()`, the metrics and later the console read these and nothing else.
+"""A broker's figures at one moment, as frozen values. `Broker.statistics()`, the metrics and later
+the console read these and nothing else.
 
-Totals cost little. What belongs to single topics and positions is gathered partition by partition, so `of_topics` gives the loop
-back every few hundred of them: a scrape of ten thousand partitions must not hold up a flush.
+Totals cost little. Figures of single topics and positions are gathered partition by partition, so
+`of_topics` gives the loop back every few hundred of them: a scrape of ten thousand partitions must
+not delay a flush.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ PARTITIONS_AT_ONCE = 200
 
 
 class Traffic(NamedTuple):
-    """What went in or out since the process began."""
+    """Traffic in one direction since the process began."""
 
     batches: int
     messages: int
@@ -31,9 +33,9 @@ class FlushStatistics(NamedTuple):
     inlined: int
     """Flushes that carried their pages in the journal row."""
     waiting_bytes: int
-    """Bytes of pages that are to be written yet."""
+    """Bytes of pages still to be written."""
     oldest_seconds: float
-    """How long the oldest flush under way has been so; 0 if there is none."""
+    """Age of the oldest flush under way; 0 if there is none."""
     publish_seconds: Distribution
     """From a flush's first change until its answers."""
     flush_seconds: Distribution
@@ -54,7 +56,7 @@ class WorkStatistics(NamedTuple):
 
 
 class UpkeepStatistics(NamedTuple):
-    """What was done beside the flushes."""
+    """The work of upkeep."""
 
     seals: int
     sealed_pages: int
@@ -77,14 +79,14 @@ class MemoryStatistics(NamedTuple):
 
 
 class DiskStatistics(NamedTuple):
-    """What the store has on the disk."""
+    """The store's files on the disk."""
 
     full: bool
     """Are publishes refused for lack of room?"""
     segments: int
     segment_bytes: int
     used_bytes: int
-    """Bytes of the segments that something refers to."""
+    """Bytes in use in the segments."""
     orphans: int
     orphan_bytes: int
     """Files that were put aside."""
@@ -102,7 +104,7 @@ class Statistics(NamedTuple):
     published: Traffic
     fetched: Traffic
     duplicates: int
-    """Messages that were known already, by their batch or by their id."""
+    """Messages that the broker recognised, by their batch or by their id."""
     refused: tuple[tuple[str, int], ...]
     """Batches that were refused, by the kind of the error."""
     damaged: int
@@ -224,7 +226,9 @@ def _disk(incarnation: Incarnation) -> DiskStatistics:
 
 
 async def of_topics(incarnation: Incarnation) -> TopicsStatistics:
-    """Topics by name, and their positions. Others have their turn meanwhile, so that the figures are not of one instant."""
+    """Topics by name, and their positions. Other tasks run meanwhile, so the figures are not of one
+    instant.
+    """
     topics: list[TopicStatistics] = []
     positions: list[PositionStatistics] = []
     looked_at = 0
@@ -242,7 +246,7 @@ async def of_topics(incarnation: Incarnation) -> TopicsStatistics:
 
 
 class _Sums:
-    """What the partitions of a topic have in all."""
+    """The sums over the partitions of a topic."""
 
     def __init__(self) -> None:
         self._messages = self._bytes = self._published = 0

@@ -1,9 +1,11 @@
 """The broker's own time: the wall clock, except that it never falls.
 
-A machine's clock may jump ahead and be set back. Time that falls would make a refusal untrue (a second copy of a batch that was refused as
-too late would be in time again), and time far behind the last arrival would make the broker refuse everything that is sent "now" as
-older than its memory. So decisions are made by this clock, and kits are told this one. Where the wall clock is behind it, it goes on at
-half speed until the wall clock has caught up. It begins no earlier than the last arrival that was ever written down.
+A machine's clock may jump ahead and be set back. Time that falls would make a refusal untrue (a
+second copy of a batch that was refused as too late would be in time again), and time far behind the
+last arrival would make the broker refuse everything that is sent "now" as older than its memory. So
+the broker decides by this clock, and tells kits its time. While the wall clock is behind it, it
+runs at half speed until the wall clock has caught up. It begins no earlier than the last recorded
+arrival.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ class SteadyClock:
         return self._last
 
     def not_before(self, moment: int) -> None:
-        """From here on it is at least this late."""
+        """Makes it show at least this moment from now on."""
         self._last = max(self._last, moment)
 
     def monotonic(self) -> float:

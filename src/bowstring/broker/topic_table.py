@@ -11,15 +11,18 @@ from bowstring.broker.topics import Topic, not_found
 
 
 class TopicTable:
-    """Names at the edge, ids everywhere else. The table has editions: a new number whenever a topic is made or deleted, and after a
-    restart."""
+    """Names at the edge, ids everywhere else. The table has an edition: a number that changes
+    whenever a topic is created or deleted, and after a restart.
+    """
 
     def __init__(self, epoch: int, *, creates: bool) -> None:
         self._names: dict[str, Topic] = {}
         self._ids: dict[int, Topic] = {}
         self._actors: dict[tuple[int, int], PartitionActor] = {}
         self._creates = creates
-        """Does a publish create its topic? Then the error for a missing one does not tell how to."""
+        """Whether a publish creates its topic. Then the error for a missing one does not say how to
+        create it.
+        """
         self.edition = (epoch << 32) + 1
         self._waiting: list[asyncio.Event] = []
 
@@ -47,7 +50,7 @@ class TopicTable:
         return (self._names[name] for name in sorted(self._names))
 
     def name_of(self, topic_id: int) -> str:
-        """For people who read it, so a topic that is gone has a name too."""
+        """The name for people; a deleted topic has one too."""
         topic = self._ids.get(topic_id)
         return topic.row.name if topic is not None else f"#{topic_id}"
 

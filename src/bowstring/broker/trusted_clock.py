@@ -1,8 +1,9 @@
-"""The time that retention goes by: a clock that jumps deletes nothing.
+"""The clock of retention: a clock that jumps deletes nothing.
 
-Wall clocks are set, by people and by daemons, and a wrong one must not cost messages. So the wall clock is believed only as long as it goes
-along with the monotonic one. When they disagree by more than a minute, time goes on from where they last agreed, as the monotonic clock
-counts it, until the wall clock is back there or the broker is started anew.
+People and daemons set wall clocks, and a wrong one must not cost messages. So the broker believes
+the wall clock only while it agrees with the monotonic one. When they differ by more than a minute,
+time goes on from where they last agreed, by the monotonic clock, until the wall clock agrees again
+or the broker restarts.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 from bowstring.ports.clock import Clock
 
 TOLERANCE = 60_000_000
-"""Microseconds that the two may be apart."""
+"""How far the two may be apart, in microseconds."""
 
 _log = logging.getLogger("bowstring.clock")
 

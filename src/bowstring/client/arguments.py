@@ -1,7 +1,8 @@
-"""What people may give to `send`, checked where it was given.
+"""Checks the arguments of `send` in the call itself.
 
-Rows of many calls travel together, so one that the broker would refuse must not get in among them: everything that a batch is checked
-for is asked here of the single message, and refused in words that name the argument and say what would be right.
+Rows of many calls travel together, so a row that the broker would refuse must not get in among
+them. This module runs every check of a batch on the single message, and its errors name the
+argument and say what to use.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ def pattern(given: object) -> str:
 
 
 def partition(given: object) -> int:
-    """The number of a partition, which the topic may have or not."""
+    """The number of a partition. The topic need not have it."""
     if isinstance(given, bool) or not isinstance(given, int) or given < 0:
         raise errors.InvalidArgument(f"partition={shown(given)} is not a partition.", hint="Use a whole number; they count from 0.")
     return given
 
 
 def no_partition(topic: str, number: int, partitions: int) -> errors.InvalidArgument:
-    """The topic has fewer."""
+    """The error for a partition that the topic does not have."""
     return errors.InvalidArgument(f"'{topic}' has no partition {number}.", hint=f"It has {partitions}, counted from 0.")
 
 
@@ -74,14 +75,16 @@ def callback(given: Any, name: str) -> Callable[[float], object] | None:
 
 
 def no_login(environment: Mapping[str, str], **given: object) -> None:
-    """Refuses what only a login would need: whoever believes to be protected has to know that nobody is asked who they are."""
+    """Refuses arguments that only a login needs: a program that believes itself protected must
+    learn that brokers serve everyone.
+    """
     found = [f"{name}=" for name, value in given.items() if value is not None]
     if environment.get("BOWSTRING_TOKEN"):
         found.append("BOWSTRING_TOKEN")
     if found:
         raise errors.NotSupported(
-            f"{found[0]} is for a login, and this version has none: every broker serves everybody who reaches it.",
-            hint=f"Omit {found[0]}, and let only those reach the broker who may.",
+            f"{found[0]} is for a login, and this version has none: every broker serves everyone who reaches it.",
+            hint=f"Omit {found[0]}, and restrict who reaches the broker.",
         )
 
 
@@ -97,7 +100,7 @@ def value(given: object, json: object) -> bytes | None:
 
 
 def binary(given: object, name: str) -> bytes:
-    """Bytes, or text as UTF-8. What can be changed afterwards is copied."""
+    """Bytes, or text as UTF-8. Copies values that could change afterwards."""
     if isinstance(given, bytes):
         return given
     if isinstance(given, str):
@@ -109,14 +112,14 @@ def binary(given: object, name: str) -> bytes:
 
 
 def attributes(given: object) -> dict[str, str] | None:
-    """Text by text, a copy of what was given. None and nothing are the same."""
+    """A copy of the attributes. None and an empty dict are the same."""
     if given is None:
         return None
     if type(given) is not dict and not isinstance(given, Mapping):
         raise errors.InvalidArgument(f"attributes={shown(given)} is of type {type(given).__name__}.", hint="Use a dict: {'country': 'CH'}.")
     checked: dict[Any, Any] = dict(given)
     for name, text in checked.items():
-        # Nearly all of them are plain ASCII, which needs no further look.
+        # Nearly all of them are plain ASCII, which needs no further check.
         if type(name) is type(text) is str and name.isascii() and text.isascii() and not name.startswith(limits.RESERVED_PREFIX):
             continue
         if not isinstance(name, str) or not isinstance(text, str):
@@ -134,7 +137,7 @@ def attributes(given: object) -> dict[str, str] | None:
 
 
 def message_id(given: object) -> str:
-    """A natural id, or a generated one that is given back."""
+    """A natural id, or a generated one that the program passes back."""
     if not isinstance(given, str):
         raise errors.InvalidArgument(f"id={shown(given)} is of type {type(given).__name__}.", hint="An id is text.")
     size = len(_utf8(given, "id"))
@@ -173,7 +176,7 @@ def compression(given: object) -> str | None:
 
 
 def expiry(given: object, now: int) -> int | None:
-    """The moment after which a message is delivered to nobody, from a moment or a span from now."""
+    """The moment after which a message is not delivered, from a moment or a span from now."""
     if given is None:
         return None
     return now + times.microseconds(times.span_until(given, "expires", now))
@@ -189,7 +192,7 @@ def timeout(given: object, now: int) -> float:
 
 
 def too_large(what: str, size: int, limit: int) -> errors.TooLarge:
-    """The refusal of more bytes than a batch may have."""
+    """The error for more bytes than a batch may have."""
     return errors.TooLarge(
         f"the {what} has {in_mebibytes(size, limit)}, a batch may have {in_mebibytes(limit)} here (batch.bytes-max).",
         hint="Split it, or create the topic with payload='reference'.",
@@ -226,6 +229,6 @@ def _utf8(text: str, name: str) -> bytes:
 
 
 def shown(given: object) -> str:
-    """What was given, in an error: as in a program, and not at any length."""
+    """The value for an error message: as in a program, shortened."""
     text = repr(given)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -1,7 +1,7 @@
 """Messages as Arrow columns, and as objects when touched.
 
-A batch is rows of one or several pages. Columns are made when they are asked for and at most once; where the rows are one page's,
-columns that the producer sent are views into the bytes that came from the broker.
+A batch is rows of one or several pages. Columns are made on first use, at most once. If the rows
+are of one page, columns that the producer sent are views into the bytes from the broker.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ HTML_CHARACTERS = 60
 
 
 class Batch:
-    """Messages in the order in which they were read; those of one partition by offset. It has what a sequence has, and is none by its
-    type: libraries would take it for a list of rows, and not ask for its columns. It can be pickled, and is an Arrow stream then."""
+    """Messages in the order in which they were read; those of one partition by offset. It behaves
+    like a sequence but is not one by its type: libraries would take it for a list of rows, and not
+    ask for its columns. A pickled batch is an Arrow stream.
+    """
 
     __slots__ = ("_chunks", "_columns", "_names", "_rows")
 
@@ -86,7 +88,9 @@ class Batch:
         return pa.RecordBatch.from_arrays([self.column(name) for name in self._names], schema=self.schema)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Hands the columns to whoever speaks Arrow: `pl.DataFrame(batch)`, `duckdb.sql("from batch")`, `pa.table(batch)`."""
+        """Hands the columns to any library that speaks Arrow: `pl.DataFrame(batch)`,
+        `duckdb.sql("from batch")`, `pa.table(batch)`.
+        """
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def __reduce__(self) -> Any:
@@ -112,7 +116,9 @@ def _restored(data: bytes, names: tuple[str, ...]) -> Batch:
 
 
 def messages(chunk: Chunk) -> Iterator[Message]:
-    """The messages of consecutive rows, as an iterator whose remaining length `operator.length_hint` tells."""
+    """The messages of consecutive rows, as an iterator whose remaining length
+    `operator.length_hint` tells.
+    """
     values = chunk.column("value").to_pylist() if chunk.page.has("value") else repeat(None)
     return iter(list(map(Message, values, repeat(chunk.page), range(chunk.first, chunk.first + chunk.rows))))
 

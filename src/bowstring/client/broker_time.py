@@ -1,13 +1,16 @@
-"""What the broker's clock shows, as far as the kit can know.
+"""The kit's estimate of the broker's clock.
 
-Timeouts of publishes count by the broker's clock, so a producer stamps them with it. This machine's wall clock is not asked: it may be
-wrong, and it may jump. The handshake tells the broker's time, which then was half a round trip ago, give or take that half; from there
-on the monotonic clock counts. Every answer of a publish carries the broker's time too, and it was read between the writing of the batch
-and the reading of the answer: where the estimate lies outside of what that allows, it is moved to the nearest end.
+Timeouts of publishes count by the broker's clock, so a producer stamps them with it. The kit does
+not use this machine's wall clock, which may be wrong, and may jump. The handshake gives the
+broker's time, which is half a round trip old, give or take that half; from there on the monotonic
+clock counts. Every answer to a publish carries the broker's time too, read between the writing of
+the batch and the reading of the answer: if the estimate lies outside these bounds, it moves to the
+nearest one.
 
-How long messages may be handed out goes by another clock of the broker, the one that retention goes by: it does not follow jumps. Of that
-the latest time is kept that it certainly shows, never later: what was told, without the way that the answer has come. So nothing is dropped
-too early, and what is over may be handed out for as long as answers are on their way.
+Another clock of the broker, that of retention, decides how long messages may be handed out: it does
+not follow jumps. The kit keeps the latest time that this clock certainly shows, and never a later
+one: it ignores how long the answer travelled. So the kit never drops a message too early, but may
+hand out an expired one for as long as an answer travels.
 
 A client of an embedded broker with a manual clock asks that very clock.
 """
@@ -18,7 +21,9 @@ from bowstring.ports.clock import Clock
 
 
 class BrokerTime:
-    """An estimate of the broker's clock, in microseconds since 1970. Read from any thread, corrected on the loop."""
+    """An estimate of the broker's clock, in microseconds since 1970. Read from any thread,
+    corrected on the loop.
+    """
 
     __slots__ = ("_ahead", "_clock", "_keeping_ahead", "_known", "followed")
 
@@ -27,29 +32,33 @@ class BrokerTime:
         self._ahead = 0
         """The broker's time minus the monotonic one, in microseconds."""
         self._keeping_ahead = 0
-        """The time that messages are kept by minus the monotonic one; minus the broker's, where that is followed."""
+        """The keeping time minus the monotonic time; minus the broker's time, if the kit follows
+        the broker's own clock.
+        """
         self._known = False
         self.followed = False
         """Whether the clock is the broker's own."""
 
     def follow(self, clock: Clock) -> None:
-        """This is the broker's clock itself: nothing is estimated from now on."""
+        """Uses the broker's clock itself: nothing is estimated from now on."""
         self._clock, self._known, self._keeping_ahead, self.followed = clock, False, 0, True
 
     def now(self) -> int:
-        """The broker's time now; this machine's own as long as no broker has told."""
+        """The broker's time now; this machine's own until a broker has answered."""
         if not self._known:
             return self._clock.now()
         return int(self._clock.monotonic() * 1e6) + self._ahead
 
     def keeping(self) -> int:
-        """The time that messages are kept by, or a little earlier; 0 as long as no broker has told."""
+        """The keeping time, or a little earlier; 0 until a broker has answered."""
         if self.followed:
             return self._clock.now() + self._keeping_ahead
         return int(self._clock.monotonic() * 1e6) + self._keeping_ahead if self._known else 0
 
     def measured(self, broker_time: int, asked: float, answered: float, keeping_time: int = 0) -> None:
-        """A handshake: asked and answered at these monotonic seconds. A broker that does not tell its keeping time keeps by the other."""
+        """Takes over the times of a handshake, asked and answered at these monotonic seconds. A
+        broker that sends no keeping time uses its ordinary one.
+        """
         keeping_time = keeping_time or broker_time
         if self.followed:
             self._keeping_ahead = keeping_time - broker_time
@@ -60,7 +69,7 @@ class BrokerTime:
         self._known = True
 
     def heard_keeping(self, keeping_time: int, read: float) -> None:
-        """An answer that was read at these monotonic seconds has told the keeping time."""
+        """Takes over the keeping time of an answer that was read at these monotonic seconds."""
         if not self.followed:
             self._keeping_ahead = max(self._keeping_ahead, keeping_time - int(read * 1e6))
 

@@ -1,6 +1,7 @@
 """The client for asyncio: connects, manages topics, makes producers and readers.
 
-Producers and readers are imported when the first one is made: they need Arrow, and a program that only asks for topics does not.
+Producers and readers are imported when the first one is made: they need Arrow, and a program that
+only asks for topics does not.
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ if TYPE_CHECKING:
     from bowstring.client.reader import Reader
 
 MEASURE_SECONDS = 60.0
-"""How often the brokers' clock is asked for when nothing else tells it."""
+"""How often the client asks for the brokers' time if no answer carries it."""
 
 
 class OpenReaders(dict["Reader", None]):
-    """The open readers of a client, in the order in which they were made. They learn what the client itself changes before its caller
-    gets the answer. The broker tells them, too, over their own streams, perhaps a moment later."""
+    """The open readers of a client, in the order in which they were made. They learn what the
+    client itself changes before its caller gets the answer. The broker tells them, too, over their
+    own streams, perhaps a moment later.
+    """
 
     def deleted(self, topic: str, topic_id: int, places: Sequence[tuple[int, int]]) -> None:
         """Messages of a topic were deleted at these partitions and offsets."""
@@ -98,12 +101,14 @@ class Client(PositionCalls, TopicCalls):
         return self
 
     def _fits(self, greeting: Greeting) -> bool:
-        """Whether this broker serves what the one before did. At the same address it may be new data: somebody has begun anew there."""
+        """Whether this broker serves the same data as the one before. At the same address it may be
+        new data: an operator has begun anew.
+        """
         known = self._greeting
         return known is None or greeting.cluster == known.cluster or greeting.address == known.address
 
     def _greeted(self, greeting: Greeting) -> None:
-        """A broker has introduced itself."""
+        """Takes over what a broker says in its handshake."""
         self._greeting = greeting
         drift = self._broker_time.drift()
         before, self._drifting = self._drifting, abs(drift) > self._drift_limit
@@ -126,7 +131,7 @@ class Client(PositionCalls, TopicCalls):
         return Info((broker,), told.cluster.hex(), SOFTWARE, self._broker_time.drift())
 
     def statistics(self) -> ClientStatistics:
-        """What this client has open."""
+        """The open producers and readers of this client."""
         return ClientStatistics(len(self._producers), len(self._readers), self._broker_time.drift())
 
     # ---- producers and readers
@@ -177,9 +182,12 @@ class Client(PositionCalls, TopicCalls):
         window: int | None = None,
         window_share: float = 0.5,
     ) -> Reader:
-        """A reader of the log of a topic, or of several: from `start` on, up to `end` (not included; one that is not there yet is waited
-        for), or for ever. With `name` it can commit its position, and a later reader of the name goes on there. `where` is a filter that
-        the broker applies, `columns` are those to be sent. `window` is how many messages it hands out before some are committed."""
+        """A reader of one topic or of several: from `start` on, up to `end` (not included; the
+        reader waits for an end that is still to come), or for ever. With `name` it can commit its
+        position, and a later reader of the name continues there. `where` is a filter that the
+        broker applies, `columns` are the columns to send. `window` is how many messages it hands
+        out before some are committed.
+        """
         from bowstring.client.reader import Reader
         from bowstring.client.reader_settings import ReaderSettings
 
@@ -205,7 +213,9 @@ class Client(PositionCalls, TopicCalls):
     # ---- the end
 
     async def close(self) -> None:
-        """Closes readers (iteration ends), producers (waiting until what they sent is decided) and the connection."""
+        """Closes readers (iteration ends), producers (after waiting for the answers to sent
+        messages) and the connection.
+        """
         failure: Exception | None = None
         self._end()
         await self._close_readers()
@@ -227,7 +237,9 @@ class Client(PositionCalls, TopicCalls):
         await self._connection.close()
 
     async def _close_readers(self) -> None:
-        """They come first: who waits for messages is not to wait for what producers have under way, too."""
+        """Closes the readers first: a loop over messages must not wait for what producers have
+        under way.
+        """
         for reader in tuple(self._readers):
             await reader.close()
 
@@ -267,7 +279,7 @@ class Client(PositionCalls, TopicCalls):
 
 
 class Connecting:
-    """What `bowstring.aio.connect` gives: `async with` it, or `await` it."""
+    """The result of `bowstring.aio.connect`: use it with `async with`, or `await` it."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -294,10 +306,12 @@ def connect(
     drift_limit: timedelta | float = 0.5,
     on_drift: Callable[[float], object] | None = None,
 ) -> Connecting:
-    """Connects to the first of the seeds that answers: `async with connect() as client`, or `client = await connect()`. The server is the
-    one that is given, or that of the context, BOWSTRING_SERVER, BOWSTRING_CONTEXT, the context in use, else bowstring://localhost:27769.
-    Raises `Unavailable` if no seed answers within `timeout`. `on_drift(seconds)` is called when this machine's clock is further from the
-    brokers' than `drift_limit`, and again after it was right in between."""
+    """Connects to the first of the seeds that answers: `async with connect() as client`, or
+    `client = await connect()`. The server is the first of: `server`, the context, BOWSTRING_SERVER,
+    BOWSTRING_CONTEXT, the context in use, bowstring://localhost:27769. Raises `Unavailable` if no
+    seed answers within `timeout`. The client calls `on_drift(seconds)` when this machine's clock is
+    further from the brokers' than `drift_limit`, and again if that happens anew.
+    """
     arguments.no_login(os.environ, token=token, user=user, password=password)
     chosen = contexts.choose(server, context, os.environ, written="{}=")
     client = Client(

@@ -1,7 +1,8 @@
 """Flow by commit: how many messages a reader may hand out before the program has to commit.
 
-The program gets a window of messages. When it has committed the given share of it, the window is filled up again; so never are more than
-the window handed out and uncommitted, and a program that commits steadily never waits.
+The program gets a window of messages. When it has committed the given share of it, the window is
+filled up again. So there are never more uncommitted messages than the window, and a program that
+commits steadily never waits.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ class CommitWindow:
     def __init__(self, rows: int, share: float) -> None:
         self._rows = rows
         self._step = max(1, ceil(rows * share))
-        """So much has to be committed for more to come."""
+        """The share to commit before more messages come."""
         self._granted = rows
         self._handed = self._committed = 0
         self._uncommitted: dict[Key, deque[npt.NDArray[np.int64]]] = {}
-        """Offsets that were handed out, in order."""
+        """The offsets that the program has, in order."""
 
     @property
     def room(self) -> int:
@@ -35,12 +36,12 @@ class CommitWindow:
         return self._granted - self._handed
 
     def handed_out(self, topic: str, partition: int, offsets: npt.NDArray[np.int64]) -> None:
-        """The program has these."""
+        """Notes rows that the program gets."""
         self._handed += len(offsets)
         self._uncommitted.setdefault((topic, partition), deque()).append(offsets)
 
     def committed(self, topic: str, position: Mapping[int, int]) -> None:
-        """Everything before these offsets is committed."""
+        """Notes that everything before these offsets is committed."""
         for partition, end in position.items():
             waiting = self._uncommitted.get((topic, partition), deque())
             while waiting:

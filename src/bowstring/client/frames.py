@@ -1,14 +1,16 @@
-"""What people may give to `send_batch`, and how it is divided into batches.
+"""Takes the data of `send_batch`, and divides it into batches.
 
-A list is a list of values. Everything else is Arrow, by whatever name: record batches and tables of pyarrow, frames of Polars, pandas and
-DuckDB, our own batches, all of which hand over their columns by `__arrow_c_stream__` or `__arrow_c_array__` without copying. What has no
-columns, such as an array or a series, is a column of values.
+A list is a list of values. Everything else is Arrow: record batches and tables of pyarrow, frames
+of Polars, pandas and DuckDB, our own batches, all of which hand over their columns by
+`__arrow_c_stream__` or `__arrow_c_array__` without copying. Data without columns, for example an
+array or a series, is a column of values.
 
-Types are converted once, before anything else is done with the columns (`conversion`). Columns that the broker assigns (`topic`, `offset`,
-…) are ignored, so that a batch that was read can be sent. Its `id` is sent with it: the copy can be repeated, and is stored once.
+Types are converted once, before anything else is done with the columns (`conversion`). Columns that
+the broker assigns (`topic`, `offset`, …) are ignored, so that a batch that was read can be sent.
+Its `id` is sent with it: the copy can be repeated, and is stored once.
 
-Rows are divided by partition (of their key, else of their id) and by size, all with vectors: hashes, one stable sort, one `take` per
-partition. Within a partition rows keep their order.
+Rows are divided by partition (of their key, else of their id) and by size, all with vectors:
+hashes, one stable sort, one `take` per partition. Within a partition rows keep their order.
 """
 
 from __future__ import annotations
@@ -33,9 +35,9 @@ from bowstring.messages.sizes import size_of
 ROWS_MAX: Final = 1 << 20
 """Rows of one batch, however small they are."""
 ROW_BYTES: Final = 32
-"""What a row counts beside its bytes and texts."""
+"""The size of a row in addition to its bytes and texts."""
 _AT_ONCE_BYTES: Final = 8 * 1024 * 1024
-"""What a list is turned into Arrow in."""
+"""How many values of a list are turned into Arrow at once."""
 _SAMPLE_ROWS: Final = 64
 _ROUTING: Final = {"key", "id"}
 _LIKE_GENERATED: Final = "^[0-9a-f]{32}-"
@@ -55,19 +57,19 @@ class Piece(NamedTuple):
 
 
 class Frame:
-    """Rows that were given to one call."""
+    """The rows of one call."""
 
     rows: int
     size: int
-    """About what they have in bytes."""
+    """About how many bytes they have."""
     routed: bool
-    """Whether something says where rows go: their keys or ids, or the caller."""
+    """Whether keys, ids or the caller decide where rows go."""
     partition: int | None = None
-    """Where the caller wants all rows."""
+    """The partition that the caller wants for all rows."""
 
     @staticmethod
     def of(data: object, created: int, compression: str | None) -> Frame:
-        """Takes what was given, or refuses it in words."""
+        """Takes the data, or raises an error that says what is wrong with it."""
         if isinstance(data, list | tuple):
             return _of_values(data, created, compression)
         return _Columns.of_table(_table(data), created, compression)
@@ -107,8 +109,9 @@ class _Columns(Frame):
 
     @classmethod
     def of_values(cls, values: Sequence[Any], row_bytes: int, created: int, compression: str | None) -> _Columns:
-        """Arrow looks at each value anyway, so only a list that is too long to be turned into Arrow at once is walked over before,
-        because one with something wrong in it is refused as a whole."""
+        """Arrow checks each value anyway, so this loops only over a list that is too long to be
+        turned into Arrow at once, because a list with a wrong value is refused as a whole.
+        """
         rows = len(values)
         batches: Iterable[pa.RecordBatch]
         if rows * row_bytes <= _AT_ONCE_BYTES:
@@ -136,7 +139,9 @@ class _Columns(Frame):
                 yield Piece(partition, _from(rows.start, chosen), self._encoder(_taken(batch, chosen)))
 
     def _planned(self, batch: pa.RecordBatch, first: int, partitions: int, target: int, bytes_max: int) -> Iterable[Planned]:
-        """The rows of a batch that go together, and where to. Refuses what is wrong before the first of them is sent."""
+        """The groups of rows that go together, and their partitions. Refuses wrong rows before the
+        first one is sent.
+        """
         rows = batch.num_rows
         if not self.routed and size_of(batch) + ROW_BYTES * rows <= target and rows <= ROWS_MAX:
             return [(None, range(rows))]
@@ -202,7 +207,7 @@ class _Values(Frame):
 
 
 def _of_values(values: Sequence[Any], created: int, compression: str | None) -> Frame:
-    """A list of values. How large they are is told by a sample."""
+    """A list of values. A sample tells how large they are."""
     if not values:
         raise _empty()
     sample = values[:: len(values) // _SAMPLE_ROWS + 1]
@@ -256,7 +261,7 @@ def _table(data: Any) -> pa.Table:
 
 
 def _streamed(data: Any) -> pa.Table:
-    """Columns by name, or, of what has none, such as a series, the values."""
+    """The columns by name; for data without columns, for example a series, the values."""
     try:
         return pa.table(data)
     except pa.ArrowInvalid:
@@ -266,8 +271,10 @@ def _streamed(data: Any) -> pa.Table:
 
 
 def _sent(table: pa.Table) -> pa.Table:
-    """The columns that are sent: without what the broker assigns, without pandas' index, and without those that hold only nulls, which
-    may have any type: some libraries make numbers of them. Refused if anything else is there."""
+    """The columns to send: without those that the broker assigns, without pandas' index, and
+    without columns of nulls, which may have any type: some libraries turn them into numbers.
+    Refuses any other column.
+    """
     names = table.schema.names
     kept = [number for number, name in enumerate(names) if name not in schema.ASSIGNED and not name.startswith("__index_level_")]
     schema.mask_of(names[number] for number in kept)
@@ -285,7 +292,7 @@ def _sent(table: pa.Table) -> pa.Table:
 
 
 def _homes(batch: pa.RecordBatch, partitions: int) -> Numbers:
-    """The partition of each row; -1 for rows that say nothing about it."""
+    """The partition of each row; -1 for rows without a key or id."""
     homes = np.full(batch.num_rows, -1, np.int64)
     names = batch.schema.names
     if "key" in names:
@@ -302,7 +309,9 @@ def _homes(batch: pa.RecordBatch, partitions: int) -> Numbers:
 
 
 def _sizes(batch: pa.RecordBatch) -> Numbers:
-    """About what each row has in bytes: the length of its bytes and texts, an equal share of everything else."""
+    """About how many bytes each row has: the length of its bytes and texts, an equal share of
+    everything else.
+    """
     sizes = np.full(batch.num_rows, ROW_BYTES, np.int64)
     for column in batch.columns:
         kind = column.type
@@ -320,7 +329,9 @@ def _check_sizes(sizes: Numbers, bytes_max: int, first: int = 0) -> None:
 
 
 def _cuts(sizes: Numbers, target: int) -> Iterator[tuple[int, int]]:
-    """Runs of rows of at most the target in sum, or of one row; about equally large, rather than with a small rest."""
+    """Runs of rows of at most the target in sum, or of one row; about equally large, rather than
+    with a small rest.
+    """
     ends = np.cumsum(sizes)
     total = int(ends[-1])
     target = min(target, total // -(-total // target) + int(sizes.max()))

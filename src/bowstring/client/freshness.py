@@ -1,11 +1,13 @@
-"""Which of the rows that have come may still be handed out.
+"""Decides which of the arrived rows may still be handed out.
 
-The broker sends ahead, so rows wait here until the program asks for them. Meanwhile they may expire, grow too old for the topic's
-retention, or be deleted. Rows are not looked at while none of them can be over: a page knows the first moment at which one is, and the
-broker tells of deletions. Else the rows of a page are sifted, all at once.
+The broker sends ahead, so rows wait here until the program asks for them. Meanwhile they may
+expire, grow too old for the topic's retention, or be deleted. The kit does not look at rows while
+none of them can have expired: a page knows the first moment at which one does, and the broker sends
+notices of deletions. Otherwise the rows of a page are sifted, all at once.
 
-Time is the broker's own (`broker_time`), by an estimate that is never ahead: a row is dropped when it certainly is over. The estimate is
-late by the time that an answer travels, so a row may be handed out later by as much.
+Time is the broker's own (`broker_time`), by an estimate that is never ahead: the kit drops a row
+only when it has certainly expired. The estimate is late by the time that an answer travels, so a
+row may be handed out later by as much.
 
 **Threads.** The loop writes, and replaces what it writes as a whole; the taker reads.
 """
@@ -22,7 +24,7 @@ from bowstring.client.broker_time import BrokerTime
 from bowstring.client.pages import NEVER, Chunk, Remainder
 
 NEAR_MICROSECONDS: Final = 600_000_000
-"""Rows of which one can be over so soon are looked at one by one while they are handed out."""
+"""If a row can expire within this time, rows are checked one by one while they are handed out."""
 
 
 class _Deleted(NamedTuple):
@@ -37,18 +39,18 @@ class _Deleted(NamedTuple):
 
 
 class Freshness:
-    """What is known about the rows of one topic that have come."""
+    """What the kit knows about the arrived rows of one topic."""
 
     def __init__(self, broker_time: BrokerTime) -> None:
         self._broker_time = broker_time
         self.retention = NEVER
-        """For how long the topic keeps messages, in microseconds."""
+        """How long the topic keeps messages, in microseconds."""
         self._deleted: dict[int, _Deleted] = {}
         self._version = 0
         """Rises with every deletion."""
 
     def deleted(self, partition: int, runs: Iterable[tuple[int, int]], passed: int) -> None:
-        """Rows were deleted. What is before `passed` was handed out, and nobody asks any more."""
+        """Notes deleted rows. Rows before `passed` were handed out, so they do not matter any more."""
         known = self._deleted.get(partition)
         spans = [] if known is None else list(zip(known.starts.tolist(), known.ends.tolist(), strict=True))
         spans += [(offset, offset + rows) for offset, rows in runs]
@@ -78,7 +80,7 @@ class Freshness:
         return self.over_at(chunk) <= self._broker_time.keeping()
 
     def is_near(self, chunk: Chunk) -> bool:
-        """Whether a row can be over soon. A clock that is advanced by hand is always near."""
+        """Whether a row can expire soon. With a manual clock, any row can."""
         return self._broker_time.followed or self.over_at(chunk) <= self._broker_time.keeping() + NEAR_MICROSECONDS
 
     def sifted(self, chunk: Chunk) -> Chunk | None:
@@ -94,7 +96,8 @@ class Freshness:
         if chunk.rows == page.rows and stays.all() and self.over_at(chunk) > now:
             page.sifted = version
             return chunk
-        # These rows get a page of their own: the others of their page may be in another thread's hand, and are not compared.
+        # These rows get a page of their own: the others of their page may be in another thread's
+        # hand, and are not compared.
         rest = Remainder(page, rows[stays], chunk.next_offset)
         rest.sifted = version
         return Chunk(rest, 0, rest.rows)

@@ -1,8 +1,10 @@
-"""Rows that were read, as an Arrow stream and back: what pickling and copying a batch or a message makes of them.
+"""Turns rows that were read into an Arrow stream and back, for pickling and copying batches and
+messages.
 
-A page refers to the bytes of a whole answer from the broker, most of which a single message does not need. What is kept are the rows that
-are asked for and the columns that their reader has, and with them topic, partition and offset, which every message knows. Each chunk is
-a record batch of its own, so that a page has one topic and one partition again.
+A page refers to the bytes of a whole answer from the broker, most of which a single message does
+not need. The stream has only the wanted rows and the columns of their reader, plus topic, partition
+and offset, which every message knows. Each chunk is a record batch of its own, so that a page has
+one topic and one partition again.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ def keep(chunks: Iterable[Chunk], names: tuple[str, ...]) -> bytes:
 
 
 def _own(chunk: Chunk, name: str) -> pa.Array:
-    """A column of the chunk's rows alone. A slice would not do: its padding holds bytes of the next row."""
+    """A column of the chunk's rows alone. A slice would not do: its padding holds bytes of the next
+    row.
+    """
     column = chunk.page.any_column(name)
     if chunk.rows == chunk.page.rows:
         return column

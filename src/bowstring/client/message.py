@@ -1,4 +1,6 @@
-"""One message. Only its value is taken out of the columns when it is made; the rest is when somebody looks."""
+"""One message. It takes only its value out of the columns when it is made, and the rest on first
+use.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from bowstring.client.pages import COLUMNS, Chunk, FetchedPage
 
 
 class _Fields:
-    """The fields as the standard library's dataclasses have them: of a message those that its reader has asked for, of the class all."""
+    """The fields as the standard library's dataclasses have them: of a message those that its
+    reader has asked for, of the class all.
+    """
 
     _all: Final = make_dataclass("Fields", COLUMNS.names).__dataclass_fields__
 
@@ -34,7 +38,8 @@ class Message(msgspec.Struct, eq=False, gc=False):
     _page: FetchedPage
     _row: int
 
-    # pandas makes rows of dataclasses: `pd.DataFrame(batch)`. `dataclasses.asdict(message)` works by it, too.
+    # pandas makes rows of dataclasses: `pd.DataFrame(batch)`. `dataclasses.asdict(message)` works
+    # by it, too.
     __dataclass_fields__ = _Fields()
 
     @property
@@ -64,7 +69,7 @@ class Message(msgspec.Struct, eq=False, gc=False):
 
     @property
     def attributes(self) -> Mapping[str, str]:
-        """Text by text; empty if there are none."""
+        """Pairs of text; empty if there are none."""
         return dict(self._page.entries("attributes")[self._row] or ())
 
     @property
@@ -74,7 +79,7 @@ class Message(msgspec.Struct, eq=False, gc=False):
 
     @property
     def arrived(self) -> datetime:
-        """When it came to the broker; never falls within a partition."""
+        """When it reached the broker; never falls within a partition."""
         return times.to_datetime(self._page.entries("arrived")[self._row])
 
     @property
@@ -84,7 +89,7 @@ class Message(msgspec.Struct, eq=False, gc=False):
 
     @property
     def expires(self) -> datetime | None:
-        """Delivered to nobody after this."""
+        """Not delivered after this."""
         return self._moment("expires")
 
     @property

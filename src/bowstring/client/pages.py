@@ -1,7 +1,8 @@
-"""Rows as they arrived from the broker, and the columns that are made of them when somebody asks.
+"""Rows as they arrived from the broker, and the columns that are made from them on first use.
 
-A page is one answer of a fetch: the batch's own bytes and, beside them, what the broker knows about its rows (offsets as runs, producers
-as origins, the time of arrival). The columns that the batch has are views into the answer's bytes; the others are made with vectors.
+A page is one answer of a fetch: the batch's own bytes and what the broker knows about its rows
+(offsets as runs, producers as origins, the time of arrival). The columns that the batch has are
+views into the answer's bytes; the others are made with vectors.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ COLUMNS: Final = pa.schema(
         pa.field("producer_group", _NAME, nullable=False),
     ]
 )
-"""The columns of a reader's batch (API.md 3)."""
+"""The columns of a reader's batch."""
 
 
 class ReaderSelection(NamedTuple):
-    """What a reader wants of each message, and of which messages."""
+    """The columns and the filter of a reader."""
 
     names: frozenset[str] | None = None
     """The columns; None for all."""
@@ -53,7 +54,9 @@ class ReaderSelection(NamedTuple):
 
     @property
     def mask(self) -> int | None:
-        """Those of the columns that travel. How long a row may be handed out is needed whoever asks (`freshness`)."""
+        """The columns that travel. The kit always needs those that say how long a row may be handed
+        out (`freshness`).
+        """
         if self.names is None:
             return None
         return schema.mask_of(column.name for column in schema.COLUMNS if column.name in self.names) | schema.DUE | schema.EXPIRES
@@ -72,9 +75,9 @@ class FetchedPage:
         self.rows = header.rows
         self.size = 0 if data is None else len(data)
         self.next_offset = header.next_offset
-        """Where to go on behind it."""
+        """The offset after its last row."""
         self.sifted = 0
-        """Which deletions its rows were compared with."""
+        """The edition of the deletions that its rows were compared with."""
         self._data = data
         self._selected = selection.names
         self._columns: dict[str, pa.Array] = {}
@@ -82,7 +85,7 @@ class FetchedPage:
 
     @cached_property
     def batch(self) -> pa.RecordBatch:
-        """What the producer sent, over the bytes of the answer."""
+        """The producer's columns, over the bytes of the answer."""
         if self._data is None:
             return pa.RecordBatch.from_arrays([], names=[])
         return encoding.decode(self.header.columns, self._data)
@@ -97,7 +100,9 @@ class FetchedPage:
 
     @cached_property
     def ages(self) -> npt.NDArray[np.int64]:
-        """The moment from which the age of each row counts: its arrival, or its due time if that is later."""
+        """The moment from which the age of each row counts: its arrival, or its due time if that is
+        later.
+        """
         arrived = _moments(self.any_column("arrived"), 0)
         return np.maximum(arrived, _moments(self.any_column("due"), 0)) if self.header.columns & schema.DUE else arrived
 
@@ -129,7 +134,7 @@ class FetchedPage:
         return self.any_column(name)
 
     def any_column(self, name: str) -> pa.Array:
-        """A column that the page knows, whether or not the reader has asked for it."""
+        """A column of the page, whether or not the reader has asked for it."""
         found = self._columns.get(name)
         if found is None:
             make = _MADE.get(name)
@@ -156,7 +161,7 @@ class FetchedPage:
 
 
 class Remainder(FetchedPage):
-    """Some rows of a page: what is left of it."""
+    """The remaining rows of a page."""
 
     def __init__(self, whole: FetchedPage, rows: npt.NDArray[np.int64], next_offset: int) -> None:
         super().__init__(whole.topic, whole.header, None)
@@ -247,7 +252,7 @@ def _id(page: FetchedPage) -> pa.Array:
 
 
 def _created(page: FetchedPage) -> pa.Array:
-    """A producer that is not of ours may leave it out; then the arrival is the best that is known."""
+    """Another kit's producer may leave it out; then the arrival is the best estimate."""
     if not page.header.columns & schema.CREATED:
         return _arrived(page)
     given = page.batch.column("created")

@@ -1,4 +1,4 @@
-"""Places in topics: which offsets they mean, and the named positions of readers, as the client asks about them."""
+"""The client's calls about places in topics and about named positions of readers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Position:
     offsets: dict[int, int]
     """The next offset to read, by partition."""
     lag: dict[int, int]
-    """How many offsets are behind it, by partition."""
+    """How many offsets follow it, by partition."""
     moved: datetime | None
     """When it was committed or set last."""
 
@@ -64,8 +64,10 @@ class PositionCalls:
     _timeout: float
 
     async def offsets(self, topic: str, at: Start = "latest", *, partitions: Sequence[int] | None = None) -> dict[int, int]:
-        """The offset that a place means in each partition: `"beginning"`, `"latest"` (the next message's), a moment (the first message
-        that arrived then or later), `-100` (where the newest 100 of the topic begin)."""
+        """The offset that a place means in each partition: `"beginning"`, `"latest"` (the next
+        message's), a moment (the first message that arrived then or later), `-100` (where the
+        newest 100 of the topic begin).
+        """
         return await self._resolved(arguments.topic_name(topic), at, "at", ranges.check_partitions(partitions))
 
     async def _resolved(self, topic: str, place: Any, argument: str, partitions: tuple[int, ...] | None) -> dict[int, int]:
@@ -98,13 +100,15 @@ class PositionCalls:
         return page, (page[-1].topic, page[-1].name) if answer.more and page else None
 
     async def position(self, name: str, topic: str) -> Position:
-        """Where a named position is. Raises `NotFound`."""
+        """A named position. Raises `NotFound`."""
         request = pb.DescribePositionRequest(topic=arguments.topic_name(topic), name=position_name(name))
         return from_wire(pb.Position.FromString(await self._ask("DescribePosition", request)))
 
     async def set_position(self, name: str, topic: str, to: Start, *, dry_run: bool = False) -> Position:
-        """Moves a named position, also backwards, and makes it if there is none; `to` is a place as a reader's `start`. Readers that are
-        at work are not moved. With `dry_run` it only says what it would be."""
+        """Moves a named position, also backwards, and creates it if there is none; `to` is a place
+        as a reader's `start`. Running readers do not move. With `dry_run` it only returns the new
+        position.
+        """
         if to is None:
             raise errors.InvalidArgument("to=None is no place.", hint="Use 'beginning', 'latest', an offset or a moment.")
         offsets = await self._resolved(arguments.topic_name(topic), to, "to", None)
@@ -112,7 +116,9 @@ class PositionCalls:
         return from_wire(pb.Position.FromString(await self._ask("SetPosition", request)))
 
     async def delete_position(self, name: str, topic: str, missing_ok: bool = False) -> None:
-        """Deletes a named position: the next reader of that name begins at its `start`. Raises `NotFound`, unless `missing_ok`."""
+        """Deletes a named position: the next reader of that name begins at its `start`. Raises
+        `NotFound`, unless `missing_ok`.
+        """
         request = pb.DeletePositionRequest(topic=arguments.topic_name(topic), name=position_name(name), missing_ok=missing_ok)
         await self._connection.change("DeletePosition", request.SerializeToString(), self._timeout)
 

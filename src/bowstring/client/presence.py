@@ -1,7 +1,9 @@
-"""Whether the broker of a client is there: logged once when it goes and once when it comes back, however many streams notice it.
+"""Logs once when the broker of a client goes away and once when it comes back, however many streams
+notice it.
 
-A stream that breaks and is opened again at once is no news. The broker is away when a handshake has failed at every seed, and back with the
-first one that succeeds. The logger is `bowstring.client.connection`; nothing is printed unless the program sets up `logging`.
+A stream that breaks and is opened again at once is not logged. The broker is away when a handshake
+has failed at every seed, and back with the first one that succeeds. The logger is
+`bowstring.client.connection`; nothing is printed unless the program sets up `logging`.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from bowstring import errors
 from bowstring.ports.clock import Clock
 
 SETTLING_SECONDS: Final = 1.5
-"""So long after one connection has met the broker, another may still fail: a channel that could not connect waits before it tries again."""
+"""For this long after one connection has reached the broker, another may still fail: a channel that
+could not connect waits before it tries again.
+"""
 
 _log = logging.getLogger("bowstring.client.connection")
 _log.addHandler(logging.NullHandler())
@@ -38,7 +42,9 @@ class Presence:
         self._met_at, self._missed_since, self._told, self.reason = now, None, False, ""
 
     def missed(self, reason: str, since: float) -> None:
-        """A handshake that began then has failed. Before the first one has succeeded, `connect` tells it."""
+        """Notes a failed handshake that began then. Before the first success, `connect` reports the
+        failure.
+        """
         self.reason = reason
         if self._missed_since is None:
             self._missed_since = since
@@ -48,7 +54,7 @@ class Presence:
 
 
 def unanswered(seeds: list[str], seconds: float, reason: str, error: errors.Error | None = None) -> errors.Unavailable:
-    """The error of a call that was tried for so long."""
+    """The error of a call that was tried for this long."""
     given = error or errors.Unavailable("", hint="Wait and repeat.")
     message = f"no broker could do this within {seconds:g} s at {', '.join(seeds)}: {reason.rstrip('.')}."
     return errors.Unavailable(message, hint=given.hint, details={**given.details, "reason": reason})

@@ -1,6 +1,7 @@
 """A producer for asyncio: the program's half (`sender`) and the loop's half (`outbox`) together.
 
-`Sender.send` is an attribute of each producer, in front of the method that is documented here: it saves a call per message.
+`Sender.send` is an attribute of each producer, in front of the method that is documented here: it
+saves a call per message.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from bowstring.wire.generated import bowstring_pb2 as pb
 from bowstring.wire.status import from_message
 
 DELETED_BYTES_MAX: Final = HEADER_BYTES_MAX // 2
-"""The bytes of the ids in one request: half of the broker's limit, so that the rest of the request has room."""
+"""The bytes of the ids in one request: half of the broker's limit, so that the rest of the request
+has room.
+"""
 
 Deleted = Callable[[str, int, Sequence[tuple[int, int]]], object]
-"""Told of a topic, its id, and the partitions and offsets at which messages were deleted."""
+"""Called with a topic, its id, and the partitions and offsets of the deleted messages."""
 
 
 class ProducerSettings(NamedTuple):
@@ -53,7 +56,9 @@ class ProducerSettings(NamedTuple):
 
 
 class Producer:
-    """Sends messages to one topic. Leaving its `async with` block waits until all is durable, and raises what failed."""
+    """Sends messages to one topic. Leaving its `async with` block waits until all is durable, and
+    raises what failed.
+    """
 
     def __init__(
         self,
@@ -110,16 +115,20 @@ class Producer:
         timeout: SpanOrMoment | None = None,
         transaction: None = None,
     ) -> Receipt:
-        """Sends one message, and returns at once. The receipt has its id; `await` it to know that the message is durable. Raises `Full`
-        when `max_bytes` are under way: `await producer.ready()` waits for room."""
+        """Sends one message, and returns at once. The receipt has its id; `await` it to know that
+        the message is durable. Raises `Full` when `max_bytes` are under way: `await
+        producer.ready()` waits for room.
+        """
         raise NotImplementedError
 
     def send_batch(
         self, data: object, *, partition: int | None = None, transaction: None = None, timeout: SpanOrMoment | None = None
     ) -> BatchReceipt:
-        """Sends many messages: a list of values, or anything with `__arrow_c_stream__` that has a column `value` (binary or text) and any
-        of key, attributes, id, due, expires, created. Other columns of a batch that was read are ignored. With `partition` all rows go
-        there, whatever their keys and ids say. The receipt turns into `Answers`, one per row."""
+        """Sends many messages: a list of values, or anything with `__arrow_c_stream__` that has a
+        column `value` (binary or text) and any of key, attributes, id, due, expires, created. Other
+        columns of a batch that was read are ignored. With `partition` all rows go there, whatever
+        their keys and ids say. The receipt turns into `Answers`, one per row.
+        """
         raise NotImplementedError
 
     async def ready(self) -> None:
@@ -127,8 +136,9 @@ class Producer:
         await self._outbox.ready()
 
     async def flush(self, timeout: Span | None = None) -> None:
-        """Waits until everything that was sent so far is decided, and raises what failed and was not looked at. After `timeout` only the
-        waiting ends, with `Unavailable`: the sends go on."""
+        """Waits until everything that was sent so far is decided, and raises what failed and was
+        not looked at. After `timeout` only the waiting ends, with `Unavailable`: the sends go on.
+        """
         seconds = None if timeout is None else times.span(timeout, "timeout")
         try:
             async with asyncio.timeout(seconds):
@@ -139,24 +149,30 @@ class Producer:
         self._raise_failures()
 
     async def find(self, id: str) -> Stored | None:
-        """Where the message of this id is stored, if it is: the newest, if several have it. An id is known until retention takes its
-        message, or its owner deletes it."""
+        """Where the message of this id is stored, if it is: the newest, if several have it. An id
+        is known until retention takes its message, or its owner deletes it.
+        """
         request = pb.FindRequest(topic=self.topic, id=arguments.message_id(id)).SerializeToString()
         answer = pb.FindAnswer.FromString(await self._connection.call("Find", request, self._call_seconds))
         return Stored(self.topic, answer.partition, answer.offset, id, False) if answer.found else None
 
     async def delete(self, ids: Iterable[str]) -> Answers:
-        """Deletes messages of this producer's group by their ids, whoever of it has sent them: they are delivered to nobody any more.
-        Durable when it returns, with one answer per id: `offsets` says where the message was; refused is what is not there
-        (`MessageNotFound`) and what belongs to another group (`NotAuthorised`). What this producer has sent before is stored first. The ids
-        stay taken for the deduplication window. Deleting again does no harm, and is answered alike. An id that was published again after
-        the window names several messages: the newest that is not deleted goes."""
+        """Deletes messages of this producer's group by their ids, whoever of it has sent them: they
+        are delivered to nobody any more. Durable when it returns, with one answer per id: `offsets`
+        says where the message was; refused is what is not there (`MessageNotFound`) and what
+        belongs to another group (`NotAuthorised`). What this producer has sent before is stored
+        first. The ids stay taken for the deduplication window. Deleting again does no harm, and is
+        answered alike. An id that was published again after the window names several messages: the
+        newest that is not deleted goes.
+        """
         wanted = arguments.message_ids(ids)
         await self._outbox.flush()
         return await self._delete(wanted)
 
     async def _delete(self, ids: Sequence[str]) -> Answers:
-        """Deletes messages in as many requests as it takes. A request whose answer is lost is sent again, and gets the same answer."""
+        """Deletes messages in as many requests as it takes. A request whose answer is lost is sent
+        again, and gets the same answer.
+        """
         outcomes: list[pb.DeletedMessage] = []
         for some in _delete_requests(ids):
             request = pb.DeleteMessagesRequest(topic=self.topic, group=self.group, ids=some).SerializeToString()
@@ -173,7 +189,9 @@ class Producer:
         return self._outbox.counts.frozen(self._sender.bytes_under_way)
 
     async def close(self) -> None:
-        """Waits until everything that was sent is decided, ends the producer, and raises what failed and was not looked at."""
+        """Waits until everything that was sent is decided, ends the producer, and raises what
+        failed and was not looked at.
+        """
         await self._end(flush=True)
         self._raise_failures()
 

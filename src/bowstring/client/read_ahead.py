@@ -1,11 +1,12 @@
-"""What a reader has at hand: pages of one topic or of several, in the order in which they came.
+"""The pages that a reader has: of one topic or of several, in the order in which they arrived.
 
-Each topic has a stream of its own (`topic_stream`); here are the pages that have come and were not taken, how to wait for them, and how
-many the program may have before it commits (`commit_window`). What may not be handed out any more (`freshness`) is dropped when its turn
-comes; if a topic was deleted, nothing more is handed out.
+Each topic has a stream of its own (`topic_stream`); this module holds the pages that have arrived
+and were not taken, waits for them, and limits how many the program gets before it commits
+(`commit_window`). Rows that may not be handed out any more (`freshness`) are dropped when their
+turn comes; if a topic was deleted, nothing more is handed out.
 
-**Threads.** Pages come on the loop; they are taken there or in a thread of the program (`sync`), by one at a time. Every count has one
-writer, as in `topic_stream`.
+**Threads.** Pages come on the loop; they are taken there or in a thread of the program (`sync`), by
+one at a time. Every count has one writer, as in `topic_stream`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from bowstring.client.topic_stream import CREDIT_BYTES, TopicStream, WantedTopic
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 FILL_BYTES: Final = CREDIT_BYTES // 2
-"""More than this is never waited for, because it might not come before some of it is taken."""
+"""A caller never waits for more than this, because more might not come before some of it is taken.
+"""
 
 
 class ReadAhead:
@@ -41,13 +43,13 @@ class ReadAhead:
         self._connection = connection
         self._window = window
         self._patience = patience
-        """How long rows are waited for while no broker answers, in seconds; None for ever."""
+        """How long to wait for rows while no broker answers, in seconds; None for ever."""
         self._absence_told = False
         self._closed = False
         self._pages: deque[Chunk] = deque()
         self._rows_came = 0
         self.dropped = 0
-        """How many rows had come and were not handed out, because they were over or deleted by then."""
+        """How many arrived rows were dropped, because they had expired or were deleted by then."""
         self._is_deleted = False
         """Whether one of the topics is gone: then nothing is handed out any more."""
         self._changed = asyncio.Event()
@@ -67,7 +69,7 @@ class ReadAhead:
     # ---- waiting
 
     async def placed(self) -> None:
-        """Waits until it is known where the reader begins."""
+        """Waits until the start of the reader is known."""
         while not all(stream.position for stream in self._streams.values()):
             if self._closed:
                 raise closed()
@@ -75,8 +77,10 @@ class ReadAhead:
             await self._wait()
 
     async def available(self) -> bool:
-        """Waits until there are rows to take; False when the end is reached, or all is closed. Raises what ended a stream for good (after
-        the last row, but a deleted topic at once), and `Unavailable` when an end is wanted and no broker has answered for long."""
+        """Waits until there are rows to take; False when the end is reached, or all is closed.
+        Raises what ended a stream for good (after the last row, but a deleted topic at once), and
+        `Unavailable` when an end is wanted and no broker has answered for long.
+        """
         self._count_absence_anew()
         while not self._closed and (self._is_deleted or not (self._pages and self._room())):
             if self._is_deleted:
@@ -97,7 +101,7 @@ class ReadAhead:
             stream.release()
 
     async def filled(self, rows: int) -> None:
-        """Waits until there is so much that a program is busy for a while, or no more to come."""
+        """Waits until there is enough work for a program, or nothing more to come."""
         while not self.holds(rows, FILL_BYTES) and not self._over():
             await self._wait()
 
@@ -112,7 +116,7 @@ class ReadAhead:
                 await self._changed.wait()
 
     def _patience_left(self) -> float | None:
-        """For how long a broker that is away is still waited for; None if none is, or for ever."""
+        """How much longer to wait for a broker that is away; None if none is away, or for ever."""
         away = [stream.away_since for stream in self._streams.values() if stream.away_since is not None and not stream.finished()]
         if self._patience is None or not away:
             return None
@@ -124,7 +128,7 @@ class ReadAhead:
             raise self._connection.unanswered(self._patience)
 
     def _count_absence_anew(self) -> None:
-        """Whoever was told, and asks again, waits again as long."""
+        """Starts the wait anew: a caller that got the error and asks again waits as long again."""
         if self._absence_told:
             self._absence_told = False
             for stream in self._streams.values():
@@ -156,7 +160,9 @@ class ReadAhead:
         return chunk
 
     def _next(self) -> Chunk | None:
-        """The rest of the first page of which something may be handed out. The position moves past what may not."""
+        """The rest of the first page of which something may be handed out. The position moves past
+        what may not.
+        """
         while self._pages and not self._is_deleted:
             chunk = self._pages.popleft()
             stream = self._streams[chunk.page.topic]
@@ -170,7 +176,9 @@ class ReadAhead:
         return None
 
     def fresh(self, chunk: Chunk) -> Chunk | None:
-        """What may be handed out of rows that were taken and are still in the reader's hand: the same if that is all."""
+        """The rows that may still be handed out, of rows that were taken before; the same object if
+        all may.
+        """
         if not self.doubts(chunk):
             return chunk
         rest = None if self._is_deleted else self._streams[chunk.page.topic].freshness.sifted(chunk)
@@ -191,7 +199,9 @@ class ReadAhead:
         return 1 << 62 if self._window is None else self._window.room
 
     def holds(self, rows: int, size: int) -> bool:
-        """Whether so many rows, or so many bytes of them, can be taken now; or as many as may be before the program commits."""
+        """Whether this many rows, or bytes, can be taken now; or as many as the program may have
+        before it commits.
+        """
         room = self._room()
         ahead = self._rows_came - self.messages - self.dropped
         return room > 0 and not self._is_deleted and (ahead >= min(rows, room) or self.bytes_ahead >= size)
@@ -205,12 +215,12 @@ class ReadAhead:
         return any(stream.owes() for stream in self._streams.values())
 
     def grant(self) -> None:
-        """Gives credit back for what was taken, once it is worth while."""
+        """Gives credit back for taken rows, once it is worth a message."""
         for stream in self._streams.values():
             stream.grant()
 
     def committed(self, topic: str, position: Mapping[int, int]) -> None:
-        """The program has committed so far: more may come."""
+        """Notes a commit: more messages may come."""
         if self._window is not None:
             self._window.committed(topic, position)
             self._changed.set()
@@ -244,7 +254,7 @@ class ReadAhead:
 
     @property
     def position(self) -> dict[str, dict[int, int]]:
-        """Where the program is, by topic: behind what was handed out."""
+        """The program's position by topic: behind the rows that were handed out."""
         return {topic: stream.position for topic, stream in self._streams.items()}
 
     def topic_id(self, topic: str) -> int:
@@ -257,12 +267,12 @@ class ReadAhead:
 
     @property
     def bytes_ahead(self) -> int:
-        """What has come in and was not taken."""
+        """The bytes that have arrived and were not taken."""
         return sum(stream.bytes_ahead for stream in self._streams.values())
 
     @property
     def bytes(self) -> int:
-        """What came in, as it travelled."""
+        """The bytes that have arrived, as they travelled."""
         return sum(stream.bytes for stream in self._streams.values())
 
     @property
@@ -276,7 +286,7 @@ class ReadAhead:
         return sum(stream.connections for stream in self._streams.values())
 
     async def close(self) -> None:
-        """Ends the streams and their connections. Whoever waits is told at once."""
+        """Ends the streams and their connections. Wakes all callers that wait."""
         self._closed = True
         self._changed.set()
         for stream in self._streams.values():
@@ -284,5 +294,5 @@ class ReadAhead:
 
 
 def closed() -> errors.Conflict:
-    """The error of what a reader that is closed cannot do."""
+    """The error for calls that a closed reader cannot serve."""
     return errors.Conflict("this reader is closed.", hint="Make another with client.reader().")

@@ -1,4 +1,4 @@
-"""What a reader is made with, checked where it was given."""
+"""The arguments of a reader, checked in the call."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bowstring.messages import filters
 
 
 class ReaderSettings(NamedTuple):
-    """What a reader is made with, checked."""
+    """The checked arguments of a reader."""
 
     topics: tuple[str, ...]
     several: bool
-    """Was a list given? Then places are by topic and partition."""
+    """Whether a list was given; then places are by topic and partition."""
     starts: dict[str, Any]
     ends: dict[str, Any]
     name: str | None
@@ -45,7 +45,7 @@ class ReaderSettings(NamedTuple):
         window: Any = None,
         window_share: Any = 0.5,
     ) -> ReaderSettings:
-        """Refuses what makes no sense."""
+        """Refuses arguments that make no sense."""
         if uncommitted:
             raise errors.NotSupported("uncommitted=True is not in this version.", hint="Omit uncommitted=.")
         several = isinstance(topic, Sequence) and not isinstance(topic, str)
@@ -69,12 +69,12 @@ class ReaderSettings(NamedTuple):
 
     @property
     def depends_on_now(self) -> bool:
-        """Whether where it begins or ends is decided by what is there when it begins."""
+        """Whether its start or end depends on the contents of the topic when it begins."""
         places = (*self.starts.values(), *self.ends.values())
         return any(place == "latest" or (isinstance(place, int) and place < 0) for place in places)
 
     def wanted(self, starts: dict[str, Any], name: str | None) -> list[WantedTopic]:
-        """What is to be read of each topic."""
+        """The part of each topic to read."""
         selection = ReaderSelection(None if self.columns is None else frozenset(self.columns), self.where)
         return [WantedTopic(topic, starts[topic], self.ends[topic], self.partitions, name, selection) for topic in self.topics]
 
@@ -89,7 +89,9 @@ def _topics(given: Any) -> tuple[str, ...]:
 
 
 def place(given: Any, topic: str, argument: str, several: bool, clocks: Clocks) -> Any:
-    """A start or an end in one of the topics; a dict for a list of topics has them by topic, or is for all of them the same."""
+    """A start or an end in one of the topics. For a list of topics, a dict has them by topic; any
+    other place applies to all of them.
+    """
     if several and isinstance(given, Mapping) and any(isinstance(key, str) for key in given):
         given = given.get(topic)
         if given is None:

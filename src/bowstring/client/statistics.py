@@ -22,7 +22,7 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What a client knows of the other side."""
+    """What a client knows of its brokers."""
 
     brokers: tuple[BrokerInfo, ...]
     cluster: str
@@ -64,7 +64,9 @@ class ReaderStatistics:
     connections: int
     """Streams opened: one, and one more for each break."""
     dropped: int
-    """Messages that had come and were not handed out, because they had expired, grown too old or been deleted by then."""
+    """Messages that had come and were not handed out, because they had expired, grown too old or
+    been deleted by then.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,14 @@
-"""The sync face of the kit: the same names, parameters and defaults as in `bowstring.aio`, without await.
+"""The sync face of the kit: the same names, parameters and defaults as in `bowstring.aio`, without
+await.
 
-One thread runs a loop for all clients of the process, and everything happens there, in the very code that asyncio programs use. So it
-works in scripts, in notebooks, under a running loop and from several threads at once. The calls here hand over and wait; there is no logic
-in them. The thread is never stopped: grpc.aio stumbles over events of loops that are closed.
+One thread runs a loop for all clients of the process, and everything happens there, in the very
+code that asyncio programs use. So it works in scripts, in notebooks, under a running loop and from
+several threads at once. The calls here hand over and wait; there is no logic in them. The thread is
+never stopped: grpc.aio stumbles over events of loops that are closed.
 
-Two things do not go through the loop, because handing over and waiting costs as much as hundreds of messages. `send` gathers in the
-calling thread (see `sender`), and pages that have arrived are taken there (see `read_ahead`).
+Two things do not go through the loop, because handing over and waiting costs as much as hundreds of
+messages. `send` gathers in the calling thread (see `sender`), and pages that have arrived are taken
+there (see `read_ahead`).
 """
 
 from __future__ import annotations
@@ -48,10 +51,12 @@ def connect(
     drift_limit: timedelta | float = 0.5,
     on_drift: Callable[[float], object] | None = None,
 ) -> Client:
-    """Connects to the first of the seeds that answers. The server is the one that is given, or that of the context, BOWSTRING_SERVER,
-    BOWSTRING_CONTEXT, the context in use, else bowstring://localhost:27769. Raises `Unavailable` if no seed answers within `timeout`.
-    `on_drift(seconds)` is called when this machine's clock is further from the brokers' than `drift_limit`, and again after it was right
-    in between."""
+    """Connects to the first of the seeds that answers. The server is the one that is given, or that
+    of the context, BOWSTRING_SERVER, BOWSTRING_CONTEXT, the context in use, else
+    bowstring://localhost:27769. Raises `Unavailable` if no seed answers within `timeout`.
+    `on_drift(seconds)` is called when this machine's clock is further from the brokers' than
+    `drift_limit`, and again after it was right in between.
+    """
     connecting = asynchronous.connect(
         server,
         context=context,
@@ -111,8 +116,10 @@ class Client:
         audited: bool = False,
         exists_ok: bool = False,
     ) -> Topic:
-        """Makes a topic. What is None is the broker's default: its settings `topic.retention` and `topic.deduplication`, which is never
-        longer than the retention. A topic that is there already is a `TopicExists`; with `exists_ok` it is returned as it is."""
+        """Creates a topic. None means the broker's default: its settings `topic.retention` and
+        `topic.deduplication`, which is never longer than the retention. Raises `TopicExists` if
+        there is one; with `exists_ok` returns it as it is.
+        """
         return self._run(
             self._client.create_topic(
                 name,
@@ -150,8 +157,10 @@ class Client:
         payload: str | EllipsisType = ...,
         audited: bool | EllipsisType = ...,
     ) -> Topic:
-        """Changes what is given, and only that; `retention_bytes=None` takes the limit away. A retention below the deduplication window
-        shortens that too, until the retention is longer again. Raises `TopicNotFound`, and for what cannot be changed `NotSupported`."""
+        """Changes the given settings, and no others; `retention_bytes=None` removes the limit. A
+        retention below the deduplication window shortens the window too, until the retention is
+        longer again. Raises `TopicNotFound`, and `NotSupported` for settings that cannot change.
+        """
         return self._run(
             self._client.alter_topic(
                 name,
@@ -197,9 +206,12 @@ class Client:
         window: int | None = None,
         window_share: float = 0.5,
     ) -> Reader:
-        """A reader of the log of a topic, or of several: from `start` on, up to `end` (not included; one that is not there yet is waited
-        for), or for ever. With `name` it can commit its position, and a later reader of the name goes on there. `where` is a filter that
-        the broker applies, `columns` are those to be sent. `window` is how many messages it hands out before some are committed."""
+        """A reader of the log of a topic, or of several: from `start` on, up to `end` (not
+        included; one that is not there yet is waited for), or for ever. With `name` it can commit
+        its position, and a later reader of the name goes on there. `where` is a filter that the
+        broker applies, `columns` are those to be sent. `window` is how many messages it hands out
+        before some are committed.
+        """
 
         from bowstring.client.sync_reader import Reader
 
@@ -221,8 +233,10 @@ class Client:
         return Reader(self._run(make()), self._thread)
 
     def offsets(self, topic: str, at: Start = "latest", *, partitions: Sequence[int] | None = None) -> dict[int, int]:
-        """The offset that a place means in each partition: `"beginning"`, `"latest"` (the next message's), a moment (the first message
-        that arrived then or later), `-100` (where the newest 100 of the topic begin)."""
+        """The offset that a place means in each partition: `"beginning"`, `"latest"` (the next
+        message's), a moment (the first message that arrived then or later), `-100` (where the
+        newest 100 of the topic begin).
+        """
         return self._thread.run(self._client.offsets(topic, at, partitions=partitions))
 
     def positions(self, topic: str | None = None) -> Iterator[Position]:
@@ -233,16 +247,20 @@ class Client:
             yield from page
 
     def position(self, name: str, topic: str) -> Position:
-        """Where a named position is. Raises `NotFound`."""
+        """A named position. Raises `NotFound`."""
         return self._thread.run(self._client.position(name, topic))
 
     def set_position(self, name: str, topic: str, to: Start, *, dry_run: bool = False) -> Position:
-        """Moves a named position, also backwards, and makes it if there is none; `to` is a place as a reader's `start`. Readers that are
-        at work are not moved. With `dry_run` it only says what it would be."""
+        """Moves a named position, also backwards, and creates it if there is none; `to` is a place
+        as a reader's `start`. Running readers do not move. With `dry_run` it only returns the new
+        position.
+        """
         return self._thread.run(self._client.set_position(name, topic, to, dry_run=dry_run))
 
     def delete_position(self, name: str, topic: str, missing_ok: bool = False) -> None:
-        """Deletes a named position: the next reader of that name begins at its `start`. Raises `NotFound`, unless `missing_ok`."""
+        """Deletes a named position: the next reader of that name begins at its `start`. Raises
+        `NotFound`, unless `missing_ok`.
+        """
         self._thread.run(self._client.delete_position(name, topic, missing_ok))
 
     def close(self) -> None:
@@ -264,7 +282,9 @@ class Client:
         self._close(self._client._close_readers())
 
     def _close(self, closing: Coroutine[Any, Any, object]) -> None:
-        """Closes readers, and perhaps more. Iteration in other threads ends at once; what a signal handler has interrupted goes on."""
+        """Closes readers, and perhaps more. Iteration in other threads ends at once; what a signal
+        handler has interrupted goes on.
+        """
         readers, producers = tuple(self._client._readers), tuple(self._client._producers)
         for reader in readers:
             reader._stop()

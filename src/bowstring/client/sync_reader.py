@@ -1,4 +1,6 @@
-"""A reader for programs without asyncio: what has arrived is taken in the program's own thread, the rest happens on the loop (`sync`)."""
+"""A reader for programs without asyncio: the program's own thread takes arrived messages, the rest
+happens on the loop (`sync`).
+"""
 
 from __future__ import annotations
 
@@ -41,32 +43,39 @@ class Reader:
                 return
 
     def batches(self, max_rows: int = 65536, max_wait: Span = 0.05) -> Iterator[Batch]:
-        """Batches of up to `max_rows`, or of about a MiB; one that is not full waits `max_wait` for more rows."""
+        """Batches of up to `max_rows`, or of about a MiB; one that is not full waits `max_wait` for
+        more rows.
+        """
         reader = self._reader
         while batch := reader._batch_at_hand(max_rows) or self._thread.run(reader._next_batch(max_rows, max_wait)):
             yield batch
 
     def poll(self, timeout: Span = 0, max_rows: int | None = None) -> Batch:
-        """What is there now, after waiting up to `timeout` for something; an empty batch if nothing came."""
+        """Returns the messages that are there now, after waiting up to `timeout` for some; an empty
+        batch if none came.
+        """
         return self._thread.run(self._reader.poll(timeout, max_rows))
 
     @property
     def position(self) -> dict[Any, Any]:
-        """The next offset of each partition; empty until the reader knows where it begins. Of a list of topics it is one such dict by
-        topic."""
+        """The next offset of each partition; empty until the reader knows where it begins. Of a
+        list of topics it is one such dict by topic.
+        """
         return self._reader.position
 
     def seek(self, start: Start) -> None:
-        """Goes on from another place."""
+        """Continues from another place."""
         self._thread.run(self._reader.seek(start))
 
     def lag(self) -> dict[Any, Any]:
-        """How many offsets are behind the position, for each partition; of a list of topics, by topic."""
+        """How many offsets follow the position, for each partition; of a list of topics, by topic."""
         return self._thread.run(self._reader.lag())
 
     def commit(self, position: Mapping[Any, Any] | None = None, transaction: None = None) -> None:
-        """Keeps the position under the reader's name, durably: behind everything that was handed out, or as given. A later reader of the
-        name goes on there. Backwards is a `Conflict`. Of several topics each is committed by itself."""
+        """Commits the position under the reader's name, durably: behind everything that was handed
+        out, or as given. A later reader of the name continues there. Moving backwards raises
+        `Conflict`. Each of several topics is committed separately.
+        """
         self._thread.run(self._reader.commit(position, transaction))
 
     def statistics(self) -> ReaderStatistics:
@@ -74,8 +83,9 @@ class Reader:
         return self._reader.statistics()
 
     def close(self) -> None:
-        """Ends the reader, and whatever waits for it: iteration ends, `poll` returns an empty batch. Closing again does nothing. From any
-        thread, and from a signal handler."""
+        """Ends the reader, and every call that waits for it: iteration ends, `poll` returns an
+        empty batch. Closing again does nothing. Call it from any thread, and from a signal handler.
+        """
         if self._reader._open:
             self._reader._stop()
             self._thread.close(self._reader.close(), [self._taking])

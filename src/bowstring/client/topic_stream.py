@@ -1,17 +1,20 @@
-"""The loop's half of a reader, for one topic: a stream of pages, and whatever replaces it.
+"""The loop's half of a reader, for one topic: a stream of pages, and the streams that replace it.
 
-The reader grants bytes and the broker sends as long as there are some, so what lies here unread is bounded; more is granted as pages are
-handed out. After a break a new stream begins where the last page that came in ended: no gap, nothing twice.
+The reader grants bytes and the broker sends as long as there are some, so the unread pages here are
+bounded; the reader grants more as pages are handed out. After a break a new stream begins where the
+last page ended: no gap, nothing twice.
 
-**Threads.** Pages are taken on the loop or in a thread of the program (`sync`), by one at a time. So every count has one writer: what
-came in and what was granted are the loop's, what was taken is the taker's, and what is ahead or owed is a difference.
+**Threads.** Pages are taken on the loop or in a thread of the program (`sync`), by one at a time.
+So every count has one writer: the loop counts arrived and granted bytes, the taker counts taken
+ones, and the bytes ahead or owed are a difference.
 
-A topic that was deleted ends the reader, and what has come of it is not handed out. One that was made again under its name is another
-one: its offsets mean other messages.
+A deleted topic ends the reader, and its arrived messages are not handed out. A topic that was
+created again under its name is another topic: its offsets mean other messages.
 
-Beside pages the broker sends notices: what was deleted of the rows that it has sent, and for how long the topic keeps messages
-(`freshness`). So the stream stays open at its end until everything that came was handed out; a new stream tells from where on rows are
-held here, and so learns what it has missed.
+In addition to pages the broker sends notices: the deleted ones among the rows that it has sent, and
+how long the topic keeps messages (`freshness`). So the stream stays open at its end until every row
+was handed out; a new stream says from which offset on rows are held here, and so learns of
+deletions that it has missed.
 """
 
 from __future__ import annotations
@@ -31,21 +34,21 @@ from bowstring.wire import codec
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 CREDIT_BYTES: Final = 8 * 1024 * 1024
-"""What the broker may send ahead of the program, of all topics of a reader."""
+"""Bytes that the broker may send ahead of the program, over all topics of a reader."""
 GRANT_SHARE: Final = 4
 """Credit is given back in steps of about this part."""
 CALL_SECONDS: Final = 5.0
 
 
 class WantedTopic(NamedTuple):
-    """What a reader wants of one topic."""
+    """The part of one topic that a reader wants."""
 
     topic: str
     start: Any
     end: Any
     partitions: tuple[int, ...] | None
     name: str | None
-    """Where the position of this name is, the reader goes on; None to begin at the start."""
+    """The name of the position at which the reader continues; None to begin at the start."""
     selection: ReaderSelection
 
 
@@ -64,15 +67,15 @@ class TopicStream:
         self._connection = connection
         self._clock = connection.world.clock
         self._patience = patience
-        """How long a broker that says nothing is believed to be there, in seconds; None for ever."""
+        """How long a silent broker counts as present, in seconds; None for ever."""
         self.away_since: float | None = self._clock.monotonic()
         """Since when no broker has answered; None while one does."""
         self._wanted = wanted
         self._credit = credit
         self._came = came
-        """Told of each page, and of anything else that has changed."""
+        """Called for each page, and for any other change."""
         self._doubted = doubted
-        """Called when rows that were taken may have to be looked at again."""
+        """Called when taken rows may have to be checked again."""
         self._pauses = Pauses(connection.world)
         self.topic_id = 0
         self.freshness = Freshness(connection.broker_time)
@@ -81,16 +84,18 @@ class TopicStream:
         self._rows_end: dict[int, int] = {}
         """Where the last page that had rows ended."""
         self._beginning: set[int] = set()
-        """Partitions that are read from their beginning, wherever that is by then: nothing of them has come yet."""
+        """Partitions that are read from their beginning and of which nothing has arrived yet."""
         self._ends: dict[int, int] = {}
         self._until = wanted.end.microseconds if isinstance(wanted.end, Moment) else 0
         self._ended = False
         self._is_over = False
-        """No more notices are needed, either."""
+        """Whether the stream needs no more notices either."""
         self._taken: dict[int, int] = {}
-        """Where the program is: behind what was handed out."""
+        """The program's position: behind the rows that were handed out."""
         self._taken_before: dict[int, int] = {}
-        """Where it was before the last rows that it took, of which some may not be handed out yet."""
+        """The position before the rows that were taken last, some of which may not be handed out
+        yet.
+        """
         self._bytes_came = self._bytes_taken = self._bytes_granted = 0
         self._grants = asyncio.Event()
         self.error: BaseException | None = None
@@ -101,7 +106,9 @@ class TopicStream:
 
     @property
     def position(self) -> dict[int, int]:
-        """The next offset of each partition. Where every row that came was taken, it is behind what was passed over, too."""
+        """The next offset of each partition. If every arrived row was taken, it is also behind the
+        rows that were passed over.
+        """
         taken, received = dict(self._taken), dict(self._received)  # before `_rows_end`, which is written before `_received`
         return {number: received[number] if offset == self._rows_end[number] else offset for number, offset in taken.items()}
 
@@ -110,7 +117,7 @@ class TopicStream:
         return self._ended
 
     def taken(self, chunk: Chunk, *, last_of_page: bool) -> None:
-        """The program has these rows."""
+        """Notes rows that the program gets."""
         if last_of_page:
             self._bytes_taken += chunk.page.header.stored_bytes
         partition = chunk.page.partition
@@ -119,7 +126,7 @@ class TopicStream:
 
     @property
     def bytes_ahead(self) -> int:
-        """What has come in and was not taken."""
+        """The bytes that have arrived and were not taken."""
         return self._bytes_came - self._bytes_taken
 
     def owes(self) -> bool:
@@ -127,12 +134,12 @@ class TopicStream:
         return self._bytes_taken - self._bytes_granted >= self._credit // GRANT_SHARE
 
     def grant(self) -> None:
-        """Gives credit back for what was taken, once it is worth while."""
+        """Gives credit back for taken rows, once it is worth a message."""
         if self.owes():
             self._grants.set()
 
     def release(self) -> None:
-        """Everything that has come was handed out, and nothing more comes: no notice is needed any more."""
+        """Everything was handed out, and nothing more comes: the stream needs no more notices."""
         self._is_over = True
         self._grants.set()
 
@@ -229,15 +236,16 @@ class TopicStream:
             )
 
     def _open_ranges(self) -> list[tuple[int, int, int]]:
-        """What is still to come, as (partition, offset, end). When everything has come: an empty range of each partition whose rows are
-        held here, for notices."""
+        """The ranges that are still to come, as (partition, offset, end). When everything has
+        arrived: an empty range of each partition whose rows are held here, for notices.
+        """
         if self._ended:
             return [(number, offset, offset) for number, offset in self._received.items() if self._held(number)]
         parts = ((number, offset, self._ends.get(number, 0)) for number, offset in self._received.items())
         return [(number, offset, end) for number, offset, end in parts if not end or offset < end]
 
     def _held(self, number: int) -> int:
-        """From where on rows of a partition may be here that were not handed out; 0 if none are."""
+        """The first offset of a partition whose row may be held here; 0 if there is none."""
         first = self._passed(number)
         return first if first < self._received[number] else 0
 
@@ -273,7 +281,9 @@ class TopicStream:
             await asyncio.gather(*beside, return_exceptions=True)
 
     async def _watch(self, stream: Stream, patience: float) -> None:
-        """Whoever waits for an end is not to wait for a broker that hangs: one that is silent is asked whether it is there."""
+        """A reader with an end must not wait for a broker that hangs: this asks a silent broker
+        whether it is there.
+        """
         while True:
             batches, since = self.batches, self._clock.monotonic()
             await self._clock.sleep(patience / 2)
@@ -307,7 +317,7 @@ class TopicStream:
                 continue
             self.batches += 1
             self.bytes += len(message)
-            if header.rows or self._wanted.selection.where:  # what a filter has passed over was read, too
+            if header.rows or self._wanted.selection.where:  # rows that a filter has passed over count as read
                 self._beginning.discard(header.partition)
             if header.rows:
                 self._bytes_came += header.stored_bytes
@@ -341,13 +351,13 @@ class TopicStream:
             self._came(None)
 
     def kept_for(self, retention: int) -> None:
-        """The topic keeps messages for so many microseconds."""
+        """Notes the topic's retention in microseconds."""
         if retention and retention != self.freshness.retention:
             self.freshness.retention = min(retention, NEVER)
             self._doubted()
 
     def deleted(self, partition: int, runs: Iterable[tuple[int, int]]) -> None:
-        """These rows were deleted."""
+        """Notes deleted rows."""
         self.freshness.deleted(partition, runs, self._passed(partition))
         self._doubted()
 

@@ -1,4 +1,6 @@
-"""Topics that a caller follows, kept up to date by waiting on the broker instead of asking for all of them again and again."""
+"""Keeps a caller's topics up to date by waiting at the broker instead of asking for all of them
+again and again.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,14 @@ from bowstring.client.topics import Topic
 from bowstring.wire.codec import HEADER_BYTES_MAX
 from bowstring.wire.generated import bowstring_pb2 as pb
 
-# This module speaks for the client and uses what it keeps from programs.
+# This module belongs to the client and uses its private parts.
 # pyright: reportPrivateUsage=false
 
 
 class TopicWatch:
-    """Knows topics as of the last look. `listed` gives those to follow whenever topics were made or deleted."""
+    """Knows topics as of the last look. It calls `listed` for the topics to follow whenever topics
+    were created or deleted.
+    """
 
     def __init__(self, client: Client, listed: Callable[[], Iterable[Topic]]) -> None:
         self._client = client
@@ -25,14 +29,15 @@ class TopicWatch:
         self._known: dict[str, Topic] = {}
 
     def look(self, seconds: float = 0.0) -> dict[str, Topic]:
-        """The topics by name as they are now. Where nothing is new, it waits so long for news."""
+        """The topics by name as they are now. If nothing is new, it waits up to this long for news."""
         requests = list(self._requests())
         for number, request in enumerate(requests):
             last = number == len(requests) - 1  # only the last request of many may wait
             request.wait = times.microseconds(seconds) if last and self._edition else 0
             answer = self._ask(request)
             if answer.edition != self._edition:
-                # The list is as new as this edition at least: what has changed in between makes another edition again.
+                # The list is as new as this edition at least: what has changed in between makes
+                # another edition again.
                 self._edition = answer.edition
                 self._known = {topic.name: topic for topic in self._listed()}
                 break
@@ -41,7 +46,7 @@ class TopicWatch:
         return dict(self._known)
 
     def _requests(self) -> Iterator[pb.WatchTopicsRequest]:
-        """What is known, in as many requests as it takes."""
+        """The known topics, in as many requests as it takes."""
         request = pb.WatchTopicsRequest(edition=self._edition)
         size = 0
         for topic in self._known.values():

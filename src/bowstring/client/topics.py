@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 PARTITIONS_MAX = 2**31 - 1
 PAGE_TOPICS = 1000
 _FIXED = {
-    "partitions": "the number of partitions is for ever, because keys would move to other partitions",
-    "payload": "what a topic's payload is, is for ever",
+    "partitions": "the number of partitions never changes, because keys would move to other partitions",
+    "payload": "the payload of a topic never changes",
 }
 
 
@@ -39,7 +39,7 @@ class Topic:
     retention_bytes: int | None
     deduplication: timedelta
     id: int
-    """Its number: a topic that is deleted and made again is another one."""
+    """Its number: a topic that is deleted and created again is another topic."""
     ranges: tuple[range, ...]
     """The offsets that can be read, by partition."""
 
@@ -72,8 +72,9 @@ def creation(
     audited: bool,
     exists_ok: bool,
 ) -> pb.CreateTopicRequest:
-    """The request that makes a topic; refuses what makes no sense, and what this version cannot do. What is None is not sent: the broker
-    fills it in."""
+    """The request that creates a topic. Refuses settings that make no sense, and those that this
+    version does not support. It does not send None: the broker fills in its default.
+    """
     for given, wanted, what in ((payload, "inline", "payload"), (audited, False, "audited"), (table_retention, None, "table_retention")):
         if given != wanted:
             raise errors.NotSupported(f"{what}={given!r} is not in this version.", hint=f"Omit {what}=.")
@@ -95,7 +96,9 @@ def alteration(
     retention_bytes: int | EllipsisType | None,
     deduplication: timedelta | float | EllipsisType,
 ) -> pb.AlterTopicRequest:
-    """The request that changes a topic: what is given, and only that. What is `fixed` may not be given."""
+    """The request that changes the given settings of a topic, and no others. Refuses those in
+    `fixed`.
+    """
     for what, given in fixed.items():
         if given is not ...:
             hint = "Make another topic, and publish there." if what == "partitions" else f"Omit {what}=."
@@ -111,7 +114,7 @@ def alteration(
 
 
 def fits(topic: pb.Topic, request: pb.CreateTopicRequest) -> bool:
-    """Whether a topic is what the request would have made, in all that the request says."""
+    """Whether a topic has all the settings of the request."""
     given = [field.name for field, _ in request.ListFields() if field.name not in ("name", "exists_ok")]
     return all(getattr(topic, name) == getattr(request, name) for name in given)
 
@@ -144,8 +147,10 @@ class TopicCalls:
         audited: bool = False,
         exists_ok: bool = False,
     ) -> Topic:
-        """Makes a topic. What is None is the broker's default: its settings `topic.retention` and `topic.deduplication`, which is never
-        longer than the retention. A topic that is there already is a `TopicExists`; with `exists_ok` it is returned as it is."""
+        """Creates a topic. None means the broker's default: its settings `topic.retention` and
+        `topic.deduplication`, which is never longer than the retention. Raises `TopicExists` if
+        there is one; with `exists_ok` returns it as it is.
+        """
         request = creation(
             name,
             partitions=partitions,
@@ -172,7 +177,7 @@ class TopicCalls:
                 yield topic
 
     async def _topic_page(self, pattern: str | None, after: str) -> tuple[list[Topic], str | None]:
-        """The topics behind a name, and the name to go on after; None if these were the last."""
+        """The topics after a name, and the name to continue after; None if these were the last."""
         glob = "" if pattern is None else arguments.pattern(pattern)
         request = pb.ListTopicsRequest(pattern=glob, after=after, limit=PAGE_TOPICS).SerializeToString()
         answer = pb.ListTopicsAnswer.FromString(await self._connection.call("ListTopics", request, self._timeout))
@@ -191,8 +196,10 @@ class TopicCalls:
         payload: str | EllipsisType = ...,
         audited: bool | EllipsisType = ...,
     ) -> Topic:
-        """Changes what is given, and only that; `retention_bytes=None` takes the limit away. A retention below the deduplication window
-        shortens that too, until the retention is longer again. Raises `TopicNotFound`, and for what cannot be changed `NotSupported`."""
+        """Changes the given settings, and no others; `retention_bytes=None` removes the limit. A
+        retention below the deduplication window shortens the window too, until the retention is
+        longer again. Raises `TopicNotFound`, and `NotSupported` for settings that cannot change.
+        """
         fixed = {"partitions": partitions, "table_retention": table_retention, "payload": payload, "audited": audited}
         request = alteration(name, fixed, retention=retention, retention_bytes=retention_bytes, deduplication=deduplication)
         altered = pb.Topic.FromString(await self._connection.call("AlterTopic", request.SerializeToString(), self._timeout))

@@ -1,4 +1,4 @@
-"""What a publish is answered, as values. Refusals are `bowstring.Error`s."""
+"""The answers to a publish, as values. Refusals are `bowstring.Error`s."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 class Repeat(NamedTuple):
-    """A run of rows of a batch that were stored before, and the first of the consecutive offsets that they have had all along."""
+    """A run of rows of a batch that were stored before, and the first of their consecutive offsets."""
 
     row: int
     rows: int
@@ -17,7 +17,9 @@ class Repeat(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """The batch is durable. Rows that are in no repeat have the offsets `first_offset`, `first_offset + 1`, … in their order."""
+    """The batch is durable. Rows that are in no repeat have the offsets `first_offset`,
+    `first_offset + 1`, … in their order.
+    """
 
     first_offset: int
     rows: int
@@ -26,7 +28,9 @@ class Stored(NamedTuple):
 
 
 class ResendAfter(NamedTuple):
-    """Not stored, because it does not follow on what is here: the producer's last batch in this partition has this number."""
+    """Not stored, because it does not follow the producer's last batch in this partition, which has
+    this number.
+    """
 
     number: int
 
@@ -35,7 +39,9 @@ Answer = Stored | ResendAfter
 
 
 def repeats_of(rows: NDArray[np.int64], offsets: NDArray[np.int64]) -> tuple[Repeat, ...]:
-    """These rows, as runs of consecutive ones with consecutive offsets; `offsets` has those of all rows of the batch."""
+    """These rows, as runs of consecutive ones with consecutive offsets; `offsets` has those of all
+    rows of the batch.
+    """
     if not len(rows):
         return ()
     known = offsets[rows]

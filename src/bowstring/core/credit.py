@@ -1,7 +1,7 @@
 """A budget of bytes: memory is reserved before bytes are accepted (invariant 10).
 
-Whoever comes first is served first, so that a large batch is not starved by small ones. A claim larger than the whole budget is served
-alone, when nothing else is reserved.
+First come, first served, so that small batches do not starve a large one. A claim larger than the
+whole budget is served alone, when nothing else is reserved.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ Waiter = TypeVar("Waiter")
 
 
 class Credit(Generic[Waiter]):
-    """Who has how much, and who waits."""
+    """The bytes reserved, and the claims that wait."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.reserved = 0
-        """Bytes given out and not yet given back."""
+        """Bytes reserved and not yet released."""
         self._waiting: deque[tuple[Waiter, int]] = deque()
 
     def reserve(self, size: int, waiter: Waiter) -> bool:
-        """True if the bytes are the caller's at once; else the waiter is among those that a later `release` names."""
+        """True if the bytes are reserved at once; otherwise a later `release` names the waiter."""
         if not self._waiting and self._fits(size):
             self.reserved += size
             return True
@@ -30,7 +30,9 @@ class Credit(Generic[Waiter]):
         return False
 
     def release(self, size: int) -> list[tuple[Waiter, int]]:
-        """Gives bytes back, and names those whose turn it is now, with the bytes that are reserved for each."""
+        """Releases bytes, and returns the waiters whose turn it is now, with the bytes reserved for
+        each.
+        """
         self.reserved -= size
         assert self.reserved >= 0, "more credit was given back than was reserved"
         served: list[tuple[Waiter, int]] = []

@@ -19,6 +19,7 @@ import numpy as np
 from bowstring.core.changes import Append, Change, Delete, Floor, Position, Reason, Runs
 from bowstring.core.decisions import Decided, Rows
 from bowstring.core.deletions import Deletions
+from bowstring.core.machine import NEVER
 from bowstring.core.natural_ids import NaturalIds
 from bowstring.core.pages import PageIndex, entry_of
 from bowstring.core.positions import Positions
@@ -255,6 +256,11 @@ class Partition:
         """Whether the snapshot lacks something that is not in extents, or not for ever: those may go when nothing in them lives, and
         then only a snapshot tells how far the log is sealed."""
         return self.changed_sequence > self.snapshot_sequence or self.sealed_end > self.snapshot_end
+
+    def oldest_needed(self) -> int:
+        """The oldest journal row that something here still needs: the bytes of a page, or a change that no snapshot has."""
+        unkept = self.snapshot_sequence + 1 if self.changed_sequence > self.snapshot_sequence else NEVER
+        return min(unkept, self.pages.oldest_inlined())
 
     def is_blind(self, now: int) -> bool:
         """Are there ids within the window that could not be read at load?"""

@@ -1,8 +1,8 @@
 """The named positions of readers in one partition: the next offset that each wants.
 
-A commit goes only forward: what was committed once is never sent again to a reader that resumes, and two readers that use one name by
-mistake cannot undo each other's work. Setting a position is for people, and goes anywhere. What is committed lies in the log, or right
-behind its end.
+A commit only moves forward: a reader that resumes never gets committed messages again, and two
+readers that use one name by mistake cannot undo each other's work. Setting a position is for
+people, and may move it anywhere. A committed position lies in the log, or right behind its end.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from bowstring.core.changes import Position
 from bowstring.core.machine import Machine
 
 NAMES_MAX = 10_000
-"""How many positions a partition keeps: all of them are in its snapshot."""
+"""The most positions of a partition: its snapshot holds all of them."""
 
 
 class Held(NamedTuple):
-    """Where a position is, and since when."""
+    """The offset of a position, and when it was moved there."""
 
     offset: int
     moved: int
 
 
 Rest = list[tuple[str, int, int]]
-"""Name, offset and when it was moved, of all of them."""
+"""Name, offset and moment of each position."""
 
 
 class Positions(Machine[Position, Rest]):
@@ -42,7 +42,7 @@ class Positions(Machine[Position, Rest]):
         return iter(self._held)
 
     def refusal(self, name: str, offset: int, end: int, *, forward: bool) -> errors.Error | None:
-        """What is against moving it there; `end` is the end of the log."""
+        """The error if the position may not move there; `end` is the end of the log."""
         held = self._held.get(name)
         if not 1 <= offset <= end:
             return errors.OutOfRange(f"the log ends before offset {end}, a position at {offset} was asked for.", hint=f"Use 1..{end}.")
@@ -53,7 +53,7 @@ class Positions(Machine[Position, Rest]):
                 details={"offset": str(held.offset)},
             )
         if held is None and len(self._held) >= NAMES_MAX:
-            return errors.Conflict(f"there are {NAMES_MAX} positions already.", hint="Delete those that nobody uses.")
+            return errors.Conflict(f"there are {NAMES_MAX} positions already.", hint="Delete those that are no longer used.")
         return None
 
     def apply(self, change: Position) -> None:

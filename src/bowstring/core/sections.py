@@ -18,6 +18,8 @@ from bowstring.core.id_sections import BlockPlace, Built
 from bowstring.core.pages import PageEntry, PageIndex
 
 VERSION = 1
+INDEX_VERSION = 2
+"""The first had no column that says when a page became visible."""
 INDEX, IDS, ID_BLOCK = "index", "ids", "id-block"
 
 
@@ -52,11 +54,17 @@ def decode_header(data: bytes | memoryview, kind: str = "") -> SectionHeader:
         header = _decoder.decode(data)
     except msgspec.DecodeError as error:
         raise Unreadable(f"it is no section: {error}") from error
-    if header.version != VERSION:
-        raise Unreadable(f"the section has version {header.version}, this release reads {VERSION}")
+    newest = version_of(header.kind)
+    if not 1 <= header.version <= newest:
+        raise Unreadable(f"the section has version {header.version}, this release reads {newest}")
     if kind and header.kind != kind:
         raise Unreadable(f"it is a section of kind {header.kind}, not {kind}")
     return header
+
+
+def version_of(kind: str) -> int:
+    """The version that a section of that kind is written with."""
+    return INDEX_VERSION if kind == INDEX else VERSION
 
 
 def encode_index(entries: list[PageEntry]) -> bytes:
@@ -65,10 +73,13 @@ def encode_index(entries: list[PageEntry]) -> bytes:
 
 
 def decode_index(header: SectionHeader, body: memoryview) -> PageIndex:
-    columns = len(PageEntry._fields)
+    columns = len(PageEntry._fields) - (header.version < INDEX_VERSION)
     if len(body) != 8 * columns * header.count:
         raise Unreadable(f"an index of {header.count} pages has {len(body)} bytes")
-    return PageIndex.of(np.frombuffer(body, np.dtype("<i8")).reshape(columns, header.count))
+    found = np.frombuffer(body, np.dtype("<i8")).reshape(columns, header.count)
+    if header.version < INDEX_VERSION:
+        found = np.concatenate((found, np.zeros((1, header.count), np.int64)))
+    return PageIndex.of(found)
 
 
 def encode_directory(built: Built, blocks: list[BlockPlace]) -> bytes:

@@ -1,13 +1,15 @@
-"""Tells strangers at once: a Bloom filter over 64-bit hashes, asked for those of a whole batch.
+"""Rules out unknown hashes quickly: a Bloom filter over 64-bit hashes, asked about a whole batch at
+once.
 
-An entry sets four bits, all of them in one word of 64: which word and which bits follow from the first 32 bits of the hash, for that much
-every ids section keeps, also the smallest one. So asking costs one access to memory for each hash, and that access is what recognising
-costs: 13 sieves of a million entries took ten times as long to ask as one of 13 million. There should be few sieves, each before many
-runs or sections. With the bits of an entry spread over all of the sieve, as Bloom had them, fewer strangers pass, but adding took three
-times as long and asking twice.
+An entry sets four bits, all of them in one word of 64. The first 32 bits of the hash decide which
+word and which bits, because even the smallest ids section keeps that many. So asking costs one
+memory access for each hash, and that access is the cost of recognising: 13 sieves of a million
+entries took ten times as long to ask as one of 13 million. There should be few sieves, each before
+many runs or sections. With the bits of an entry spread over the whole sieve, as in Bloom's
+original, fewer unknown hashes pass, but adding took three times as long and asking twice.
 
-Of a thousand strangers about two pass with 24 bits of room for an entry, 12 with 12 and 34 with 8; and one more for every four million
-entries.
+Of a thousand unknown hashes about two pass with 24 bits of room for an entry, 12 with 12 and 34
+with 8; and one more for every four million entries.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ _PATTERN_BITS = 12
 
 
 def _patterns() -> Hashes:
-    """Words with four bits set, some with three: so few that they stay in the processor's first cache."""
+    """Words with four bits set, some with three: so few that they stay in the processor's first
+    cache.
+    """
     mixed = np.arange(1, (1 << _PATTERN_BITS) + 1, dtype=np.uint64)
     for multiplier in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9):
         mixed *= np.uint64(multiplier)
@@ -39,7 +43,9 @@ _PATTERNS = _patterns()
 
 
 class Sieve:
-    """Which hashes may have been added. It does not grow: with more than `capacity` of them more strangers pass."""
+    """The hashes that may have been added. It does not grow: with more than `capacity` entries,
+    more unknown hashes pass.
+    """
 
     def __init__(self, capacity: int, bits_an_entry: int = BITS_AN_ENTRY) -> None:
         self._words = np.zeros(min(max(capacity * bits_an_entry // 64, 1), 1 << 26), np.uint64)

@@ -1,6 +1,8 @@
-"""A data directory looked at from outside, while nobody serves it: what is in it, whether it is whole, and what can be done if not.
+"""Inspects a data directory that no broker serves: its contents, whether it is whole, and how to
+repair it.
 
-`directory` is the directory as files; `contents` what its catalog says, as the broker would load it; `verifying` reads everything and
-names what is damaged, with `structure` for what does not fit together; `overview` and `segment` are for people; `repairing` puts aside
-what keeps a broker from starting. Nothing here writes but `repairing`.
+`directory` is the directory as files; `contents` what its catalog says, as the broker would load
+it; `verifying` reads everything and names damage, with `structure` for parts that do not fit
+together; `overview` and `segment` are for people; `repairing` puts aside the damage that keeps a
+broker from starting. Only `repairing` writes.
 """

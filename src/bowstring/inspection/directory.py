@@ -1,4 +1,4 @@
-"""A data directory as files, open for reading only and locked against a broker that would begin to change it meanwhile."""
+"""A data directory as files, read-only and locked, so that no broker can change it meanwhile."""
 
 from __future__ import annotations
 
@@ -22,10 +22,14 @@ _HANDLES_MAX: Final = 64
 
 
 class DataDirectory:
-    """The files of one directory. Raises Conflict with the address of the broker that serves it, if one does."""
+    """The files of one directory. Raises Conflict with the address of the broker that serves it, if
+    one does.
+    """
 
     def __init__(self, path: str, *, catalog: str | None = None) -> None:
-        """With `catalog`, a copy of the directory's own one, it may be served meanwhile, and is not locked."""
+        """With `catalog`, a copy of the directory's own catalog, a broker may serve the directory,
+        and it is not locked.
+        """
         self.path = os.path.abspath(path)
         self._descriptors: dict[int, int] = {}
         self._lock = DirectoryLock(self.path)
@@ -45,7 +49,7 @@ class DataDirectory:
             raise
 
     def inventory(self) -> Inventory:
-        """The segments, free files and orphans that are there; none counts as live."""
+        """The segments, free files and orphans of the directory; none counts as live."""
         return take_stock(self.sizes, _ANY_EPOCH, ())
 
     def size(self, segment: int) -> int | None:
@@ -53,7 +57,9 @@ class DataDirectory:
         return self.sizes.get(segment_name(segment))
 
     def read(self, segment: int, position: int, length: int) -> bytes:
-        """Bytes of a segment, fewer than asked for at its end. Raises Damaged if the file is missing or cannot be read."""
+        """Bytes of a segment, fewer than asked for at its end. Raises Damaged if the file is
+        missing or cannot be read.
+        """
         try:
             return os.pread(self._descriptor(segment), length, position)
         except OSError as error:

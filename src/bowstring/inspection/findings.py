@@ -1,4 +1,6 @@
-"""What an inspection finds: each a sentence, and where it is, in topics, partitions and offsets as far as they are known."""
+"""The findings of an inspection: each is a sentence with its place, as topic, partition and offsets
+as far as they are known.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,14 @@ class Place(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it should be. `damaged` says that messages, or what the broker needs to start, are concerned."""
+    """Something that is wrong. `damaged` says that it concerns messages, or data that the broker
+    needs to start.
+    """
 
     kind: str
-    """page, index, ids, extent, snapshot, deletions, journal, catalog, segment, usage, gap, overlap, lost, orphan, unused."""
+    """page, index, ids, extent, snapshot, deletions, journal, catalog, segment, usage, gap,
+    overlap, lost, orphan, unused.
+    """
     text: str
     damaged: bool = True
     topic: str | None = None
@@ -32,7 +38,7 @@ class Finding:
 
     @property
     def where(self) -> str:
-        """orders/0@5..9, or whatever is known of it."""
+        """orders/0@5..9, or as much of it as is known."""
         if self.topic is None:
             return self.segment or (f"journal row {self.sequence}" if self.sequence is not None else "catalog")
         place = self.topic if self.partition is None else f"{self.topic}/{self.partition}"
@@ -42,6 +48,6 @@ class Finding:
         return f"{place}@{self.first_offset}{last}"
 
     def row(self) -> dict[str, Any]:
-        """As JSON has it: what is not known is left away."""
+        """As a JSON object, without the unknown parts."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {name: value for name, value in values.items() if value is not None}

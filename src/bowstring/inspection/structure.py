@@ -29,6 +29,8 @@ def extent_structure(contents: Contents, extent: Extent, entries: list[PageEntry
     inside = all(extent.first_offset <= entry.first_offset and entry.end <= extent.end_offset for entry in entries)
     if not inside or any(before.end > after.first_offset for before, after in pairwise(entries)):
         wrong.append("its pages overlap, or are outside of it")
+    if any(before.visible > after.visible for before, after in pairwise(entries)):
+        wrong.append("its pages became visible in another order than that of their offsets")
     used = Counter(segments((entry.segment for entry in entries), (entry.length for entry in entries)))
     used.update(segments((place.segment for place in places or ()), (place.length for place in places or ())))
     if places is not None and dict(extent.uses) != dict(used):

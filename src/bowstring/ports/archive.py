@@ -1,4 +1,5 @@
-"""A backup in the making: a directory on the broker's own host, filled by a thread of its own.
+"""A backup in the making: a directory on the broker's own host that a thread of its own fills while
+the broker serves.
 
 begin ──► the catalog is copied to `catalog` ──► needed ──► fill ──► finish
                                                     └────── give_up: whatever is there does not look like a backup
@@ -16,27 +17,28 @@ class Filled(NamedTuple):
     bytes: int
     """Of all its files."""
     damaged: tuple[str, ...]
-    """What was damaged in the data directory, and so in the backup."""
+    """The damage in the directory, which the backup has too."""
 
 
 class Archive(Protocol):
-    """One backup. Raises `bowstring.Error` where its directory is the reason of a failure."""
+    """One backup. Problems with its directory are raised as `bowstring.Error`."""
 
     done: int
-    """Bytes that are copied, of `total`."""
+    """Bytes copied so far, of `total`."""
     total: int
 
     async def begin(self, proof: str) -> str:
-        """Checks that the caller may write there: the directory is empty except for a file of the
-        caller with this proof in it. Gives the path for the copy of the catalog."""
+        """Checks that the caller may write there: the directory is empty except for the caller's
+        file with this proof in it. Returns the path to copy the catalog to.
+        """
         ...
 
     async def needed(self) -> frozenset[int]:
-        """Gives the segments that the copied catalog refers to. Keep them until `fill` is done."""
+        """The segments that the copied catalog refers to. Keep them until `fill` is done."""
         ...
 
     async def fill(self) -> Filled:
-        """Copies everything that the catalog refers to, checks it, and makes it durable."""
+        """Copies the frames that the catalog refers to, checks them, and makes them durable."""
         ...
 
     async def finish(self) -> None:
@@ -44,5 +46,5 @@ class Archive(Protocol):
         ...
 
     async def give_up(self) -> None:
-        """Stops the work. May be called at any time; after `finish` it does nothing."""
+        """Ends the work under way. May be called at any time; after `finish` it does nothing."""
         ...

@@ -8,7 +8,8 @@ A lost answer is the reason for most of the columns. A caller that gets no answe
 whether its call was carried out. Most calls are simply repeated: the second answer is the one that
 was lost. Three calls are not like that. The repeat of a `DeletePosition` finds that the position is
 gone, because the first attempt has deleted it, and the broker says `NotFound`. `done` names that
-error, and a caller who has lost an answer before takes it for success: it is told of its own work.
+error, and a caller that has lost an answer before takes it for success: the error reports the
+caller's own work.
 
 Add a field here when a call needs one more property (the right that its caller must have, for
 example), not a second list elsewhere.
@@ -26,13 +27,14 @@ class Call(NamedTuple):
 
     name: str
     stream: bool = False
-    """Messages go both ways until one side ends it; otherwise there is one request and one
-    answer."""
+    """Messages go both ways until one side ends it; otherwise there is one request and one answer.
+    """
     waits: bool = False
     """The answer may take long on purpose. The broker gives such a call up when it stops."""
     done: type[errors.Error] | None = None
     """The error of a repeat whose earlier attempt has done the work; None if a repeat is answered
-    as the first attempt was."""
+    as the first attempt was.
+    """
 
     @property
     def repeatable(self) -> bool:
@@ -67,6 +69,7 @@ CALLS: Final[dict[str, Call]] = {
 
 
 def is_repeatable(name: str) -> bool:
-    """Whether the call of this name is repeatable.
-    One that is not in the table is: it does nothing."""
+    """Whether the call of this name is repeatable. One that is not in the table is: it does
+    nothing.
+    """
     return name not in CALLS or CALLS[name].repeatable

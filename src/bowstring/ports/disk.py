@@ -1,7 +1,7 @@
-"""The data directory: flat, named files, and the calls that make them durable.
+"""The data directory: a flat set of named files, and the calls that make them durable.
 
-Writes are inline, because copying into the page cache is quicker than handing over to a thread.
-Syncs, reads and creation block, so they are awaited. A written byte is durable after `File.sync`, a
+Writes are inline, because copying into the page cache is quicker than handing over to a thread;
+syncs, reads and creation block and are awaited. A written byte is durable after `File.sync`, a
 created or renamed name only after `Disk.sync_directory`. Errors are `OSError` with their errno; the
 store translates them.
 """
@@ -20,8 +20,9 @@ class File(Protocol):
     name: str
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
-        """Writes all the buffers one behind the other from the position on, or raises.
-        Not durable yet."""
+        """Writes all the buffers one behind the other from the position on, or raises. Not durable
+        yet.
+        """
         ...
 
     async def sync(self) -> None:
@@ -33,8 +34,9 @@ class File(Protocol):
         ...
 
     async def read_all(self, places: Sequence[tuple[int, int]]) -> list[Buffer]:
-        """Reads at each position and length, with one hand-over to a thread, which costs more than
-        a small read."""
+        """The result of `read` for each position and length, with one hand-over to a thread and
+        back, which costs more than a small read.
+        """
         ...
 
     def close(self) -> None: ...
@@ -45,7 +47,8 @@ class Disk(Protocol):
 
     def lock(self, address: str) -> None:
         """Takes the directory for this process and leaves its address in the lock file, or raises
-        `Conflict` with the holder's."""
+        `Conflict` with the holder's.
+        """
         ...
 
     def unlock(self) -> None: ...
@@ -55,8 +58,9 @@ class Disk(Protocol):
         ...
 
     async def create(self, name: str, size: int) -> File:
-        """Makes a file of that size, allocates its blocks and syncs its length.
-        The name is durable after `sync_directory`."""
+        """A new file of that size, its blocks allocated, its length synced. The name is durable
+        after `sync_directory`.
+        """
         ...
 
     async def open(self, name: str) -> File:

@@ -1,13 +1,12 @@
-"""The events of a broker, for its observer.
+"""The events of a broker, for its observers.
 
 An event has a name from the table below, and fields: `observer.note("topic-created",
-topic="orders", partitions=4)`. The broker does not know what the observer does with it.
-`bowstring.logs` writes log lines; counters could be made of the same events.
+topic="orders", partitions=4)`. The broker does not know what observers do with it. `bowstring.logs`
+writes log lines; counters could use the same events.
 
-The table gives for each event its level, its words in a log line, and its meaning for the person
-who reads that. Events that can come in great numbers name the fields that tell them apart
-(`alike`): the log reports the first of a kind at once, and then how many followed. An event that is
-not in the table is a bug.
+The table has the level of each event, its words in a log line, and its meaning for the reader.
+Events that can come in great numbers name the fields that tell them apart (`alike`): the log has
+the first of them at once, and then their number. An event that is not in the table is a bug.
 """
 
 from __future__ import annotations
@@ -26,18 +25,19 @@ class Kind(NamedTuple):
     meaning: str
     alike: tuple[str, ...] | None = None
     """For events that can come in great numbers: those with the same values of these fields are
-    counted together."""
+    counted together.
+    """
 
 
 EVENTS: Final[dict[str, Kind]] = {
     "broker-started": Kind(
-        INFO, "the broker serves", "Clients can connect. `loading_seconds` is how long it took to load what is on the disk."
+        INFO, "the broker serves", "Clients can connect. `loading_seconds` is how long it took to load the data from the disk."
     ),
     "broker-stopped": Kind(INFO, "the broker has stopped", "It ended well; `reason` is a signal, or the call of the program around it."),
     "broker-failed": Kind(
         ERROR,
         "the broker has ended, because its disk failed",
-        "A sync or a write failed (`cause`). Everything that was acknowledged is on the disk. Look after the disk, then start again.",
+        "A sync or a write failed (`cause`). Everything acknowledged is on the disk. Check the disk, then start again.",
     ),
     "open-to-all": Kind(
         WARNING,
@@ -57,17 +57,17 @@ EVENTS: Final[dict[str, Kind]] = {
         "the disk is full: publishes are refused, reading goes on",
         "Free some space, or shorten the retention of a topic. Nothing has to be started again.",
     ),
-    "disk-free": Kind(INFO, "the disk has room again: publishes are taken", "It was full for `seconds`."),
+    "disk-free": Kind(INFO, "the disk has room again: publishes are accepted", "It was full for `seconds`."),
     "fenced": Kind(
         WARNING,
         "another incarnation has taken over; loading again",
-        "Somebody has raised the epoch in the catalog, as a second broker on the same data would. Is there one?",
+        "Another process has raised the epoch in the catalog, as a second broker on the same data would. Is there one?",
     ),
     "loaded-again": Kind(INFO, "the broker has loaded again and serves", "After `disk-full` or `fenced`, in the same process."),
     "page-damaged": Kind(
         ERROR,
         "stored bytes are damaged, and are not served",
-        "Readers of these offsets get `Corrupt`. `bowstring inspect --verify` tells the extent; look after the disk.",
+        "Readers of these offsets get `Corrupt`. `bowstring inspect --verify` shows the extent; check the disk.",
         ("topic", "partition"),
     ),
     "client-refused": Kind(
@@ -79,25 +79,25 @@ EVENTS: Final[dict[str, Kind]] = {
     "upkeep-postponed": Kind(
         WARNING,
         "a piece of upkeep is given up for now, and tried again",
-        "`problem` says why, a full disk or damaged bytes; what is acknowledged is not concerned.",
+        "`problem` says why: a full disk or damaged bytes. No acknowledged message is affected.",
         ("work",),
     ),
-    "client-connected": Kind(DEBUG, "a client has said hello", "`name` is what it calls itself (`connect(name=…)`)."),
+    "client-connected": Kind(DEBUG, "a client has said hello", "`name` is the client's name for itself (`connect(name=…)`)."),
     "stream-opened": Kind(DEBUG, "a stream was opened", "A producer (`Publish`), a reader (`Fetch`) or a backup of `client`."),
     "stream-closed": Kind(DEBUG, "a stream has ended", "Of `client`; `streams` are left."),
-    "call-refused": Kind(DEBUG, "a call was refused", "`problem` is what the client was told."),
+    "call-refused": Kind(DEBUG, "a call was refused", "`problem` is the error that the client got."),
     "journal-sealed": Kind(DEBUG, "the journal was sealed", "Its rows have become extents and snapshots."),
 }
 
 
 class Observer(Protocol):
-    """Receives events at once, on the broker's loop. It must not wait."""
+    """Receives events, at once and on the broker's loop. It must not wait."""
 
     def note(self, event: str, /, **fields: object) -> None: ...
 
 
 class Unobserved:
-    """An observer that ignores every event."""
+    """An observer that ignores all events."""
 
     def note(self, event: str, /, **fields: object) -> None:
         """Does nothing."""

@@ -6,12 +6,12 @@ from typing import Protocol
 
 
 class Randomness(Protocol):
-    """Numbers that differ between two runs of a program, and are the same in two runs of a seed."""
+    """Values that differ between two runs of a program, but not between two runs of a seed."""
 
     def unit(self) -> float:
         """Gives a number in [0, 1), for jitter."""
         ...
 
     def unique(self) -> bytes:
-        """Gives 16 bytes that are unique: a UUIDv7, for producers and data directories."""
+        """16 unique bytes: a UUIDv7, for producers and data directories."""
         ...

@@ -1,8 +1,9 @@
-"""Open segment files, and who is reading in them.
+"""Open segment files, and their readers.
 
-A segment that is being written stays open: an error of the disk is told only to the handle that was there when it happened, so the
-handle that wrote is the one that syncs. Others are opened when somebody reads, and the least recently used are closed again. A file
-that is given back to be reused must have no readers: `retire` waits for those under way, and lets no new ones in.
+A segment that is being written stays open: the system reports a disk error only to the handle that
+was open when it happened, so the handle that wrote is the one that syncs. Other segments are opened
+for a read, and the least recently used are closed again. A file that is reused must have no
+readers: `retire` waits for those under way, and admits no new ones.
 """
 
 from __future__ import annotations
@@ -16,21 +17,25 @@ from bowstring.store.segments import segment_name
 
 
 class _Handle:
-    """One segment's file. It is here while it is open or somebody reads in it."""
+    """One segment's file. It is here while it is open or has readers."""
 
     __slots__ = ("file", "idle", "readers", "written")
 
     def __init__(self, file: File | None, written: bool) -> None:
         self.file = file
         self.written = written
-        """Has bytes that are not synced, or is still to be written to: never closed by the way."""
+        """Whether it has unsynced bytes, or is still to be written to. Such a file is never closed
+        to make room.
+        """
         self.readers = 0
         self.idle: asyncio.Future[None] | None = None
-        """Somebody waits until there are no readers, and then the file goes: no new ones are let in."""
+        """Set while `retire` waits for the readers to leave; it admits no new ones."""
 
 
 class Handles:
-    """The handles of one directory, at most `handles_max` open beside those that are written or read at the moment."""
+    """The handles of one directory, at most `handles_max` open in addition to those that are being
+    written or read.
+    """
 
     def __init__(self, disk: Disk, handles_max: int) -> None:
         self._disk = disk
@@ -42,7 +47,7 @@ class Handles:
         self._is_open = True
 
     def adopt(self, segment: int, file: File) -> None:
-        """A new segment, which from now on is written to."""
+        """Adds a new segment, which is written to from now on."""
         self._handles[segment] = _Handle(file, written=True)
 
     def settle(self, segment: int) -> None:
@@ -51,7 +56,9 @@ class Handles:
         self._close_surplus()
 
     async def read(self, segment: int, places: Sequence[tuple[int, int]]) -> list[Buffer]:
-        """Bytes of the segment for each position and length, fewer only at its end. Raises OSError, or Damaged if it is given back."""
+        """Bytes of the segment for each position and length, fewer only at its end. Raises OSError,
+        or Damaged if it is given back.
+        """
         if not self._is_open:
             raise StorageFailed("the store is closed, so nothing in it can be read")
         handle = self._handles.pop(segment, None) or _Handle(None, written=False)
@@ -68,7 +75,7 @@ class Handles:
                 self._left(segment, handle)
 
     async def retire(self, segment: int) -> None:
-        """Closes the file as soon as nobody reads in it."""
+        """Closes the file as soon as it has no readers."""
         handle = self._handles.get(segment)
         if handle is None:
             return
@@ -88,7 +95,7 @@ class Handles:
         self._handles.clear()
 
     async def _open(self, segment: int, handle: _Handle) -> File:
-        """Two readers may come at once to a file that is not open yet: then the second one's handle is closed again."""
+        """Opens the file. If two readers open it at once, the second handle is closed again."""
         file = await self._disk.open(segment_name(segment))
         if handle.file is not None or self._handles.get(segment) is not handle:
             return self._instead(file, handle)

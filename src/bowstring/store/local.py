@@ -49,15 +49,21 @@ class LocalStore:
         segment_bytes_first: int = 16 * MIB,
         segment_bytes_max: int = 256 * MIB,
         free_files_max: int = 4,
+        shared: bool = False,
         handles_max: int = 64,
         clock: Clock | None = None,
         orphan_seconds: float = 7 * 86_400.0,
     ) -> None:
-        """`orphan_seconds` is how long an orphan is kept at least, by the clock; without one it is kept for ever."""
+        """`orphan_seconds` is how long an orphan is kept at least, by the clock; without one it is kept for ever.
+
+        `shared` says that another node may write in this directory, and does not know yet that it has lost its fence. Its last writes may
+        come at any time, to files that it has open. So no file is ever used again: a released segment is removed, and late writes go to a
+        file without a name.
+        """
         self._handles = Handles(disk, handles_max)
         self._quarantine = Quarantine(disk, clock, orphan_seconds)
         growth = Growth(segment_bytes_first, segment_bytes_max)
-        self._supply = Supply(disk, self._handles, self._quarantine, growth, free_files_max)
+        self._supply = Supply(disk, self._handles, self._quarantine, growth, free_files_max, shared)
         self._prepare_at = int(segment_bytes_first * _PREPARE_AT)
         self._epoch = 0
         self._current: Segment | None = None

@@ -1,9 +1,10 @@
 """A little space that is kept for the catalog: a file that is given up when the disk is full.
 
-A broker without room for messages still has to write: acknowledgements, deletions, the retention that makes room again. All that is
-small and goes into the catalog, and SQLite allocates nothing before it needs it. So a file of a few megabytes lies in the directory
-while all is well. When the catalog meets with a full disk the file goes, the catalog has that much to write with, and when there is
-space again the file is made anew.
+A broker without room for messages still has to write: acknowledgements, deletions, the retention
+that makes room again. All that is small and goes into the catalog, and SQLite allocates nothing
+before it needs it. So a file of a few megabytes lies in the directory while all is well. When the
+catalog meets a full disk, the broker removes the file, so that the catalog can write. When there is
+space again, the broker makes the file anew.
 
     hold      makes the file if it is missing; allocated whole, its name durable
     give_up   removes it. The directory is synced, because file systems hand out blocks again only when the removal is on the disk
@@ -22,7 +23,9 @@ RESERVE = "reserve"
 
 
 class Reserve:
-    """The file `reserve` of one directory. Both calls raise StorageFailed if the directory cannot be synced, or for an I/O error."""
+    """The file `reserve` of one directory. Both calls raise StorageFailed if the directory cannot
+    be synced, or for an I/O error.
+    """
 
     def __init__(self, disk: Disk, size: int = 8 * MIB) -> None:
         self._disk = disk
@@ -32,11 +35,11 @@ class Reserve:
 
     @property
     def held(self) -> bool:
-        """Is the space there, as far as this object has seen to it?"""
+        """Whether this object has made sure that the space is kept."""
         return self._held
 
     async def hold(self) -> bool:
-        """Sees to it that the space is kept. False if there is no room for it; then nothing of it is taken."""
+        """Makes sure that the space is kept. False if there is no room for it; then it takes none."""
         async with self._changing:
             if not self._held:
                 try:
@@ -46,7 +49,7 @@ class Reserve:
             return self._held
 
     async def give_up(self) -> None:
-        """Lets others have the space. Does nothing if there is no such file."""
+        """Frees the space. Does nothing if there is no such file."""
         async with self._changing:
             self._held = False
             try:
@@ -57,7 +60,7 @@ class Reserve:
                 raise StorageFailed(f"giving up the reserve failed: {error}") from error
 
     async def _is_there(self) -> bool:
-        """One of another size, which a crash or another setting has left, is removed."""
+        """Removes a file of another size, left by a crash or by another setting."""
         if RESERVE not in self._disk.names():
             return False
         if await self._disk.size(RESERVE) == self._size:

@@ -1,13 +1,16 @@
-"""Segments, as far as they can be decided about without touching a disk: names, ids, sizes, and which free file is reused.
+"""The decisions about segments that need no disk: names, ids, sizes, and which free file is reused.
 
-A segment is a file of pages, allocated whole before anything is written to it. Its id is `epoch << 24 | number`, so that two
-incarnations never write the same one, and its name is the id in hexadecimal. When nothing refers to it any more its file becomes a
-free one and waits to be renamed into a new segment: overwriting blocks that were written before is two to four times faster than
-writing new ones. Bytes of the earlier life stay behind the new end; `frames` says why they are never served.
+A segment is a file of pages, allocated whole before anything is written to it. Its id is `epoch <<
+24 | number`, so that two incarnations never write the same one, and its name is the id in
+hexadecimal. When nothing refers to it any more, its file becomes a free file that is later renamed
+into a new segment: overwriting blocks that were written before is two to four times faster than
+writing new ones. Bytes of the earlier life stay behind the new end; `frames` says why they are
+never served.
 
-Sizes start small, because an idle broker should be small, and double with every segment, because a busy one should not change
-segments all the time. A file that growth has outrun is not reused but removed, unless the disk is full; and so is one beyond the
-largest size, which was made for a single large flush.
+Sizes start small, because an idle broker should be small, and double with every segment, because a
+busy one should not change segments all the time. A file that is too small by now is removed instead
+of reused, unless the disk is full. So is a file beyond the largest size, which was made for a
+single large flush.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 MIB = 1 << 20
-# A flush begins on a boundary of the device's blocks, and its last block is filled with zeros. So a write never touches a block that
-# holds synced bytes (a torn block cannot take them along), and never has to read one first.
+# A flush begins on a boundary of the device's blocks, and its last block is filled with zeros. So a
+# write never touches a block that holds synced bytes (a torn block cannot take them along), and
+# never has to read one first.
 BLOCK_BYTES = 4096
 _NUMBER_BITS = 24
 _SEGMENT = re.compile(r"segment-([0-9a-f]{16})")
@@ -27,7 +31,9 @@ _ORPHAN = re.compile(r"orphan-([0-9a-f]{16})(?:-(0|[1-9][0-9]{0,11}))?")
 
 
 def segment_id(epoch: int, number: int) -> int:
-    """The id of an incarnation's segment. Numbers start at 1: id 0 means a page that is inlined in the journal."""
+    """The id of an incarnation's segment. Numbers start at 1: id 0 means a page that is inlined in
+    the journal.
+    """
     if not 0 < number < 1 << _NUMBER_BITS:
         raise ValueError(f"an incarnation has segments 1 to {(1 << _NUMBER_BITS) - 1}, not {number}")
     return epoch << _NUMBER_BITS | number
@@ -50,7 +56,9 @@ def free_name(number: int) -> str:
 
 
 def orphan_name(segment: int, moment: int | None) -> str:
-    """The name of a segment that was put aside, at a moment in seconds since 1970 if there was a clock."""
+    """The name of a segment that was put aside, at a moment in seconds since 1970 if there was a
+    clock.
+    """
     return f"orphan-{segment:016x}" + ("" if moment is None else f"-{moment}")
 
 
@@ -66,7 +74,9 @@ class Orphan(NamedTuple):
 
 
 class Inventory(NamedTuple):
-    """What a new incarnation finds in its directory. Names of any other form are not in here, and are never touched."""
+    """The files that a new incarnation finds in its directory. It never touches files with other
+    names.
+    """
 
     live: list[int]  # segments that the catalog refers to
     unused: list[int]  # segments that nothing refers to
@@ -79,7 +89,9 @@ class Inventory(NamedTuple):
 
 
 def take_stock(names: Iterable[str], epoch: int, live: Collection[int]) -> Inventory:
-    """Sorts out a directory. A segment of a later epoch is somebody's who knows more than we do: it is neither used nor reused."""
+    """Classifies the files of a directory. A segment of a later epoch belongs to a newer catalog:
+    it is neither used nor reused.
+    """
     names = list(names)
     segments = sorted(int(found[1], 16) for name in names if (found := _SEGMENT.fullmatch(name)))
     free = [int(found[1]) for name in names if (found := _FREE.fullmatch(name))]
@@ -108,7 +120,7 @@ class Growth:
 
     def __init__(self, first: int, largest: int) -> None:
         if not 0 < first <= largest:
-            raise ValueError(f"segments cannot start at {first} bytes and grow to {largest}: 0 < first <= largest would be right")
+            raise ValueError(f"segments cannot start at {first} bytes and grow to {largest}: it has to be 0 < first <= largest")
         self.first = in_blocks(first)
         self.largest = in_blocks(largest)
         self.size = self.first
@@ -126,8 +138,9 @@ class FreeFile(NamedTuple):
 
 
 class FreePool:
-    """The free files. Every file in it is of a size that a segment may have. There are at most `files_max` of them, or as many as were
-    needed lately, which is for others to say."""
+    """The free files, each of a size that a segment may have. It keeps at most `files_max`, or as
+    many as its owner says were needed lately.
+    """
 
     def __init__(self, size_min: int, size_max: int, files_max: int) -> None:
         self._size_min = size_min
@@ -150,7 +163,9 @@ class FreePool:
         return self._number_last
 
     def add(self, number: int, size: int) -> list[FreeFile]:
-        """Takes a file in, and gives those that have to be removed: of an unfit size, or the smallest of too many."""
+        """Adds a file, and returns those to remove: files of a wrong size, or the smallest of too
+        many.
+        """
         self._number_last = max(self._number_last, number)
         if not self._size_min <= size <= self._size_max:
             return [FreeFile(number, size)]
@@ -159,7 +174,7 @@ class FreePool:
 
     @property
     def surplus(self) -> int:
-        """How many files there are beyond what is kept."""
+        """The number of files beyond the limit."""
         return max(0, len(self._files) - max(self._files_max, self.needed))
 
     def shrink(self) -> list[FreeFile]:
@@ -172,7 +187,7 @@ class FreePool:
         return self._remove(fitting[:1])[0] if fitting else None
 
     def take_largest(self, size: int) -> FreeFile | None:
-        """The largest file, if it has at least that size: the best that there is when the disk is full."""
+        """The largest file, if it has at least that size: the best choice when the disk is full."""
         largest = [file for file in self._by_size()[-1:] if file.size >= size]
         return self._remove(largest)[0] if largest else None
 
@@ -181,7 +196,7 @@ class FreePool:
         return self._remove(self._by_size()[-1:])
 
     def outrun(self, size: int) -> list[FreeFile]:
-        """Gives up the files that are smaller than what segments have become."""
+        """Gives up the files that are smaller than segments are by now."""
         return self._remove([file for file in self._by_size() if file.size < size])
 
     def _by_size(self) -> list[FreeFile]:

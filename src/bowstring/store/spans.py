@@ -1,9 +1,10 @@
-"""Which references are read in one go.
+"""Decides which references to read together.
 
-The pages of one partition lie scattered over segments that all partitions share, but those of one flush lie close together, and a reader
-asks for many at once. A read costs a hand-over to a thread and back, and perhaps a seek, so what lies close is read together, the gap
-included; and small reads in one segment are handed over together. References are taken in the order in which they are asked for, which is
-the order in which they were written.
+The pages of one partition lie scattered over segments that all partitions share, but those of one
+flush lie close together, and a reader asks for many at once. A read costs a hand-over to a thread
+and back, and perhaps a seek, so pages that lie close are read together, with the gap between them;
+and small reads in one segment are handed over together. References keep the order in which they are
+asked for, which is the order in which they were written.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import NamedTuple
 
 from bowstring.ports.store import Reference
 
-# Reading this much too much takes less time than a second read: 64 KiB are copied in some 15 µs, a hand-over takes 50 to 100 µs.
+# Reading this many unneeded bytes takes less time than a second read: 64 KiB are copied in some 15
+# µs, a hand-over takes 50 to 100 µs.
 GAP_BYTES_MAX = 64 << 10
 SPAN_BYTES_MAX = 4 << 20
 SPANS_A_READ = 16
@@ -29,8 +31,9 @@ class Span(NamedTuple):
     references: list[Reference]
 
     def outlives(self, reference: Reference) -> bool:
-        """Whether the page is so small a part of the read that it is copied out: a cache that keeps the page and counts its bytes
-        would else hold many times as many."""
+        """Whether the page is such a small part of the read that it is copied out. Otherwise a
+        cache that counts the page's bytes would hold many times as many.
+        """
         return reference.length * _SHARE < self.length
 
 

@@ -54,12 +54,14 @@ def is_full(error: OSError) -> bool:
 class Supply:
     """Makes segments of one incarnation after the other, in one directory."""
 
-    def __init__(self, disk: Disk, handles: Handles, quarantine: Quarantine, growth: Growth, free_files_max: int) -> None:
+    def __init__(self, disk: Disk, handles: Handles, quarantine: Quarantine, growth: Growth, free_files_max: int, shared: bool) -> None:
         self._disk = disk
         self._handles = handles
         self._quarantine = quarantine
         self._growth = growth
         self._pool = FreePool(growth.first, growth.largest, free_files_max)
+        self._shared = shared
+        """Others may write in this directory too: see `LocalStore`."""
         self._epoch = 0
         self._number = 0
         self._number_rested = 0
@@ -86,6 +88,9 @@ class Supply:
         self._growth.start_again()
         self._pool.clear()
         for number in stock.free:
+            if self._shared:
+                self._disk.unlink(free_name(number))
+                continue
             self._unlink(self._pool.add(number, await self._disk.size(free_name(number))))
         await self._put_aside(stock, committed)
         live_now = take_stock(self._disk.names(), epoch, live).live
@@ -172,9 +177,12 @@ class Supply:
             except FileNotFoundError:
                 continue
             await self._handles.retire(segment)
-            number = self._pool.new_number()
-            self._disk.rename(name, free_name(number))
-            self._unlink(self._pool.add(number, size))
+            if self._shared:
+                self._disk.unlink(name)
+            else:
+                number = self._pool.new_number()
+                self._disk.rename(name, free_name(number))
+                self._unlink(self._pool.add(number, size))
             found = True
         return found
 

@@ -1,13 +1,14 @@
-"""The caller's side of the transport port over grpcio: raw bytes in, raw bytes out.
+"""The caller's side of the transport port over grpcio: raw bytes in and out, errors by
+`wire.status`.
 
-A channel connects by itself, and reconnects quickly after a break. The kit repeats calls itself,
-because it knows from the table of calls which may be repeated, so gRPC's own retries and its waits
-of up to two minutes are off. A call without a connection fails at once as `Unavailable`. Pings
-detect a server that is half dead (its machine hangs, its cable is out), also between calls.
+A channel connects by itself and again after a break, quickly: the kit repeats calls itself and
+knows better than gRPC which may be repeated, so gRPC's own retries and its waits of up to two
+minutes are off. A call while there is no connection fails at once as `Unavailable`. Pings detect a
+server that hangs or whose cable is out, also while no call is under way.
 
 Two things to know. Cancelling a task that waits in `Stream.read` or `Stream.write` cancels the
-whole call: grpcio does so, and a cancelled read could otherwise lose a message. And `read` raises
-the error of a stream; a `write` to a stream that has ended raises the same error.
+whole call: grpcio does so, and a read that was given up could otherwise lose a message. And a
+stream's error is raised by `read`; a `write` that hits a dead stream raises the same one.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ aio: Any = typed_aio
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Broker"].full_name
 
 _SECONDS_MIN: Final = 0.001
-"""grpcio takes a timeout of 0 for no timeout."""
+"""To grpcio a timeout of 0 would mean none at all."""
 
 _OPTIONS: Final[list[tuple[str, int]]] = [
     ("grpc.max_receive_message_length", -1),
@@ -43,11 +44,11 @@ _OPTIONS: Final[list[tuple[str, int]]] = [
     ("grpc.enable_http_proxy", 0),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 2_000),  # this is the time of one attempt to connect
+    ("grpc.min_reconnect_backoff_ms", 2_000),  # the time limit of one attempt to connect
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.ping_timeout_ms", 5_000),  # otherwise gRPC waits a minute for a ping
+    ("grpc.http2.ping_timeout_ms", 5_000),  # without it gRPC waits a minute for a ping, whatever the line above says
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
 ]
@@ -99,9 +100,8 @@ class GrpcChannel:
 class _GrpcStream:
     """Implements `ports.transport.Stream`.
 
-    It does not use grpcio's own `write`: when the broker has ended the stream, that method replaces
-    the status that is just arriving with INTERNAL, and the caller would never learn that there is
-    no such topic.
+    It does not use grpcio's own `write`. When the broker has ended the stream, that one replaces
+    the arriving status by INTERNAL, and the caller would never learn that there is no such topic.
     """
 
     __slots__ = ("_call", "_connected", "_ended_here")
@@ -151,7 +151,7 @@ class _GrpcStream:
         self._call.cancel()
 
     async def _raise_end(self) -> NoReturn:
-        """Raises the error that the stream has ended with."""
+        """Raises the error that ended the stream, when the caller writes to it afterwards."""
         code = await self._call.code()
         if code is grpc.StatusCode.OK:
             raise errors.Unavailable("the broker has ended this stream.", hint="Open another.") from None
@@ -159,8 +159,9 @@ class _GrpcStream:
 
 
 def _is_cancelled_task() -> bool:
-    """Says whether this task was cancelled, and not its call: grpcio raises CancelledError for
-    both, and only a cancelled task may see it."""
+    """Tells a cancelled task from a cancelled call: grpcio raises CancelledError for both, and only
+    a cancelled task may see it.
+    """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -1,4 +1,4 @@
-"""Asks the system whether a server can listen on an address: grpcio does not say why it cannot."""
+"""Asks the system whether it can listen on an address: grpcio does not say why it cannot."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from bowstring import errors, listening
 
 
 def probe(listen: str) -> None:
-    """Raises an error that says why nobody can listen on the address now.
-    Leaves Unix sockets to gRPC."""
+    """Raises an error if the address is not available. Does not check Unix sockets."""
     place = listening.parse(listen)
     if place is None:
         return

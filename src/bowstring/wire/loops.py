@@ -1,8 +1,8 @@
 """The event loop, and a thread that runs one.
 
-grpc.aio takes 15 to 20 % less CPU on uvloop, so Bowstring uses it when it is installed. `bowstring
-serve` runs the loop in its main thread, an embedded broker and the kit's sync face each run one in
-a thread of their own. Bowstring never changes the loop of an application that runs its own.
+grpc.aio spends 15 to 20 % less CPU on uvloop, so uvloop is used when it is installed. `bowstring
+serve` runs it in its main thread, an embedded broker and the kit's sync face each in a thread of
+their own. Nothing changes the loop of an application that runs its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log = logging.getLogger("bowstring.client")
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Makes a uvloop if it is installed, otherwise asyncio's own loop."""
+    """A uvloop if it is installed, else asyncio's own loop."""
     try:
         uvloop = importlib.import_module("uvloop")
     except ImportError:
@@ -36,7 +36,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 class LoopThread:
     """A thread that runs a loop, and gives other threads the results of coroutines that run on it.
 
-    The thread is a daemon, so a program that does not stop it can still end.
+    The thread is a daemon: a program that forgets to stop it still ends.
     """
 
     def __init__(self, name: str) -> None:
@@ -49,9 +49,10 @@ class LoopThread:
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """Runs a coroutine on the loop and waits for its result.
-        An interrupted wait cancels the coroutine. Raises Conflict in a forked child, which has no
-        such thread, and in the loop's own thread, which would wait for itself."""
+        """Runs it on the loop and waits. An interrupt while waiting cancels it. Raises Conflict in
+        a forked child, which has no such thread, and in the loop's own thread, which would wait for
+        itself.
+        """
         call = self._begun(coroutine)
         try:
             return call.wait(timeout)
@@ -61,9 +62,10 @@ class LoopThread:
             raise
 
     def close(self, closing: Coroutine[Any, Any, object], locks: Iterable[Any]) -> None:
-        """Runs a coroutine that closes something, and waits for it.
-        Does not wait in a signal handler whose thread holds one of these locks, because the loop
-        may need that lock; then errors go to the log."""
+        """Runs a coroutine that closes something, and waits for it. It does not wait in a signal
+        handler that has interrupted its thread while that holds one of these locks, because the
+        loop may need the lock; then it logs errors instead of raising them.
+        """
         if any(getattr(lock, "_is_owned", bool)() for lock in locks):
             self._begun(_logged(closing))
         else:
@@ -85,8 +87,9 @@ class LoopThread:
         return call
 
     def stop(self) -> None:
-        """Cancels the calls that still run, ends the loop and waits for the thread.
-        Calling it again does nothing."""
+        """Cancels running calls, ends the loop and waits for the thread. Calling it again does
+        nothing.
+        """
         if os.getpid() == self._process and self._thread.is_alive() and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join()
@@ -112,10 +115,10 @@ class LoopThread:
 class _Call(Generic[T]):
     """A coroutine that runs on a loop for a thread.
 
-    The thread waits at a bare lock, which the loop only releases. A signal handler interrupts its
-    thread anywhere, and may wait for a call of its own. If both sides took the lock, as with a
-    `concurrent.futures.Future`, the loop would then wait for the interrupted thread, and the thread
-    for the loop.
+    The thread waits at a bare lock, which the loop only ever releases. A signal handler runs in the
+    middle of whatever its thread does, and may wait for a call of its own; with a lock that both
+    sides take, as that of a `concurrent.futures.Future`, the loop would wait for the interrupted
+    thread then, and the thread for the loop.
     """
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], ended: Callable[[_Call[T]], object]) -> None:
@@ -140,7 +143,7 @@ class _Call(Generic[T]):
             self._task.cancel()
 
     def abandon(self) -> None:
-        """Ends the call without a result: the loop is closed."""
+        """The loop that should run it has ended."""
         if self._task is None:
             self._coroutine.close()
             self._ended(self)
@@ -153,7 +156,7 @@ class _Call(Generic[T]):
         task = self._task
         try:
             if task is None or task.cancelled():
-                raise errors.Unavailable("what carries out the calls has ended.", hint="Start it again, or connect again.")
+                raise errors.Unavailable("the thread that carries out the calls has ended.", hint="Start it again, or connect again.")
             return task.result()
         finally:
             del task, self  # the raised error refers to this frame
@@ -167,8 +170,7 @@ async def _logged(closing: Coroutine[Any, Any, object]) -> None:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Logs an error that nobody caught, except that a program ends while its loop still has
-    work."""
+    """Logs uncaught errors, except those of a program that ends while its loop still has work."""
     error = context.get("exception")
     if not (isinstance(error, RuntimeError) and "interpreter shutdown" in str(error)):
         loop.default_exception_handler(context)

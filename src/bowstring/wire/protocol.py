@@ -1,8 +1,8 @@
 """The versions of the protocol that this software speaks, as a broker and as a kit.
 
 In the handshake both sides name the oldest and the newest version that they speak, and then speak
-the newest that both know. If there is none, the broker refuses the client with an error that names
-both ranges and says which side has to be upgraded.
+the newest that both know. If there is none, the error says which side speaks which versions, and
+which of the two to upgrade.
 """
 
 from __future__ import annotations

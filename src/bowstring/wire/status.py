@@ -1,15 +1,15 @@
 """Turns errors into status codes, and status codes into errors. No other module does.
 
-An error crosses the wire whole, as the protobuf message `Error` with its kind, message, hint and
-details: inside an answer if it concerns one batch only, otherwise as the trailing metadata
-`bowstring-error-bin` of the call. The status code beside it is for software that knows gRPC only
-(proxies, dashboards, foreign clients), and selects the nearest class when the kind is one of a
+An error crosses the wire whole: as the protobuf message `Error` with its kind, message, hint and
+details, inside an answer if it concerns only one batch, else as the trailing metadata
+`bowstring-error-bin` of the call. The status code with it is for software that looks at gRPC alone
+(proxies, dashboards, foreign clients), and for choosing the nearest class when the kind is one of a
 later version.
 
-Codes are named by text here, so that this table serves every transport. If no error of ours came
-along (the connection broke, a proxy answered, a limit of gRPC itself struck), the code is all there
-is. The question then is whether the call was carried out. If it is repeatable (`ports.calls`), a
-lost answer is `Unavailable`: ask again. If it is not, a lost answer is `OutcomeUnknown`.
+Codes are named by text here, so that this table serves every transport. Where no error of ours came
+along (the connection broke, a proxy answered, a limit of gRPC itself struck) the code is all there
+is. The question then is whether the call may have been carried out: `repeatable` says that it does
+no harm to ask again, and an answer that got lost is `Unavailable`; else it is `OutcomeUnknown`.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ CODES: Final[dict[type[errors.Error], str]] = {
     errors.Corrupt: "DATA_LOSS",
 }
 
-# The class of a code without an error. `_foreign` treats the codes that are missing here by name;
-# the rest are bugs.
+# The meaning of a code alone. `_foreign` treats missing codes by name, or they are bugs.
 _CLASSES: Final[dict[str, type[errors.Error]]] = {
     "INVALID_ARGUMENT": errors.InvalidArgument,
     "NOT_FOUND": errors.NotFound,
@@ -61,14 +60,14 @@ _CLASSES: Final[dict[str, type[errors.Error]]] = {
 }
 _NO_ANSWER: Final = {"DEADLINE_EXCEEDED", "CANCELLED", "UNKNOWN"}
 
-# What gRPC says when there is no connection, and the same for people. The first that fits counts.
+# gRPC's words for a missing connection, and ours. The first that fits counts.
 _REASONS: Final = {
-    "Trying to connect an http1.x server": "what listens there is a web server and no broker",
-    "Failed parsing HTTP/2": "what listens there does not speak gRPC, so it is no broker",
-    "before receiving SETTINGS frame": "somebody listens there, and does not answer",
-    "Socket closed": "somebody listens there, and hangs up",
-    "Connection reset": "somebody listens there, and hangs up",
-    "Connection refused": "nobody listens there",
+    "Trying to connect an http1.x server": "a web server listens there, not a broker",
+    "Failed parsing HTTP/2": "something listens there that does not speak gRPC, so it is not a broker",
+    "before receiving SETTINGS frame": "something listens there but does not answer",
+    "Socket closed": "something listens there but hangs up",
+    "Connection reset": "something listens there but hangs up",
+    "Connection refused": "nothing listens there",
     "Domain name not found": "there is no host of that name",
     "errors resolving": "the name of the host cannot be resolved",
     "Network is unreachable": "there is no way to that network",
@@ -76,7 +75,8 @@ _REASONS: Final = {
     "No such file or directory": "there is no such socket",
 }
 
-# gRPC bounds the metadata of a call at 8 KiB, and an error may quote its arguments. All are bytes.
+# gRPC bounds the metadata of a call at 8 KiB, and an error may quote what it was given. All are
+# bytes.
 _MESSAGE_MAX: Final = 1500
 _HINT_MAX: Final = 500
 _DETAILS_MAX: Final = 1500
@@ -91,8 +91,9 @@ def to_status(error: errors.Error) -> tuple[str, str, bytes]:
 
 
 def from_status(code: str, text: str, error_bytes: bytes | None = None, *, repeatable: bool = True) -> errors.Error:
-    """Makes the error of a call that ended with this code, this text, and perhaps these bytes in
-    its trailing metadata."""
+    """The error of a call that ended with this code, this text, and these bytes in its trailing
+    metadata, if any.
+    """
     if error_bytes:
         try:
             message = pb.Error.FromString(error_bytes)
@@ -103,7 +104,7 @@ def from_status(code: str, text: str, error_bytes: bytes | None = None, *, repea
 
 
 def to_message(error: errors.Error) -> pb.Error:
-    """Makes the message of an error, and shortens texts that are too long."""
+    """The error as it travels, shortened if it quotes too much."""
     message = pb.Error(kind=error.kind, message=_cut(error.message, _MESSAGE_MAX), hint=_cut(error.hint, _HINT_MAX))
     room = _DETAILS_MAX
     for name, value in error.details.items():
@@ -120,9 +121,9 @@ def from_message(message: pb.Error) -> errors.Error:
 
 
 def _restored(message: pb.Error, fallback: type[errors.Error]) -> errors.Error:
-    """Makes the error.
-    A kind of a later version gets the nearest class that is known, and its kind goes to the
-    details."""
+    """Maps a kind of a later version to the nearest known class, and keeps the kind among the
+    details.
+    """
     cls = errors.of_kind(message.kind)
     details = dict(message.details)
     if cls is errors.Error and message.kind != errors.Error.kind:
@@ -132,7 +133,7 @@ def _restored(message: pb.Error, fallback: type[errors.Error]) -> errors.Error:
 
 
 def _foreign(code: str, text: str, repeatable: bool) -> errors.Error:
-    """Makes the error of a call that gRPC itself has ended."""
+    """The error of a call for which only gRPC itself has answered."""
     said = f"{code}: {text}" if text else code
     if code == "RESOURCE_EXHAUSTED" and "larger than max" in text:
         return errors.TooLarge(f"the message is larger than the other side takes ({said}).", hint="Split the batch.")
@@ -160,6 +161,7 @@ def _cut(text: str, bytes_max: int) -> str:
 
 
 def _clean(text: str) -> str:
-    """Makes text that protobuf can carry: replaces halves of surrogate pairs, which foreign bytes
-    may decode to, by question marks."""
+    """Text that protobuf can carry: lone surrogates, which text decoded from foreign bytes may
+    have, become question marks.
+    """
     return text.encode("utf-8", "replace").decode()

@@ -1,1 +1,1 @@
-"""The log: who may change a partition, how changes become durable, and how they come back at load."""
+"""The log: changes a partition, makes the changes durable, and brings them back at load."""

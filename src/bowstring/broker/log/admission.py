@@ -1,4 +1,6 @@
-"""Who may come in, and who still waits for an answer: credit for publishes, their answers, and calls that wait for a commit."""
+"""Admits publishes, and keeps the callers that wait: credit for publishes, their answers, and calls
+that wait for a commit.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from bowstring.core.credit import Credit
 
 
 class Admission:
-    """The callers of one incarnation. When it ends, everybody who waits is told so."""
+    """The callers of one incarnation. When it ends, all that wait get an error."""
 
     def __init__(self, *, bytes_max: int, flusher: Flusher, counters: Counters) -> None:
         self._credit: Credit[asyncio.Future[None]] = Credit(bytes_max)
@@ -26,7 +28,7 @@ class Admission:
 
     @property
     def reserved_bytes(self) -> int:
-        """Bytes of batches that are on their way to the disk."""
+        """Bytes of batches on their way to the disk."""
         return self._credit.reserved
 
     async def admit(self, size: int) -> None:
@@ -44,7 +46,9 @@ class Admission:
             raise
 
     def outstanding(self, size: int) -> asyncio.Future[Answer]:
-        """A future for the answer to a batch whose bytes are reserved. They are given back when it is settled."""
+        """A future for the answer to a batch whose bytes are reserved. They are given back when it
+        is settled.
+        """
         self._calls += 1
         call = self._calls
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -66,14 +70,18 @@ class Admission:
                 turn.set_result(None)
 
     def refuse(self, answer: asyncio.Future[Answer], error: errors.Error) -> None:
-        """Refuses once everything that was decided before is committed: a refusal rests on it as any answer does."""
+        """Refuses once everything that was decided before is committed: a refusal rests on it as
+        any answer does.
+        """
         if self.ended is not None:
             answer.set_exception(self.ended)
         else:
             self._flusher.answer(lambda: None if answer.done() else answer.set_exception(error))
 
     async def durable(self) -> None:
-        """Waits until everything that was decided up to now is committed. Raises Unavailable when the incarnation ends before."""
+        """Waits until everything decided so far is committed. Raises Unavailable if the incarnation
+        ends before.
+        """
         if self.ended is not None:
             raise self.ended.with_traceback(None)
         commitment = self._flusher.commitment()

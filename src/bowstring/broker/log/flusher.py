@@ -30,9 +30,6 @@ from bowstring.settings import Settings
 
 Callback = Callable[[], None]
 
-OVERLAP_BYTES = 256 * 1024
-"""While a commit is under way, a flush of less than this waits for it and gathers: syncing early would only make two syncs of one."""
-
 
 class Watcher(Protocol):
     """Told how a flush gets on."""
@@ -90,7 +87,10 @@ class Flusher:
         store: Store,
         sequence: int,
         watcher: Watcher,
+        overlap_bytes: int,
     ) -> None:
+        self._overlap_bytes = overlap_bytes
+        """While a commit is under way, a flush of less than this waits for it and gathers: see `Tuning`."""
         self._settings = settings
         self._monotonic = clock.monotonic
         self._counters = counters
@@ -186,7 +186,7 @@ class Flusher:
                 raise self._failure
             if self._commit is not None and self._commit.done():
                 await self._settled()
-            if self._pending.changes and (self._commit is None or self._pending.page_bytes > OVERLAP_BYTES):
+            if self._pending.changes and (self._commit is None or self._pending.page_bytes > self._overlap_bytes):
                 return
             self._arrived.clear()
             await self._arrived.wait()

@@ -31,8 +31,8 @@ class Log:
         self.clock = surroundings.clock
         self.topics = reading.topics
         self.journal = journal
-        self.lookups = Lookups(reading.reader, reading.extents, reading.note_damage)
-        self.commits = Commits(topics=self.topics, tail=reading.caches.tail, usage=usage, counters=counters)
+        self.lookups = Lookups(reading.reader, reading.extents, reading.note_damage, surroundings.witness)
+        self.commits = Commits(topics=self.topics, tail=reading.caches.tail, usage=usage, counters=counters, witness=surroundings.witness)
         self.flusher = Flusher(
             settings=settings,
             clock=self.clock,
@@ -41,6 +41,7 @@ class Log:
             store=surroundings.store,
             sequence=loaded.sequence,
             watcher=self.commits,
+            overlap_bytes=surroundings.tuning.overlap_bytes,
         )
         self.room = DiskRoom(surroundings, lambda: self.flusher.waiting_bytes)
         self.admission = Admission(bytes_max=settings.memory_publish_bytes, flusher=self.flusher, counters=counters)

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from bowstring.broker.reading.extents import Extents
 from bowstring.broker.reading.page_reader import PageReader
+from bowstring.broker.witness import Witness
 from bowstring.core.decisions import BatchName, Found, Ids, Lookup, Rows, SealedBatch
 from bowstring.core.id_sections import batch_hashes
 from bowstring.core.natural_ids import Hits
@@ -31,11 +32,12 @@ Texts = Callable[[Rows], pa.Array]
 class Lookups:
     """Finds out what a partition has to know before it can decide."""
 
-    def __init__(self, reader: PageReader, extents: Extents, damaged: Callable[[Partition, Damaged], None]) -> None:
+    def __init__(self, reader: PageReader, extents: Extents, damaged: Callable[[Partition, Damaged], None], witness: Witness) -> None:
         self._reader = reader
         self._extents = extents
         self._damaged = damaged
         """Is told what could not be read."""
+        self._witness = witness
 
     def at_once(self, partition: Partition, lookup: Lookup, hashes: Hashes, now: int) -> Found | None:
         """What memory alone can tell: that nothing is known. This is what nearly every batch meets with."""
@@ -51,7 +53,9 @@ class Lookups:
         while True:
             moves = partition.moves
             try:
-                return await self._look_up(partition, lookup, ids, texts, now)
+                found = await self._look_up(partition, lookup, ids, texts, now)
+                self._witness.looked_up(partition, found)
+                return found
             except Damaged as error:
                 if moves == partition.moves:
                     self._damaged(partition, error)

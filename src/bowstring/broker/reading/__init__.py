@@ -1,1 +1,3 @@
-"""Reading: what is stored where, which rows may be delivered, and the streams of readers."""
+"""Reading: finds stored messages, decides which rows may be delivered, and serves the streams of
+readers.
+"""

@@ -1,8 +1,8 @@
 """Caches that are bounded in bytes, two of them for pages.
 
-The tail holds what was committed last, by partition and offset, so that readers who follow never touch the disk. It is filled only when
-a flush is committed: nobody reads ahead of the commit. The other holds pages that were read from the store and verified, the least
-recently used go first.
+The tail holds the pages that were committed last, by partition and offset, so that readers that
+follow never touch the disk. Only a commit fills it: no reader reads ahead of the commit. The other
+holds verified pages from the store; the least recently used go first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 _OVERHEAD = 500
-"""Bytes of an entry beside its buffers."""
+"""Bytes of an entry in addition to its buffers."""
 
 
 class TailKey(NamedTuple):
@@ -28,7 +28,9 @@ class TailKey(NamedTuple):
 
 
 class ByteCache(Generic[Key, Value]):
-    """Values up to a number of bytes in all. `touch` makes it least recently used, else the oldest go first."""
+    """Values up to a number of bytes in all. `touch` makes it least recently used, else the oldest
+    go first.
+    """
 
     def __init__(self, bytes_max: int, *, touch: bool) -> None:
         self._bytes_max = bytes_max
@@ -70,7 +72,7 @@ def _size(page: Page) -> int:
 
 
 class Caches(NamedTuple):
-    """What an incarnation keeps in memory of its pages."""
+    """The pages that an incarnation keeps in memory."""
 
     tail: PageCache[TailKey]
     pages: PageCache[Reference]

@@ -1,8 +1,10 @@
-"""Small neighbours are sent as one: a topic of many partitions has pages of some rows each, scattered over its segments.
+"""Joins small neighbouring pages into one message: a topic of many partitions has pages of a few
+rows each, scattered over its segments.
 
-A message on the wire costs broker and kit some hundred microseconds, whatever is in it; joining a page costs under ten. What is told of
-each page (offsets, arrivals, producers) stays apart, as runs and origins. Nothing is held back for it: only what one round has read is
-joined. Pages that are large or compressed are sent as they are stored, without touching them.
+A message on the wire costs broker and kit some hundred microseconds, whatever its size; joining a
+page costs under ten. The facts about each page (offsets, arrivals, producers) stay separate, as
+runs and origins. Nothing waits for this: only pages of one round are joined. Large or compressed
+pages are sent as they are stored, untouched.
 """
 
 from __future__ import annotations
@@ -18,12 +20,12 @@ from bowstring.ports.disk import Buffer
 
 SMALL_BYTES = 64 * 1024
 JOINED_BYTES_MAX = 1024 * 1024
-"""Of the joined batch; and so many rows: what takes them apart again takes them apart by runs."""
+"""The largest joined batch, in bytes and in rows: the receiver takes it apart by runs."""
 JOINED_ROWS_MAX = 65_536
 
 
 class Fetched(NamedTuple):
-    """Rows of one page or of several, or (without data) deleted ones that were passed over."""
+    """Rows of one page or of several, or (without data) deleted rows that were passed over."""
 
     partition: int
     next_offset: int
@@ -39,12 +41,14 @@ class Fetched(NamedTuple):
 
 
 def joined(pieces: Sequence[Fetched]) -> list[Fetched]:
-    """The same rows in the same order, in fewer pieces where they are small. All are of one partition."""
+    """The same rows in the same order, in fewer pieces where they are small. All are of one
+    partition.
+    """
     return [_one(group) if len(group) > 1 else group[0] for group in _groups(pieces)]
 
 
 def _groups(pieces: Sequence[Fetched]) -> Iterator[list[Fetched]]:
-    """Those that are sent as one."""
+    """The groups of pieces to send as one."""
     group: list[Fetched] = []
     size = rows = 0
     for piece in pieces:

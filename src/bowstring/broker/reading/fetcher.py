@@ -108,6 +108,7 @@ class Fetcher:
                 if fetched:
                     rows, size = sum([piece.rows for piece in fetched]), sum([piece.size for piece in fetched])
                     self._reading.counters.fetched(cursor.actor.partition.topic, len(fetched), rows, size)
+                    self._reading.witness.fetched(self._topic, self._selection.where, fetched)
                     return fetched
             await self._wait()
 
@@ -212,6 +213,7 @@ class Fetcher:
         header = decode_header(page.header)
         batch = encoding.decode(header.columns, page.body)
         seen = visible(partition, entry, header, batch, moments, first, end)
+        self._reading.witness.cut(partition, first, end, len(seen.offsets))
         if cursor.has_delivered and seen.youngest_hidden >= max(cursor.horizon, 0):
             raise out_of_range(self._topic, partition, first)
         cursor.offset = end

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bowstring.broker.reading.caches import Caches, TailKey
 from bowstring.broker.reading.extents import Extents
+from bowstring.broker.witness import UNWITNESSED, Witness
 from bowstring.core.pages import LOST, Origin, PageEntry, PageHeader, decode_header
 from bowstring.core.partition import Partition
 from bowstring.frames import reference_of
@@ -30,12 +31,13 @@ class StoredMessages(NamedTuple):
 class PageReader:
     """Reads committed pages."""
 
-    def __init__(self, *, store: Store, journal: Journal, caches: Caches, extents: Extents) -> None:
+    def __init__(self, *, store: Store, journal: Journal, caches: Caches, extents: Extents, witness: Witness = UNWITNESSED) -> None:
         self._store = store
         self._journal = journal
         self._broker = journal.fence.broker
         self._caches = caches
         self._extents = extents
+        self._witness = witness
 
     async def entries(self, partition: Partition, offset: int, end: int, bytes_max: int, pages_max: int) -> list[PageEntry]:
         """The next pages from the offset on that begin before `end`: about so many bytes, but at least one if there is any."""
@@ -65,7 +67,12 @@ class PageReader:
         found = [self._cached(partition, entry) for entry in entries]
         missing = [at for at, page in enumerate(found) if page is None]
         if missing:
-            for at, page in zip(missing, await self._read(partition, [entries[at] for at in missing], keep), strict=True):
+            moves = partition.moves
+            try:
+                read = await self._read(partition, [entries[at] for at in missing], keep)
+            finally:
+                self._witness.read(partition, entries, moves)
+            for at, page in zip(missing, read, strict=True):
                 found[at] = page
         return [page for page in found if page is not None]
 

@@ -23,10 +23,11 @@ class Reading:
         self.clock = surroundings.clock
         self.trusted = TrustedClock(surroundings.clock)
         self.counters = surroundings.counters
+        self.witness = surroundings.witness
         self._observer = surroundings.observer
         self.caches = Caches(PageCache(settings.memory_tail_bytes, touch=False), PageCache(settings.memory_pages_bytes, touch=True))
         self.extents = Extents(journal=journal, store=store, settings=settings, clock=surroundings.clock)
-        self.reader = PageReader(store=store, journal=journal, caches=self.caches, extents=self.extents)
+        self.reader = PageReader(store=store, journal=journal, caches=self.caches, extents=self.extents, witness=surroundings.witness)
 
     def moments(self, topic: int) -> Moments:
         """The time that delivering messages of the topic goes by. Raises TopicNotFound."""

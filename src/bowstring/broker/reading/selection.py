@@ -1,6 +1,7 @@
-"""What a reader wants of a page: only some rows (`where`), only some columns.
+"""The part of a page that a reader wants: only some rows (`where`), only some columns.
 
-The broker applies both, page by page with Arrow's kernels, so that nothing leaves it that is not meant for the receiver (invariant 13).
+The broker applies both, page by page with Arrow's kernels, so that nothing leaves it that is not
+meant for the receiver (invariant 13).
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from bowstring.messages.filters import Filter
 
 MOMENT_BYTES = 8
 SMALL_PART = 10
-"""Unwanted moments go along up to a tenth of a page: with values of 100 bytes sending them costs as much as leaving them out, and less
-with larger values or smaller pages."""
+"""Unwanted times go along up to a tenth of a page: with values of 100 bytes sending them costs as
+much as leaving them out, and less with larger values or smaller pages.
+"""
 _MOMENT = pa.timestamp("us", "UTC")
 
 
 class Selection(NamedTuple):
-    """Everything, if nothing is said."""
+    """Everything by default."""
 
     where: Filter | None = None
     columns: int | None = None
@@ -35,8 +37,9 @@ class Selection(NamedTuple):
         return self.where is None and self.takes_columns(entry)
 
     def takes_columns(self, entry: PageEntry) -> bool:
-        """Whether the page has no column that is better left out. Moments that are a small part of it go along: sending them is cheaper
-        than writing the page anew without them."""
+        """Whether the page has no column that is better left out. Times that are a small part of it
+        go along: sending them is cheaper than writing the page anew without them.
+        """
         unwanted = 0 if self.columns is None else entry.columns & ~self.columns
         if not unwanted:
             return True
@@ -66,7 +69,9 @@ class Selection(NamedTuple):
         return offsets[passing(self.where, column_of, entry.rows)[offsets - entry.first_offset]]
 
     def taken(self, batch: pa.RecordBatch, rows: NDArray[np.int64]) -> encoding.Encoded | None:
-        """These rows of a page as a message of their own, with the columns that are wanted; None if it has none of them."""
+        """These rows of a page as a message of their own, with the columns that are wanted; None if
+        it has none of them.
+        """
         if self.columns is not None:
             batch = batch.select([column.name for column in schema.columns_of(self.columns) if column.name in batch.schema.names])
             if not batch.num_columns:

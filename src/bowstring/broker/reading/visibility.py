@@ -1,6 +1,8 @@
-"""Which rows of a page may be delivered now: not those that are deleted, too old, or past the moment their publisher named.
+"""Decides which rows of a page may be delivered now: not those that are deleted, too old, or past
+their `expires`.
 
-Age counts from the later of arrival and due time. Most pages are told from their entry alone to be whole; the others are decoded.
+Age counts from the later of arrival and due time. For most pages the entry alone shows that all
+rows may be delivered; the others are decoded.
 """
 
 from __future__ import annotations
@@ -18,11 +20,11 @@ from bowstring.messages.schema import DUE, EXPIRES
 
 
 class Moments(NamedTuple):
-    """The time that delivering goes by."""
+    """The time by which rows are delivered."""
 
     now: int
     horizon: int
-    """What arrived before is too old."""
+    """Rows that arrived before this are too old."""
 
 
 def is_whole(partition: Partition, entry: PageEntry, moments: Moments) -> bool:
@@ -31,12 +33,14 @@ def is_whole(partition: Partition, entry: PageEntry, moments: Moments) -> bool:
 
 
 class Seen(NamedTuple):
-    """What may be delivered of a page."""
+    """The deliverable rows of a page."""
 
     offsets: NDArray[np.int64]
     """Ascending."""
     youngest_hidden: int
-    """From when the age of the youngest row counts that is hidden because it is too old; -1 if none is."""
+    """The moment from which the youngest row that is too old counts its age; -1 if no row is too
+    old.
+    """
 
 
 def visible(

@@ -1,1 +1,1 @@
-"""Upkeep: what happens beside the flushes. Retention, seal, cleaning, and giving space back."""
+"""Upkeep: the work between the flushes. Retention, seals, cleaning, and giving space back."""

@@ -20,8 +20,6 @@ from bowstring.core.pages import Origin, PageEntry, PageHeader, decode_header, e
 from bowstring.messages import encoding
 from bowstring.ports.store import Page
 
-SMALL_BYTES = 16 * 1024
-"""Pages in segments that are shorter are copied together."""
 BYTES_MAX = 128 * 1024
 ROWS_MAX = 16_384
 UNPACKED_BYTES_MAX = 1024 * 1024
@@ -36,9 +34,10 @@ class Sealable(NamedTuple):
     """None for one that stays where it is, or is lost."""
 
 
-def runs(entries: Iterable[PageEntry], *, hurry: bool) -> Iterator[list[PageEntry]]:
-    """The pages in order: those that are to become one together, others alone. In a hurry only those are copied that have to be."""
-    for copied, run in groupby(entries, lambda entry: not entry.segment or (entry.length < SMALL_BYTES and not hurry)):
+def runs(entries: Iterable[PageEntry], *, small_bytes: int) -> Iterator[list[PageEntry]]:
+    """The pages in order: those that are to become one together, others alone. Pages in segments are copied if they are shorter than
+    `small_bytes`; in a hurry that is 0."""
+    for copied, run in groupby(entries, lambda entry: not entry.segment or entry.length < small_bytes):
         if copied:
             yield from _groups(run)
         else:
@@ -83,6 +82,7 @@ def _joined(entries: Sequence[PageEntry], headers: list[PageHeader], batches: li
         columns=encoded.mask,
         expires=0 if any(not entry.expires for entry in entries) else max(entry.expires for entry in entries),
         due=max(entry.due for entry in entries),
+        visible=last.visible,
     )
     return Sealable(entry, Page(encode_header(header), encoded.data))
 

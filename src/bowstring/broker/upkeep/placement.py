@@ -92,7 +92,7 @@ class Placed(NamedTuple):
             return self.entry
         reference = self.place.known
         return self.entry._replace(
-            segment=reference.segment, position=reference.position, length=reference.length, sequence=reference.sequence
+            segment=reference.segment, position=reference.position, length=reference.length, written=reference.sequence
         )
 
 
@@ -139,7 +139,7 @@ class _Sections:
 
     def _page(self, kind: str, count: int, body: bytes, detail: int = 0) -> Page:
         topic, number = self._partition.topic, self._partition.number
-        header = SectionHeader(kind, sections.VERSION, topic, number, self._first, self._end, count, detail)
+        header = SectionHeader(kind, sections.version_of(kind), topic, number, self._first, self._end, count, detail)
         return Page(sections.encode_header(header), body)
 
     async def write_index_and_blocks(self, placing: Placing) -> None:

@@ -275,7 +275,7 @@ def _as_a_page(extent: Extent) -> PageEntry:
         segment=LOST,
         position=0,
         length=extent.bytes,
-        sequence=0,
+        written=0,
         columns=0,
         arrived_last=extent.arrived_last,
         due=NEVER,

@@ -34,6 +34,7 @@ from bowstring.broker.upkeep.placement import PAUSE_SECONDS, Draft, Placed, Plac
 from bowstring.broker.upkeep.switch import Switch
 from bowstring.broker.upkeep.usage import Usage
 from bowstring.core.id_sections import Builder, batch_hashes, parts_in, parts_of
+from bowstring.core.machine import NEVER
 from bowstring.core.pages import LOST, PAGES_AT_ONCE, PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.snapshots import DELETIONS, PARTITION, snapshot
@@ -76,6 +77,8 @@ class Sealer:
         self._store = surroundings.store
         self._counters = surroundings.counters
         self._observer = surroundings.observer
+        self._witness = surroundings.witness
+        self._small_page_bytes = surroundings.tuning.small_page_bytes
         self._broker = log.fence.broker
         self._flusher = log.flusher
         self._topics = log.topics
@@ -114,13 +117,16 @@ class Sealer:
         """Seals everything that is committed now. Raises DiskFull, Damaged (nothing is lost, and it can be tried again), or worse."""
         before, self._counts = self._counts, Counts()
         self._hurry = before.bytes >= HURRY * self._settings.seal_bytes or before.rows >= HURRY * self._settings.seal_rows
+        self._witness.seal_began()
         try:
             await self._seal(self._flusher.committed)
         except (DiskFull, Damaged):
+            self._witness.seal_ended(whole=False)
             self._counts = Counts(*map(sum, zip(before, self._counts, strict=True)))
             raise
         self._sealed_at = self._clock.monotonic()
         self._counters.seals += 1
+        self._witness.seal_ended(whole=True)
         self._observer.note("journal-sealed", rows=before.rows, bytes=before.bytes)
 
     async def _seal(self, sequence: int) -> None:
@@ -158,7 +164,7 @@ class Sealer:
         """The next pages of a partition, where they are or are going to be. Inlined and small ones are coalesced and written."""
         found: list[Placed] = []
         ids = 0
-        for group in runs(partition.pages.upto(sequence), hurry=self._hurry):
+        for group in runs(partition.pages.upto(sequence), small_bytes=0 if self._hurry else self._small_page_bytes):
             if len(found) >= PAGES_AN_EXTENT or ids >= IDS_MAX:
                 break
             ids += sum([entry.rows for entry in group if entry.columns & ID])
@@ -246,6 +252,7 @@ class Sealer:
             raise
         for partition, head in zip(partitions, heads, strict=True):
             partition.snapshot_sequence, partition.snapshot_end = head.sequence, partition.sealed_end
+        self._witness.captured()
 
     # The journal
 
@@ -253,9 +260,14 @@ class Sealer:
         """Is nothing of it in our journal any more? Another broker's is never replayed here."""
         return extent.broker != self._broker or extent.index.sequence <= self.trimmed
 
+    def _oldest_needed(self) -> int:
+        """The oldest row that a partition still needs. What became visible late may have been written long before."""
+        return min((actor.partition.oldest_needed() for actor in self._topics.actors() if actor.closed is None), default=NEVER)
+
     async def _trim(self, sequence: int) -> None:
-        while self.trimmed < sequence - 1:
-            upto = min(self.trimmed + ROWS_A_TRIM, sequence - 1)
+        last = min(sequence, self._oldest_needed()) - 1
+        while self.trimmed < last:
+            upto = min(self.trimmed + ROWS_A_TRIM, last)
             await self._journal.edit(Edit(trim=upto))
             self.trimmed = upto
 

@@ -33,11 +33,12 @@ class Upkeep:
         self._reserve = surroundings.reserve
         self._counters = surroundings.counters
         self._observer = surroundings.observer
+        self._witness = surroundings.witness
         self._log = log
         self._usage = usage
         self._deleted = dict.fromkeys(deleted)
         """Topics whose rows in the catalog are to be cleared away."""
-        self.switch = switch = Switch(usage=usage, extents=reading.extents, counters=surroundings.counters)
+        self.switch = switch = Switch(usage=usage, extents=reading.extents, counters=surroundings.counters, witness=surroundings.witness)
         self.sealer = Sealer(surroundings, log, reading, usage, switch, trimmed=trimmed)
         self.retention = Retention(surroundings, log, reading, self.sealer, switch)
         self.cleaner = Cleaner(surroundings, log, reading.extents, usage, switch, self.sealer.has_trimmed)
@@ -70,6 +71,7 @@ class Upkeep:
 
     async def _turn(self) -> None:
         clock = self._clock
+        self._witness.turn_began()
         for kind, work in self._works():
             name, counted, begun = work.__qualname__, self._counters.work(kind), clock.monotonic()
             try:
@@ -82,6 +84,7 @@ class Upkeep:
                 counted.troubles += 1
             counted.turns += 1
             counted.seconds += clock.monotonic() - begun
+        self._witness.turn_ended()
 
     def _works(self) -> tuple[tuple[str, Callable[[], Coroutine[None, None, None]]], ...]:
         """Each kind of work, by the name under which it is counted."""
@@ -102,13 +105,16 @@ class Upkeep:
         for topic in list(self._deleted):
             while await self._journal.forget_topic(topic, ROWS_A_STEP):
                 pass
-            self._usage.reset_sealed(await self._journal.usage())
+            sealed = await self._journal.usage()
+            self._witness.cleared(self._usage.sealed(), sealed)
+            self._usage.reset_sealed(sealed)
             del self._deleted[topic]
 
     async def _give_back(self) -> None:
         """Segments that nothing uses any more are used again, and if the disk was full, there may be room now."""
         unused = self._usage.unused(self._store.segments())
         if unused:
+            self._witness.released(unused)
             await self._log.check_fence()  # a successor may use what we take to be free
             await self._store.release(unused)
             self._counters.released += len(unused)

@@ -44,6 +44,10 @@ class Usage:
         """What the catalog says that extents use."""
         self._sealed = Counter(sealed)
 
+    def sealed(self) -> dict[int, int]:
+        """What extents use, as far as this has been told."""
+        return dict(self._sealed)
+
     def of(self, segment: int) -> int:
         return self._recent[segment] + self._sealed[segment]
 

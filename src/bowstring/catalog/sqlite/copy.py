@@ -1,8 +1,9 @@
 """A copy of a SQLite catalog, made while it is written to.
 
-SQLite copies page by page. It knows when the connection that it copies from changes a page which it has copied already, and copies that
-again by itself; so the copy is of the moment of its last step, and consistent, whatever was committed between the steps. Each step is
-short, because commits wait behind it. The copy is not synced: whoever wants it to last does that.
+SQLite copies page by page. It knows when the connection that it copies from changes a page which it
+has copied already, and copies that again by itself; so the copy is of the moment of its last step,
+and consistent, whatever was committed between the steps. Each step is short, because commits wait
+behind it. The copy is not synced; the caller does that if it has to last.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class CatalogCopying:
             raise self._failed(error) from error
 
     def step(self) -> bool:
-        """Copies some pages. Says whether that was all. Raises DiskFull or StorageFailed: about the copy, not about the catalog."""
+        """Copies some pages. Returns whether that was all. Raises DiskFull or StorageFailed: about
+        the copy, not about the catalog.
+        """
         assert self._backup is not None
         try:
             return self._backup.step(PAGES_A_STEP)

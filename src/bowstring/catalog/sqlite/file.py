@@ -1,21 +1,26 @@
 """A SQLite file, opened so that what it calls committed is committed.
 
-The order of the settings is not a matter of taste (RELIABILITY.md, R11). WAL with `synchronous=FULL` alone loses commits: the switch to
-WAL is itself a transaction in the old journal mode, whose end is the unlinking of the rollback journal, and as long as that unlinking
-is not in the directory on the disk, a power cut brings the old journal back, which then undoes the switch and everything behind it.
-With `EXTRA` SQLite syncs the directory after the unlinking. Then the directory is synced once more by us, because the WAL file is a
-new name, too, and only then is anything written that somebody is told about. The settings are read back: SQLite does not complain
-about a pragma that it did not follow, and a catalog that runs without them would lose data at the next power cut without a word.
+The order of the settings matters. WAL with `synchronous=FULL` alone loses commits: the switch to
+WAL is itself a transaction in the old journal mode, whose end is the unlinking of the rollback
+journal, and as long as that unlinking is not in the directory on the disk, a power cut brings the
+old journal back, which then undoes the switch and everything behind it. With `EXTRA` SQLite syncs
+the directory after the unlinking. Then the directory is synced once more by us, because the WAL
+file is a new name, too, and only then is anything written that somebody is told about. The settings
+are read back: SQLite does not complain about a pragma that it did not follow, and a catalog that
+runs without them would lose data at the next power cut without a word.
 
-`locking_mode=EXCLUSIVE` comes before the first access. It keeps other processes out, and SQLite then keeps the WAL's index on its heap
-instead of in shared memory, which a VFS written in Python does not have. The WAL is checkpointed by the catalog, not by SQLite. One that
-an earlier process has left is written anew before anything is read from it (`wal`).
+`locking_mode=EXCLUSIVE` comes before the first access. It keeps other processes out, and SQLite
+then keeps the WAL's index on its heap instead of in shared memory, which a VFS written in Python
+does not have. The WAL is checkpointed by the catalog, not by SQLite. One that an earlier process
+has left is written anew before anything is read from it (`wal`).
 
-A page is 512 bytes, not the usual 4 KiB: a flush writes whole pages to the WAL, its row and the one above it, those that overflow, and
-often the file's first one (docs/decisions/0015). A file that was made with larger pages keeps them.
+A page is 512 bytes, not the usual 4 KiB: a flush writes whole pages to the WAL, its row and the one
+above it, those that overflow, and often the file's first one (docs/decisions/0015). A file that was
+made with larger pages keeps them.
 
-The format of the file is its `user_version`, the number of the last migration, and `application_id` says that it is ours. Both are
-looked at before anything is changed: another program's database, or one of a later Bowstring, is left exactly as it was.
+The format of the file is its `user_version`, the number of the last migration, and `application_id`
+says that it is ours. Both are looked at before anything is changed: another program's database, or
+one of a later Bowstring, is left exactly as it was.
 """
 
 from __future__ import annotations
@@ -37,9 +42,11 @@ PAGE_BYTES = 512
 
 
 def connect(path: str, *, vfs: str | None = None, sync_directory: Callable[[], None] | None = None) -> apsw.Connection:
-    """Opens or makes the file, checks that it is a catalog of this format or an older one, and brings it up to this one.
+    """Opens or makes the file, checks that it is a catalog of this format or an older one, and
+    brings it up to this one.
 
-    `sync_directory` makes the names beside the file durable; without one the directory on the real disk is synced.
+    `sync_directory` makes the names beside the file durable; without one the directory on the real
+    disk is synced.
     """
     connection: apsw.Connection | None = None
     try:
@@ -60,12 +67,15 @@ def connect(path: str, *, vfs: str | None = None, sync_directory: Callable[[], N
 
 
 def connect_to_look(path: str) -> apsw.Connection:
-    """Opens the file and its WAL so that nothing on the disk changes, not even beside them: for a directory that nobody serves, which may
-    be read-only. Raises Corrupt if it is no catalog, and what `connect` raises for another's or a later one's.
+    """Opens the file and its WAL so that nothing on the disk changes, not even beside them: for a
+    directory that nobody serves, which may be read-only. Raises Corrupt if it is no catalog, and
+    what `connect` raises for another's or a later one's.
 
-    A WAL cannot be read without an index of it, which SQLite keeps in a file; with exclusive locking it keeps it on its heap. That takes
-    a lock which a file that is open for reading only does not give, hence the VFS without locks: the directory's own lock keeps others
-    out. Without a WAL the file is `immutable`, because SQLite would else make an empty one."""
+    A WAL cannot be read without an index of it, which SQLite keeps in a file; with exclusive
+    locking it keeps it on its heap. That takes a lock which a file that is open for reading only
+    does not give, hence the VFS without locks: the directory's own lock keeps others out. Without a
+    WAL the file is `immutable`, because SQLite would else make an empty one.
+    """
     from urllib.parse import quote  # which takes 10 ms to import, and only `inspect` and backups come here
 
     connection: apsw.Connection | None = None
@@ -90,7 +100,9 @@ def connect_to_look(path: str) -> apsw.Connection:
 
 @contextmanager
 def transaction(connection: apsw.Connection) -> Generator[None]:
-    """All or nothing of what is done inside. What SQLite raises, also at the commit, is the caller's to understand."""
+    """All or nothing of what is done inside. What SQLite raises, also at the commit, is the
+    caller's to understand.
+    """
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -101,27 +113,35 @@ def transaction(connection: apsw.Connection) -> Generator[None]:
 
 
 def roll_back(connection: apsw.Connection) -> None:
-    """Ends the transaction if there still is one: after a full disk SQLite has sometimes ended it by itself."""
+    """Ends the transaction if there still is one: after a full disk SQLite has sometimes ended it
+    by itself.
+    """
     if connection.in_transaction:
         connection.execute("ROLLBACK")
 
 
 def close(connection: apsw.Connection) -> None:
-    """Closes, with a last checkpoint. If that fails nothing is lost: the WAL stays, and is read at the next start."""
+    """Closes, with a last checkpoint. If that fails nothing is lost: the WAL stays, and is read at
+    the next start.
+    """
     with suppress(apsw.Error):
         connection.close()
     connection.close(True)
 
 
 def abandon(connection: apsw.Connection) -> None:
-    """Closes without the checkpoint that SQLite would make: after a failure nothing more is written to the file."""
+    """Closes without the checkpoint that SQLite would make: after a failure nothing more is written
+    to the file.
+    """
     with suppress(apsw.Error):
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.close(True)
 
 
 def _opened(path: str, vfs: str | None) -> apsw.Connection:
-    """The file, if it is ours and in nobody's use, with a lock that keeps others out until it is closed."""
+    """The file, if it is ours and in nobody's use, with a lock that keeps others out until it is
+    closed.
+    """
     connection = apsw.Connection(path, vfs=vfs)
     try:
         connection.pragma("locking_mode", "EXCLUSIVE")
@@ -182,10 +202,13 @@ def _migrate(connection: apsw.Connection) -> None:
 
 
 def _fold_in(connection: apsw.Connection) -> None:
-    """Checkpoints what an incarnation before has left in the WAL, so that crashes one after the other do not make it grow.
+    """Checkpoints what an incarnation before has left in the WAL, so that crashes one after the
+    other do not make it grow.
 
-    It is needed for safety too: a checkpoint whose sync failed has left pages of the database that only the cache has. The WAL still has
-    all of them, and is durable (`wal`); folding it in writes them anew. So a disk with no room for that does not open."""
+    It is needed for safety too: a checkpoint whose sync failed has left pages of the database that
+    only the cache has. The WAL still has all of them, and is durable (`wal`); folding it in writes
+    them anew. So a disk with no room for that does not open.
+    """
     connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
 

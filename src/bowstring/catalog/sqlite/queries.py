@@ -1,9 +1,10 @@
-"""The SQL of the catalog, out of its files.
+"""The SQL of the catalog, read from its files.
 
-SQL is read best as SQL, so it lives in `sql/*.sql` and not in strings of Python. There are two kinds of file. A migration,
-`0001_what_it_makes.sql`, takes a catalog from one format to the next; the numbers are dense, and the last one is the format that
-this software reads and writes. `queries.sql` holds everything that is asked afterwards: a line `-- name: commit` begins the query of
-that name, and every other line that begins with `--` is a comment.
+SQL is read best as SQL, so it lives in `sql/*.sql` and not in strings of Python. There are two
+kinds of file. A migration, `0001_what_it_makes.sql`, takes a catalog from one format to the next;
+the numbers are dense, and the last one is the format that this software reads and writes.
+`queries.sql` holds all further statements: a line `-- name: commit` begins the query of that name,
+and every other line that begins with `--` is a comment.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ class Migration(NamedTuple):
 
 
 def parse_queries(text: str) -> dict[str, str]:
-    """The queries of a file by their names. A name that comes twice, or SQL before the first name, is a mistake in the file."""
+    """The queries of a file by their names. A name that comes twice, or SQL before the first name,
+    is a mistake in the file.
+    """
     lines: dict[str, list[str]] = {}
     name = ""
     for line in text.splitlines():
@@ -47,7 +50,9 @@ def parse_queries(text: str) -> dict[str, str]:
 
 
 def parse_migrations(scripts: Iterable[tuple[str, str]]) -> list[Migration]:
-    """Migrations in their order, out of (file name, script); files that are named otherwise are none. Numbers are dense from 1."""
+    """The migrations in order, from (file name, script); files with other names are ignored.
+    Numbers are dense from 1.
+    """
     matches = [(match, script) for file, script in scripts if (match := _MIGRATION.fullmatch(file))]
     migrations = sorted(Migration(int(match[1]), match[2], script) for match, script in matches)
     if [migration.number for migration in migrations] != list(range(1, len(migrations) + 1)):
