@@ -18,12 +18,12 @@ from bowstring.gateway.fetch_session import FetchedRows, FetchOpening, MoreCredi
 from bowstring.gateway.gateway import Gateway
 from bowstring.gateway.publish_session import BatchAnswer, PublishOpening
 from bowstring.ports.calls import CALLS
-from bowstring.ports.codec import Form
+from bowstring.ports.codec import CallForm
 from bowstring.ports.transport import Caller
 from bowstring.settings import Settings
 from tests.unit.virtual_time import FakeClock, run
 
-AS_IT_IS: Any = {name: Form(lambda message: message, lambda answer: answer) for name in CALLS}
+AS_IT_IS: Any = {name: CallForm(lambda message: message, lambda answer: answer) for name in CALLS}
 CALLER = Caller(address="here", transport="none")
 OPENING = PublishOpening("t", b"p" * 16, 1, "g")
 
@@ -156,7 +156,7 @@ def test_a_handler_takes_and_gives_values_and_is_told_who_calls():
             told.append((name, missing_ok, caller))
             return 17
 
-        request: Any = requests.DeleteTopic("t", missing_ok=True)
+        request: Any = requests.DeleteTopicRequest("t", missing_ok=True)
         assert await gateway(delete_topic=delete_topic).call("DeleteTopic", request, CALLER) == 17
         assert told == [("t", True, CALLER)]
 

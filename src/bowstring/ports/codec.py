@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 
-class Form(NamedTuple):
+class CallForm(NamedTuple):
     """How the messages of one call look."""
 
     decode: Callable[[bytes], Any]
@@ -21,5 +21,5 @@ class Form(NamedTuple):
     """Makes the message of an answer."""
 
 
-Codec = Mapping[str, Form]
+Codec = Mapping[str, CallForm]
 """The form of every call, by its name in the table of calls."""
