@@ -1,8 +1,10 @@
-"""The port through which somebody watches a broker from outside: the simulation, to check it and to know which rare states it reached.
+"""The port through which somebody watches a broker from outside: the simulation, to check it and to
+know which rare states it reached.
 
-The broker tells its witness what happens at the moment it happens, on its own loop, and nothing depends on the answer. A witness must not
-change anything and must not take long. Everything here does nothing, so a witness overrides only the methods that it wants. The events
-that operators read are another port (`ports.events.Observer`).
+The broker tells its witness what happens at the moment it happens, on its own loop, and nothing
+depends on the answer. A witness must not change anything and must not take long. Everything here
+does nothing, so a witness overrides only the methods that it wants. The events that operators read
+are another port (`ports.events.Observer`).
 """
 
 from __future__ import annotations
@@ -28,13 +30,13 @@ class Witness:
     # The log
 
     def landed(self, flush: Flush) -> None:
-        """A flush is in the catalog. No part of the broker has been told yet."""
+        """A flush is in the catalog. No part of the broker knows yet."""
 
     def committed(self, flush: Flush) -> None:
-        """Every part of the broker has been told of a flush. Its answers go out next."""
+        """Every part of the broker knows of a flush. Its answers go out next."""
 
     def looked_up(self, partition: Partition, found: Found) -> None:
-        """Ids and batches were compared with what is stored."""
+        """Ids and batches were compared with stored ones."""
 
     # Reading
 
@@ -56,10 +58,12 @@ class Witness:
         """A turn of upkeep has ended."""
 
     def seal_began(self) -> None:
-        """The sealer begins to seal what is committed."""
+        """The sealer begins to seal committed changes."""
 
     def seal_ended(self, *, whole: bool) -> None:
-        """The seal is done, or has been given up because the disk is full or something could not be read."""
+        """The seal is done, or has been given up because the disk is full or something could not be
+        read.
+        """
 
     def captured(self) -> None:
         """The state of some partitions is in the catalog."""
@@ -68,7 +72,9 @@ class Witness:
         """Extents of a partition were rewritten as one, or dropped."""
 
     def cleared(self, before: Mapping[int, int], after: Mapping[int, int]) -> None:
-        """Rows of a deleted topic are gone. Extents used so many bytes of each segment, and use so many now."""
+        """Rows of a deleted topic are gone. Extents used so many bytes of each segment, and use so
+        many now.
+        """
 
     def released(self, segments: Sequence[int]) -> None:
         """These segments are about to be given back to the store."""

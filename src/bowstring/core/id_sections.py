@@ -1,16 +1,20 @@
-"""Hashes at rest: by which sealed messages are recognised, sorted, so that the ids of a whole batch are looked for at once.
+"""Hashes at rest: by which sealed messages are recognised, sorted, so that the ids of a whole batch
+are looked for at once.
 
-A section belongs to an extent and has an entry for every natural id in it, and one for every batch (a kit's generated ids are derived from
-the batch). An entry is a hash and an offset; a match is a candidate only, and is compared with what is stored.
+A section belongs to an extent and has an entry for every natural id in it, and one for every batch
+(a kit's generated ids are derived from the batch). An entry is a hash and an offset; a match is
+only a candidate, and is compared with the stored id.
 
     hash:   | bucket: `bits` | key: 32 bits | the rest is not kept |
 
-Entries are sorted by hash. The bucket's bits are not stored with the entry but follow from its place: `starts` says where each bucket
-begins. With `bits` chosen so that a bucket has 8 to 16 entries, all those of a row's bucket can be looked at at once, with no search.
+Entries are sorted by hash. The bucket's bits are not stored with the entry but follow from its
+place: `starts` says where each bucket begins. With `bits` chosen so that a bucket has 8 to 16
+entries, all those of a row's bucket can be looked at at once, with no search.
 
-In memory (`Filter`) there are the first 24 bits of every key, and `starts`: 3.3 bytes an entry. A stranger passes in one of a million
-sections or so. Who is asked for at all is decided before, by one sieve for many sections (`known_ids`). The offsets are in blocks of
-their own, which are read only for a match: 8 bytes an entry on the disk.
+In memory (`Filter`) there are the first 24 bits of every key, and `starts`: 3.3 bytes an entry. A
+stranger passes in one of a million sections or so. Who is asked for at all is decided before, by
+one sieve for many sections (`known_ids`). The offsets are in blocks of their own, which are read
+only for a match: 8 bytes an entry on the disk.
 """
 
 from __future__ import annotations
@@ -33,8 +37,9 @@ _MIX = np.uint64(0xBF58476D1CE4E5B9)
 
 
 def batch_hashes(producers: bytes, numbers: NDArray[np.int64]) -> Hashes:
-    """A 64-bit hash for each batch; `producers` has 16 bytes for each. It is stored and so never changes; it decides about speed, never
-    about truth."""
+    """A 64-bit hash for each batch; `producers` has 16 bytes for each. It is stored and so never
+    changes; it decides about speed, never about truth.
+    """
     halves = np.frombuffer(producers, np.dtype("<u8")).astype(np.uint64).reshape(-1, 2)
     hashes = numbers.astype(np.uint64) * _GOLDEN
     for word in (halves[:, 0], halves[:, 1]):
@@ -53,7 +58,9 @@ class BlockPlace(NamedTuple):
 
 
 class Filter:
-    """A section as it is kept in memory: everything but the offsets and the last bits of the keys. It is filled block by block."""
+    """A section as it is kept in memory: everything but the offsets and the last bits of the keys.
+    It is filled block by block.
+    """
 
     def __init__(self, bits: int, starts: NDArray[np.uint32]) -> None:
         self.bits = bits
@@ -75,8 +82,10 @@ class Filter:
         self._low[first : first + len(keys)] = keys >> np.uint32(8) & np.uint32(0xFF)
 
     def find(self, hashes: Hashes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows of the hashes that are in here, and the place of each entry. A row comes as often as there are entries. All entries of the
-        rows' buckets are looked at, so there should not be many rows: those that a sieve lets pass."""
+        """Rows of the hashes that are in here, and the place of each entry. A row comes as often as
+        there are entries. All entries of the rows' buckets are looked at, so there should not be
+        many rows: those that a sieve lets pass.
+        """
         bucket, keys = _split(hashes, self.bits)
         firsts = self.starts[bucket].astype(np.int64)
         counts = self.starts[bucket + 1].astype(np.int64) - firsts
@@ -91,7 +100,9 @@ class Filter:
 
 
 class Directory:
-    """A section as it is searched on the disk: which block holds the entries of a hash, and where that block is."""
+    """A section as it is searched on the disk: which block holds the entries of a hash, and where
+    that block is.
+    """
 
     def __init__(self, bits: int, firsts: Hashes, mask: int, places: list[BlockPlace]) -> None:
         """`firsts` has the hash of the first entry of each block, as far as the bits of the mask."""
@@ -122,13 +133,15 @@ class Directory:
         return [(number, rows[blocks == number]) for number in np.flatnonzero(np.bincount(blocks)).tolist()]
 
     def keys_of(self, hashes: Hashes) -> NDArray[np.uint32]:
-        """What a block keeps of these hashes."""
+        """The part of these hashes that a block keeps."""
         return _split(hashes, self._bits)[1]
 
 
 def find_keys(keys: NDArray[np.uint32], wanted: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of the wanted keys that are among those of a block, and the place of each. A row comes as often as there are entries; of
-    a block's 32,768 entries those of another bucket count too, so a stranger is found in one of 130,000 blocks."""
+    """Rows of the wanted keys that are among those of a block, and the place of each. A row comes
+    as often as there are entries; of a block's 32,768 entries those of another bucket count too, so
+    a stranger is found in one of 130,000 blocks.
+    """
     order = np.argsort(keys)
     low, high = np.searchsorted(keys, wanted, "left", order), np.searchsorted(keys, wanted, "right", order)
     counts = high - low
@@ -137,7 +150,9 @@ def find_keys(keys: NDArray[np.uint32], wanted: NDArray[np.uint32]) -> tuple[NDA
 
 
 def known_hashes(bits: int, starts: NDArray[np.uint32], keys: NDArray[np.uint32], first: int) -> Hashes:
-    """What is known of the hashes of entries that follow each other, from the one at `first` on: all but the last bits."""
+    """What is known of the hashes of entries that follow each other, from the one at `first` on:
+    all but the last bits.
+    """
     end = first + len(keys)
     low, high = int(np.searchsorted(starts, first, side="right")) - 1, int(np.searchsorted(starts, end))
     counts = np.diff(np.clip(starts[low : high + 1].astype(np.int64), first, end))
@@ -154,7 +169,9 @@ class Built(NamedTuple):
 
 
 def parts_of(count: int) -> int:
-    """In how many steps a section of so many entries is to be made, as the number of bits that tell them apart: each is a moment's work."""
+    """In how many steps a section of so many entries is to be made, as the number of bits that tell
+    them apart: each is a moment's work.
+    """
     return (max(count, 1) - 1 >> PART_BITS).bit_length()
 
 
@@ -165,7 +182,9 @@ def parts_in(hashes: Hashes, bits: int) -> NDArray[np.int64]:
 
 
 class Builder:
-    """Makes a section, a part of the hashes after the other. Offsets are kept as distances from the extent's first one."""
+    """Makes a section, a part of the hashes after the other. Offsets are kept as distances from the
+    extent's first one.
+    """
 
     def __init__(self, count: int, first_offset: int, bits_max: int = BITS_MAX) -> None:
         """`count` is about how many entries there will be."""
@@ -179,7 +198,9 @@ class Builder:
         self._pending = 0
 
     def take(self, hashes: Hashes, offsets: Offsets) -> None:
-        """Entries of the part that is being made, in any order. Those before the first offset are left out."""
+        """Entries of the part that is being made, in any order. Those before the first offset are
+        left out.
+        """
         inside = offsets >= self._first_offset
         self._taken.append((hashes[inside], offsets[inside]))
 

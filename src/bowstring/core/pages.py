@@ -1,11 +1,12 @@
 """Pages: the header that a page carries, and the index of a partition's committed pages.
 
-A page's header says whose rows it holds. Offsets and the arrival time are not in it: they are the catalog's, and the index here has
-them from the journal. The index is columns of numbers, sorted by offset because offsets only rise. It holds the pages that are not
-sealed yet; those of an extent are the same columns in a section of the store (`sections`).
+A page's header says whose rows it holds. Offsets and the arrival time are not in it: they are the
+catalog's, and the index here has them from the journal. The index is columns of numbers, sorted by
+offset because offsets only rise. It holds the pages that are not sealed yet; those of an extent are
+the same columns in a section of the store (`sections`).
 
-Small pages that lie next to each other in the log are coalesced into one when they are sealed. Such a page has several origins, each with
-its own arrival.
+Small pages that lie next to each other in the log are coalesced into one when they are sealed. Such
+a page has several origins, each with its own arrival.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from bowstring.core.machine import NEVER
 
 
 class Origin(NamedTuple):
-    """Whose rows these are: `rows` consecutive ones, from row `first_row` of the producer's batch `number` on."""
+    """Whose rows these are: `rows` consecutive ones, from row `first_row` of the producer's batch
+    `number` on.
+    """
 
     rows: int
     producer: bytes
@@ -36,7 +39,7 @@ class Origin(NamedTuple):
 
 
 class PageHeader(msgspec.Struct, array_like=True, gc=False):
-    """What a page says of itself."""
+    """The header of a page."""
 
     topic: int
     partition: int
@@ -70,7 +73,9 @@ class PageEntry(NamedTuple):
     position: int
     length: int
     written: int
-    """The flush, or the piece of upkeep, that wrote its bytes: the frame says the same, and an inlined page is in that journal row."""
+    """The flush, or the piece of upkeep, that wrote its bytes: the frame says the same, and an
+    inlined page is in that journal row.
+    """
     columns: int
     arrived_last: int
     """When its last row arrived: another moment only in a coalesced page."""
@@ -79,8 +84,10 @@ class PageEntry(NamedTuple):
     due: int = 0
     """The latest due time among its rows; 0 if none has one."""
     visible: int = 0
-    """The flush with which all of its rows could be seen. It stays what it is when the page is copied, so it never falls from page to
-    page; 0 if the page was sealed before this was written down."""
+    """The flush with which all of its rows could be seen. It stays what it is when the page is
+    copied, so it never falls from page to page; 0 if the page was sealed before this was written
+    down.
+    """
 
     @property
     def end(self) -> int:
@@ -97,12 +104,16 @@ def entry_of(change: Append, sequence: int) -> PageEntry:
 
 PAGES_AT_ONCE = 256
 LOST = -1
-"""The segment of a page whose bytes were damaged in the journal: its offsets are known, its rows are not."""
+"""The segment of a page whose bytes were damaged in the journal: its offsets are known, its rows
+are not.
+"""
 
 
 class PageIndex:
-    """Pages of one partition, by offset. Those that were added last are kept as they came until somebody asks: a page goes into twelve
-    columns, and one by one that is most of what replaying a journal costs."""
+    """Pages of one partition, by offset. Those that were added last are kept as they came until
+    somebody asks: a page goes into twelve columns, and one by one that is most of what replaying a
+    journal costs.
+    """
 
     def __init__(self) -> None:
         self._settled = [array("q") for _ in PageEntry._fields]
@@ -177,7 +188,9 @@ class PageIndex:
         return place + 1
 
     def between(self, offset: int, end: int, bytes_max: int, pages_max: int) -> list[PageEntry]:
-        """The pages from the one with the offset on that begin before `end`: about so many bytes, but at least one if there is any."""
+        """The pages from the one with the offset on that begin before `end`: about so many bytes,
+        but at least one if there is any.
+        """
         found: list[PageEntry] = []
         at, size, firsts = self.at(offset), 0, self._first_offsets
         while at < len(firsts) and len(found) < pages_max and (not found or size < bytes_max) and firsts[at] < end:
@@ -191,15 +204,18 @@ class PageIndex:
         return bisect_right(self._columns[11], sequence)
 
     def oldest_inlined(self) -> int:
-        """The oldest journal row that has the bytes of one of these pages; NEVER if all are in segments."""
+        """The oldest journal row that has the bytes of one of these pages; NEVER if all are in
+        segments.
+        """
         if not len(self):
             return NEVER
         places, written = np.array(self._columns[3], np.int64), np.array(self._columns[6], np.int64)
         return int(written[places == 0].min(initial=NEVER))
 
     def upto(self, sequence: int) -> Iterator[PageEntry]:
-        """The pages that can be seen since that flush, or an earlier one. There may be very many, so they are made as they are asked for;
-        some may be added or dropped meanwhile."""
+        """The pages that can be seen since that flush, or an earlier one. There may be very many,
+        so they are made as they are asked for; some may be added or dropped meanwhile.
+        """
         count = self.count_upto(sequence)
         firsts = self._first_offsets
         offset, end = (firsts[0], firsts[count - 1] + 1) if count else (0, 0)

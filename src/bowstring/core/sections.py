@@ -1,11 +1,13 @@
-"""Sections: what the store holds beside pages, to find pages again. Each is a frame like a page, with a header that says what it is.
+"""Sections: data in the store, other than pages, that finds pages and ids again. Each is a frame
+like a page, with a header that names its kind.
 
     index      the pages of an extent: the columns of `PageIndex`
     ids        the directory of an extent's hashes: where buckets begin, and where the blocks are (`id_sections`)
     id-block   keys and distances of some entries
 
-Numbers are little-endian, 64 bits in an index and in the references to blocks, 32 in the rest. A header is a MessagePack array that begins
-with the section's kind and version; that of a page begins with a number, so a frame tells what it is.
+Numbers are little-endian, 64 bits in an index and in the references to blocks, 32 in the rest. A
+header is a MessagePack array that begins with the section's kind and version; that of a page begins
+with a number, so a frame tells what it is.
 """
 
 from __future__ import annotations
@@ -24,11 +26,13 @@ INDEX, IDS, ID_BLOCK = "index", "ids", "id-block"
 
 
 class Unreadable(Exception):
-    """A section that is not what it should be, or is of a later version."""
+    """A section of the wrong kind, or of a later version."""
 
 
 class SectionHeader(msgspec.Struct, array_like=True, gc=False):
-    """What a section says of itself. `count` is the number of pages or entries, `detail` the bits of an ids section."""
+    """The header of a section. `count` is the number of pages or entries, `detail` the bits of an
+    ids section.
+    """
 
     kind: str
     version: int

@@ -33,7 +33,9 @@ from bowstring.ports.transport import Caller
 ANSWERS_MAX: Final = 1024
 """Answers that wait for a slow caller before the session stops reading."""
 BATCH_COST: Final = 1024
-"""What a batch under way takes of the window beside its bytes, so that empty ones are not free."""
+"""How much of the window a batch takes in addition to its bytes, so that empty batches are not
+free.
+"""
 
 
 class PublishOpening(NamedTuple):
@@ -92,7 +94,7 @@ class PublishSession:
                 self._publisher.close()
 
     def end(self, error: errors.Error) -> None:
-        """Takes nothing more, answers what is under way, then ends with this error."""
+        """Accepts nothing more, answers batches under way, then ends with this error."""
         self._ending = error
         if self._reading is not None:
             self._reading.cancel()

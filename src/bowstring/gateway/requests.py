@@ -1,6 +1,7 @@
-"""The values of unary calls: every request, and those answers for which the broker has no value.
+"""The values of unary calls: the requests, and the answers for which the broker has no value of its
+own.
 
-A request is named after its call. Spans are seconds, moments microseconds since 1970. None means
+A request has the name of its call. Spans are seconds, moments microseconds since 1970. None means
 "not given".
 """
 

@@ -1,4 +1,4 @@
-"""A flush is committed: each part of the broker that has to know is told, in a fixed order."""
+"""Notifies each part of the broker of a committed flush, in a fixed order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from bowstring.core.changes import Change, Floor
 
 
 class Commits:
-    """The flusher's watcher: pages go to the tail, changes to their actors, then those who wait are woken."""
+    """The flusher's watcher: pages go to the tail, changes to their actors, then those who wait are
+    woken.
+    """
 
     def __init__(self, *, topics: TopicTable, tail: PageCache[TailKey], usage: Usage, counters: Counters, witness: Witness) -> None:
         self._topics = topics

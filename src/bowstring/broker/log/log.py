@@ -1,4 +1,6 @@
-"""The log of one incarnation: its flusher, the actors of its partitions, and those who wait for them."""
+"""The log of one incarnation: its flusher, the actors of its partitions, and those who wait for
+them.
+"""
 
 from __future__ import annotations
 
@@ -66,15 +68,19 @@ class Log:
         return self.admission.ended
 
     async def durable(self) -> None:
-        """Waits until everything that was decided up to now is committed. Raises Unavailable when the incarnation ends before."""
+        """Waits until everything that was decided up to now is committed. Raises Unavailable when
+        the incarnation ends before.
+        """
         await self.admission.durable()
 
     async def check_fence(self) -> None:
-        """Raises Fenced if another incarnation has taken over without this one having heard: it may give back what we use."""
+        """Raises Fenced if another incarnation has taken over without this one having heard: it may
+        give back what we use.
+        """
         await self.journal.edit(Edit())
 
     def end(self, error: errors.Error) -> None:
-        """The incarnation is over: everybody who waits is told so."""
+        """The incarnation is over: all callers that wait get this error."""
         self.admission.end(error)
         for actor in self.topics.actors():
             actor.end(error)

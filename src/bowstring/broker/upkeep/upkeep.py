@@ -1,7 +1,9 @@
-"""What a broker does beside its flushes, one thing after the other: retention, seal, clearing away, cleaning, making room.
+"""The work between the flushes, one thing after the other: retention, seal, clearing away,
+cleaning, making room.
 
-They all change where things are, so they take turns in one task and never meet each other. Each turn is a moment's work in small steps. A
-full disk or a damaged page is told the observer and tried again at a later turn; anything worse ends the incarnation.
+They all change where things are, so they take turns in one task and never meet each other. Each
+turn is a moment's work in small steps. A full disk or a damaged page is told the observer and tried
+again at a later turn; anything worse ends the incarnation.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ class Upkeep:
         switch.told.append(self.cleaner.sealed)
         self._task: asyncio.Task[None] | None = None
         self._troubles: dict[str, str] = {}
-        """What kept each kind of work from being done, so that it is told once."""
+        """The problem of each kind of work, so that it is reported once."""
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run())
@@ -101,7 +103,7 @@ class Upkeep:
             await self.sealer.seal()
 
     async def _clear_away(self) -> None:
-        """Rows of deleted topics go, some at a time, and with them what they use."""
+        """Removes rows of deleted topics, some at a time, and frees what they use."""
         for topic in list(self._deleted):
             while await self._journal.forget_topic(topic, ROWS_A_STEP):
                 pass
@@ -111,7 +113,9 @@ class Upkeep:
             del self._deleted[topic]
 
     async def _give_back(self) -> None:
-        """Segments that nothing uses any more are used again, and if the disk was full, there may be room now."""
+        """Segments that nothing uses any more are used again, and if the disk was full, there may
+        be room now.
+        """
         unused = self._usage.unused(self._store.segments())
         if unused:
             self._witness.released(unused)
