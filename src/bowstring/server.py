@@ -1,17 +1,17 @@
 """A broker put together on the real machine: disk, catalog, store, broker, gateway, gRPC.
 `bowstring serve` and `bowstring.Broker` run it.
 
-The data directory is locked before anything in it is opened, and the lock names the address, for
-whoever comes second. With a fixed port that address is known beforehand, and the directory goes
-first: two servers with the same settings are then told "is served by … (pid …)", which says more
-than "port in use". With port 0 the port is taken first, since only then there is an address to
-name. Besides its port a broker listens on a Unix socket in its directory, for whoever knows the
-directory (`host.sharing`).
+The server locks the data directory before it opens anything in it, and the lock names the address,
+for processes that come second. With a fixed port the address is known beforehand, so the server
+takes the directory first: a second server with the same settings then reports "is served by … (pid
+…)", which says more than "port in use". With port 0 it takes the port first, because only then
+there is an address to name. A broker also listens on a Unix socket in its directory, for clients
+that know the directory (`host.sharing`).
 
-Ending goes the other way round: streams answer what is under way and end, calls are refused, then
-the broker, the worker and the lock. A broker that has failed (a sync, an I/O error) stays in place
-and answers `Unavailable` with the cause until it is stopped: what to do about it is decided by
-whoever runs it. The command ends its process, an embedded broker tells its program.
+Ending goes the other way round: streams answer requests under way and end, calls are refused, then
+the broker, the worker and the lock end. A broker that has failed (a sync, an I/O error) stays in
+place and answers `Unavailable` with the cause until it is stopped. The command then ends its
+process, an embedded broker reports to its program.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _log = logging.getLogger("bowstring.server")
 
 
 async def open_broker(settings: Settings, *, clock: Clock | None = None, disk: Disk | None = None, starts_again: bool = True) -> Server:
-    """A server that answers calls. Raises what makes that impossible, and leaves nothing behind
-    then. `disk` replaces the machine's. `starts_again` says whether somebody starts it again after
-    a failure: if not, its callers are told that waiting is of no use.
+    """A server that answers calls. If it cannot, it raises and leaves nothing behind. `disk`
+    replaces the machine's. `starts_again` says whether it is restarted after a failure: if not, its
+    errors say that waiting is useless.
     """
     server = Server(settings, clock or SystemClock(), disk, starts_again=starts_again)
     try:

@@ -16,6 +16,7 @@ from tests.simulation import (
     bugs_of_reading,
     bugs_of_room,
     bugs_of_state,
+    bugs_of_takeover,
     bugs_of_the_kit,
 )
 from tests.simulation.planting import BUGS, Bug
@@ -25,6 +26,7 @@ FILES = (
     bugs_of_state,
     bugs_of_keeping,
     bugs_of_reading,
+    bugs_of_takeover,
     bugs_of_the_kit,
     bugs_of_deleting,
     bugs_of_room,

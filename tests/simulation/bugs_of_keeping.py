@@ -57,6 +57,18 @@ def journal_is_trimmed_one_row_too_far() -> Generator[None]:
 
 
 @bug(CRASHES, SEALING)
+def trim_passes_what_a_state_still_needs() -> Generator[None]:
+    """One partition of each step gets no new state, and the journal is trimmed as if it had one."""
+    original = Sealer.snapshot
+
+    async def snapshot(self: Sealer, actors: Any) -> None:
+        await original(self, actors[1:] if len(actors) > 1 else actors)
+
+    with patch.object(Sealer, "snapshot", snapshot), patch.object(Partition, "oldest_needed", lambda _: NEVER), _unchecked():
+        yield
+
+
+@bug(CRASHES, SEALING)
 def snapshot_says_that_it_is_one_flush_newer() -> Generator[None]:
     """The flush after it is not applied at load."""
 

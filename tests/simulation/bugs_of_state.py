@@ -15,10 +15,12 @@ from bowstring.broker.incarnation import Incarnation
 from bowstring.broker.log import loader, publisher
 from bowstring.broker.log.flusher import Flush, Flusher
 from bowstring.broker.log.lookups import Lookups
+from bowstring.broker.log.requests import PublishBatch
 from bowstring.broker.reading import page_reader
 from bowstring.broker.reading.caches import TailKey
 from bowstring.core import journal, publishing
 from bowstring.core.changes import Delete, Reason, Runs
+from bowstring.core.decisions import Wait
 from bowstring.core.partition import Partition
 from bowstring.core.producers import Absent
 from bowstring.ports.disk import Buffer
@@ -29,6 +31,10 @@ from tests.simulation.bugs_of_flushing import owner
 from tests.simulation.load import KIB, Load
 from tests.simulation.options import Options
 from tests.simulation.planting import CALM, CRASHES, CUTS, FULL, HURRY, IDS, JOURNAL, SEGMENTS, SLOW, bug
+
+STALE = Load(seconds=10.0, mortal_topics=0, tail_bytes=1024 * KIB, readers=4, tight=0.0, usurp_every=0.7).only(
+    topics=1, partitions_max=1, producers=5, batches=0.0, pause_seconds=0.02, natural=0.0, isolated=0.0
+)
 
 # ---- loading -----------------------------------------------------------------------------------------------------------
 
@@ -96,6 +102,24 @@ def resend_is_stored_out_of_order() -> Generator[None]:
         yield
 
 
+@bug(CUTS.only(cut_rate=0.02, cut_every=0.5, slow_rate=0.1, slow_seconds=0.5), JOURNAL)
+def a_repeated_batch_is_decided_a_second_time_after_it_has_waited() -> Generator[None]:
+    """A resend waits for the commit of its first copy, and is then taken for a batch that nobody knows."""
+    original, waited = PublishBatch.decide, set[PublishBatch]()
+
+    def decide(self: PublishBatch, partition: Partition, now: int, found: Any) -> Any:
+        known = partition.producers.get(self.publish.producer)
+        if self in waited and known is not None:
+            self.publish = self.publish._replace(number=known.last + 1, previous=known.last)
+        decision = original(self, partition, now, found)
+        if isinstance(decision, Wait):
+            waited.add(self)
+        return decision
+
+    with patch.object(PublishBatch, "decide", decide):
+        yield
+
+
 @bug(SLOW, HURRY.only(natural=1.0, ids=15, repeats=1.0))
 def ids_of_a_late_batch_are_not_freed() -> Generator[None]:
     """A message that was taken back keeps its id: the next one is called a duplicate of nothing."""
@@ -151,7 +175,7 @@ def checksum_is_not_verified() -> Generator[None]:
         yield
 
 
-@bug(FULL.only(full_every=2.0), Load(seconds=10.0, mortal_topics=0, tail_bytes=1024 * KIB, readers=4, tight=0.0, usurp_every=0.7))
+@bug(FULL.only(full_every=2.0), STALE)
 def tail_cache_is_stale() -> Generator[None]:
     """Pages go into the tail when they are written, and the tail outlives the incarnation: it has pages of flushes that failed."""
     tails: list[Any] = []

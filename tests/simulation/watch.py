@@ -66,6 +66,9 @@ class Watch:
 
     def begun(self, epoch: Epoch, sequence: int) -> None:
         """A new incarnation was loaded; the one before is dead, or is fenced and may commit nothing any more."""
+        if self.last is not None and self.last.fence.epoch > epoch.fence.epoch:
+            self.world.sometimes("node was fenced before it had loaded")
+            return
         before, self.last = self.last, epoch
         self.begins.append(self.world.loop.time())
         if before is not None:
@@ -115,6 +118,15 @@ class Watch:
         if answer.WhichOneof("outcome") == "stored" and not answer.stored.duplicate and key in self._late:
             case = f"batch {answer.number} of {producer.hex()} in partition {answer.partition} was committed after its deadline"
             self.violations.append(Violation("late_is_not_acknowledged", f"{case}, and acknowledged at {self.world.loop.time():.3f} s"))
+
+    def woken(self, epoch: Epoch) -> None:
+        """After a commit nobody sleeps who could read on: the next commit may be long in coming."""
+        for actor in epoch.topics.actors():
+            for event, offset in actor.readers.items():
+                upto = actor.partition.readable_upto(offset)
+                if upto > offset and not event.is_set():
+                    case = f"a reader waits at offset {offset} of topic {actor.partition.topic}/{actor.partition.number}"
+                    self.violations.append(Violation("whoever_can_read_is_woken", f"{case}, and may read up to {upto}"))
 
     def committed(self, epoch: Epoch) -> None:
         """Budgets, after a commit. One batch may be larger than the whole budget: it is then alone."""
@@ -169,6 +181,7 @@ class SimulationWitness(Witness):
 
     def committed(self, flush: Flush) -> None:
         self._watch.committed(self.epoch)
+        self._watch.woken(self.epoch)
 
     def looked_up(self, partition: Partition, found: Found) -> None:
         self._sightings.looked_up(partition, found)

@@ -152,12 +152,12 @@ def test_a_handler_takes_and_gives_values_and_is_told_who_calls():
     async def story():
         told: list[Any] = []
 
-        async def delete_topic(name: str, missing_ok: bool, caller: Caller) -> int:
+        async def delete(name: str, missing_ok: bool, caller: Caller) -> int:
             told.append((name, missing_ok, caller))
             return 17
 
         request: Any = requests.DeleteTopicRequest("t", missing_ok=True)
-        assert await gateway(delete_topic=delete_topic).call("DeleteTopic", request, CALLER) == 17
+        assert await gateway(topics=SimpleNamespace(delete=delete)).call("DeleteTopic", request, CALLER) == 17
         assert told == [("t", True, CALLER)]
 
     run(story())

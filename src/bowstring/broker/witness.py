@@ -1,4 +1,4 @@
-"""The port through which somebody watches a broker from outside: the simulation, to check it and to
+"""The port for watching a broker from outside: the simulation uses it to check the broker and to
 know which rare states it reached.
 
 The broker tells its witness what happens at the moment it happens, on its own loop, and nothing

@@ -51,7 +51,7 @@ class Ids(NamedTuple):
     """For each row the first row with the very same id, or None if all differ."""
     given_back: tuple[GivenBack, ...] = ()
     order: Rows | None = None
-    """The rows by their hashes, where somebody has sorted them already."""
+    """The rows sorted by their hashes, if the caller has sorted them already."""
 
 
 class Publish(NamedTuple):
@@ -106,7 +106,7 @@ class NewIds(NamedTuple):
     hashes: Hashes
     offsets: Rows
     order: Rows | None = None
-    """The rows by their hashes, where somebody has sorted them already."""
+    """The rows sorted by their hashes, if the caller has sorted them already."""
 
 
 class Decided(NamedTuple, Generic[Answer]):

@@ -110,9 +110,9 @@ are not.
 
 
 class PageIndex:
-    """Pages of one partition, by offset. Those that were added last are kept as they came until
-    somebody asks: a page goes into twelve columns, and one by one that is most of what replaying a
-    journal costs.
+    """Pages of one partition, by offset. Those that were added last are kept as they came until a
+    question needs them: a page goes into twelve columns, and one by one that is most of what
+    replaying a journal costs.
     """
 
     def __init__(self) -> None:

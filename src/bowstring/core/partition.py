@@ -7,8 +7,8 @@ answer until the flush that it rests on is committed.
 State changes only in `apply`, which the loader calls with the changes of the journal: so what runs
 is what loads (invariant 6). Three things are not durable and not in `apply`: how far the log is
 committed, the page index, which grows in `committed`, and how much of the log is sealed. `sealed`
-forgets what sections of the store tell from then on: pages, ids, batches. Every time that something
-has moved its place `moves` goes up, and whoever has looked for it meanwhile looks again.
+forgets what sections of the store tell from then on: pages, ids, batches. Whenever a page moves,
+`moves` goes up, and a reader that has looked it up meanwhile looks again.
 """
 
 from __future__ import annotations
@@ -214,8 +214,7 @@ class Partition:
 
     @property
     def readable_offset(self) -> int:
-        """The end, for whoever asks: behind it is what is not committed, or is just being taken
-        back.
+        """The end for readers: rows behind it are not committed, or are just being taken back.
 
         Only rows at the very end of the log count as behind it. An older row that is taken back has
         others behind it that are read and acknowledged, and those do not go because of it.
@@ -279,6 +278,12 @@ class Partition:
         """
         unkept = self.snapshot_sequence + 1 if self.changed_sequence > self.snapshot_sequence else NEVER
         return min(unkept, self.pages.oldest_inlined())
+
+    def next_deadline(self) -> int:
+        """Nothing here waits for a moment: retention goes by turns, because what is sealed has to
+        be asked for first.
+        """
+        return NEVER
 
     def is_blind(self, now: int) -> bool:
         """Are there ids within the window that could not be read at load?"""

@@ -8,8 +8,8 @@ Nothing here writes.
                is there again; where the pages are gone, the offsets are lost and answer `Corrupt`. Deletions of the flush are forgotten
     deletions  cannot be rebuilt: what was deleted there is delivered again
 
-Whatever an extent that cannot be rebuilt still used stays in use: intact pages may be there, for
-whoever knows how to find them.
+The segments of an extent that cannot be rebuilt stay in use: they may hold intact pages that an
+expert can find.
 """
 
 from __future__ import annotations

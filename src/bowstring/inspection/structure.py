@@ -1,8 +1,8 @@
 """Checks that the rows of a catalog fit together, and fit the files. It reads no page.
 
 Offsets that nothing holds are no damage by themselves: pages of which every message has expired or
-was deleted go before the floor comes by. They are told, because they may also be what a lost extent
-has left.
+was deleted go before the floor comes by. They are reported, because they may also be the gap of a
+lost extent.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class Verifier:
 
 
 def read_sections(directory: DataDirectory, extent: Extent, damaged: Callable[[str, Exception], None]) -> Sealed:
-    """The sections of an extent; those that are damaged are told, and left out."""
+    """The sections of an extent; damaged ones are reported and left out."""
     places: list[Reference] = []
     index: PageIndex | None = None
     try:

@@ -22,12 +22,14 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
 from bowstring import errors
+from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.log.flusher import Flusher
 from bowstring.broker.log.lookups import Lookups
 from bowstring.broker.log.requests import PublishBatch, Request
 from bowstring.core.answers import Answer
 from bowstring.core.changes import Append, Change, Delete, Position, Reason, Runs
 from bowstring.core.decisions import BatchName, Decided, Found, Lookup, Refused, Wait
+from bowstring.core.machine import NEVER
 from bowstring.core.partition import Partition
 from bowstring.ports.clock import Clock
 from bowstring.ports.failures import Damaged
@@ -53,11 +55,12 @@ class Follower(Protocol):
 class PartitionActor:
     """Owns one partition."""
 
-    def __init__(self, partition: Partition, *, flusher: Flusher, clock: Clock, lookups: Lookups) -> None:
+    def __init__(self, partition: Partition, flusher: Flusher, clock: Clock, lookups: Lookups, alarm: Alarm) -> None:
         self.partition = partition
         self._flusher = flusher
         self._clock = clock
         self._lookups = lookups
+        self._alarm = alarm
         self._queue: deque[Request[Any]] = deque()
         """Requests that are decided in order; only the first one waits for something else than its
         turn.
@@ -76,7 +79,8 @@ class PartitionActor:
         """The first offset that has become visible with the present flush; 0 if none has."""
         self._opened = False
         """Whether that flush lets readers go on for another reason."""
-        self._readers: list[asyncio.Event] = []
+        self.readers: dict[asyncio.Event, int] = {}
+        """Readers that wait, and the offset that each would read next."""
         self.followers: dict[Follower, None] = {}
         self.closed: errors.Error | None = None
         """The error since which it accepts nothing."""
@@ -97,6 +101,8 @@ class PartitionActor:
             self._queue.append(request)
             if len(self._queue) == 1:
                 self._work_off()
+            if self._queue:
+                self._alarm.set(self, request.deadline)
         return request.answer
 
     @staticmethod
@@ -211,6 +217,33 @@ class PartitionActor:
         elif not request.answer.done():
             self._drive(request, found)
 
+    # When a deadline has come
+
+    def next_deadline(self, after: int) -> int:
+        """When it wants to be woken next: for the first of those that wait for their turn, or when
+        its machine does.
+        """
+        deadlines = [self.partition.next_deadline(), *(request.deadline for request in self._queue)]
+        return min((deadline for deadline in deadlines if deadline > after), default=NEVER)
+
+    def woken(self, now: int) -> None:
+        """Refuses requests that have missed their deadline while they waited, now and not when
+        their turn comes. Deciding changes nothing, so a request may be decided out of turn to see
+        whether it is refused; any other decision waits for its turn.
+        """
+        first = self._queue[0] if self._queue else None
+        for request in [request for request in self._queue if request.deadline <= now]:
+            decision = request.decide(self.partition, now, None)
+            if isinstance(decision, Refused):
+                self._queue.remove(request)
+                self._waiting.pop(request, None)
+                if (reading := self._reading.pop(request, None)) is not None:
+                    reading.cancel()
+                self._refuse(request, decision.error)
+        if self._queue and self._queue[0] is not first:
+            self._work_off()
+        self._alarm.set(self, self.next_deadline(now))
+
     # After a commit
 
     def committed(self, change: Change, sequence: int) -> None:
@@ -252,6 +285,7 @@ class PartitionActor:
             waiting, self._waiting = self._waiting, {}
             for request in waiting:
                 self._go_on(request)
+        self._alarm.set(self, self.partition.next_deadline())
         came, self._came = self._came, 0
         opened, self._opened = self._opened, False
         if came:
@@ -272,19 +306,18 @@ class PartitionActor:
     def waits_for_commit(self) -> bool:
         return bool(self._waiting)
 
-    def wake_when_readable(self, event: asyncio.Event) -> None:
+    def wake_when_readable(self, event: asyncio.Event, offset: int = NEVER) -> None:
         """Sets the event once: when rows become visible, when a deletion or the floor lets readers
         go on, or at the end of this actor.
         """
-        self._readers.append(event)
+        self.readers[event] = offset
 
     def forget(self, event: asyncio.Event) -> None:
         """The reader does not wait any more."""
-        if event in self._readers:
-            self._readers.remove(event)
+        self.readers.pop(event, None)
 
     def _wake_readers(self) -> None:
-        readers, self._readers = self._readers, []
+        readers, self.readers = self.readers, {}
         for reader in readers:
             reader.set()
 

@@ -10,6 +10,7 @@ from bowstring import errors
 from bowstring.broker.disk_room import DiskRoom
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.admission import Admission
+from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.log.commits import Commits
 from bowstring.broker.log.flusher import Flusher
 from bowstring.broker.log.loader import Loaded
@@ -45,6 +46,7 @@ class Log:
             watcher=self.commits,
             overlap_bytes=surroundings.tuning.overlap_bytes,
         )
+        self.alarm = Alarm(self.clock, self.flusher.fail)
         self.room = DiskRoom(surroundings, lambda: self.flusher.waiting_bytes)
         self.admission = Admission(bytes_max=settings.memory_publish_bytes, flusher=self.flusher, counters=counters)
         self.publishers = Publishers(
@@ -57,7 +59,10 @@ class Log:
 
     def add_topic(self, row: TopicRow, partitions: Sequence[Partition]) -> Topic:
         """The topic with an actor for each partition, in the table of topics."""
-        actors = [PartitionActor(partition, flusher=self.flusher, clock=self.clock, lookups=self.lookups) for partition in partitions]
+        actors = [
+            PartitionActor(partition, flusher=self.flusher, clock=self.clock, lookups=self.lookups, alarm=self.alarm)
+            for partition in partitions
+        ]
         topic = Topic(row, actors)
         self.topics.add(topic)
         return topic
@@ -82,6 +87,7 @@ class Log:
     def end(self, error: errors.Error) -> None:
         """The incarnation is over: all callers that wait get this error."""
         self.admission.end(error)
+        self.alarm.stop()
         for actor in self.topics.actors():
             actor.end(error)
         self.topics.changed()

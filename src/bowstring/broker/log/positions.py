@@ -1,8 +1,8 @@
 """The named positions of readers, over the partitions of their topic.
 
 A position is a change of each partition that it concerns. All of one call go into one flush, so
-they are durable together or not at all, and whoever asked is answered when they are: also with a
-no, because that rests on positions that may not be durable yet (invariant 1).
+they are durable together or not at all, and the caller gets its answer when they are. A refusal
+waits too, because it rests on positions that may not be durable yet (invariant 1).
 """
 
 from __future__ import annotations

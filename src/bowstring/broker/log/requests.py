@@ -19,6 +19,7 @@ from bowstring.core import deleting, known_messages, moving, publishing
 from bowstring.core.answers import Answer
 from bowstring.core.changes import Append, Change, Floor
 from bowstring.core.decisions import BatchName, Decided, Decision, Deleted, Found, GivenBack, Ids, Lookup, Publish, Refused, Rows, Wait
+from bowstring.core.machine import NEVER
 from bowstring.core.pages import Origin, PageHeader, encode_header
 from bowstring.core.partition import Partition
 from bowstring.messages import encoding
@@ -40,6 +41,8 @@ class Request(ABC, Generic[Told]):
     """Whether others of the same kind wait while this one does."""
     ids: Ids | None = None
     """The ids that a `Lookup` of it is about."""
+    deadline: int = NEVER
+    """When it is too late to decide it otherwise than with a no."""
     name: BatchName | None = None
     """The batch, if it is one: by this it is recognised when it comes again."""
 
@@ -119,6 +122,10 @@ class PublishBatch(Request[Answer]):
         if self.name in lookup.batches:
             return errors.OutcomeUnknown(f"the batch came before, and whether it is stored cannot be read: {error}")
         return errors.Corrupt(f"an id could not be compared with the stored one: {error}")
+
+    @property
+    def deadline(self) -> int:  # type: ignore[override]
+        return self.publish.sent + self.publish.timeout + 1
 
     def late(self, now: int) -> int:
         """By how much it has missed its deadline, in microseconds."""

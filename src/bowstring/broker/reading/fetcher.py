@@ -130,19 +130,19 @@ class Fetcher:
         until which they are read. No polling.
         """
         event = asyncio.Event()
-        waiting = [cursor.actor for cursor in self._cursors if not cursor.done]
-        if not waiting:
-            return
+        waiting = [cursor for cursor in self._cursors if not cursor.done]
+        if not waiting or any(cursor.offset < cursor.limit or cursor.actor.gone is not None for cursor in waiting):
+            return  # something has come while others were looked at
         alarm = self._alarm(event)
-        for actor in waiting:
-            actor.wake_when_readable(event)
+        for cursor in waiting:
+            cursor.actor.wake_when_readable(event, cursor.offset)
         try:
             await event.wait()
         finally:
             if alarm is not None:
                 alarm.cancel()
-            for actor in waiting:
-                actor.forget(event)
+            for cursor in waiting:
+                cursor.actor.forget(event)
 
     def _alarm(self, event: asyncio.Event) -> asyncio.Task[None] | None:
         until = max((cursor.until for cursor in self._cursors), default=0)

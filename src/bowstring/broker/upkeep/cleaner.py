@@ -198,8 +198,8 @@ class Cleaner:
 
 
 def _is_needed(partition: Partition, entry: PageEntry) -> bool:
-    """Whether a row may be delivered, or its owner has deleted it and its id is still taken: that
-    is told by comparing with the page.
+    """Whether a row may be delivered, or its owner has deleted it and its id is still taken:
+    recognising the id needs the page.
     """
     first, end = entry.first_offset, entry.end
     if partition.is_whole(first, end) or len(partition.live(first, end)):

@@ -6,7 +6,7 @@ origins.
 
 All pages that are inlined in the journal have to be written to a segment anyway. Those that are in
 one already are copied if they are small: a flush for a hundred partitions leaves a hundred of a few
-KiB, and whoever reads one partition a week later would have to read them one by one, each from
+KiB, and a reader of one partition would have to read them one by one a week later, each from
 another place. Their bytes are written twice, those of large pages never.
 """
 

@@ -122,8 +122,8 @@ class Retention:
                     self._note_damage(partition, error)
 
     async def _glance(self, topic: Topic, actor: PartitionActor, seen: _Seen | None, now: int) -> None:
-        """What nobody has seen yet, or has changed since, is asked for; then it is known when there
-        will be something to do.
+        """Reads the facts about a partition that is new, or has changed since; then it is known
+        when there is something to do.
         """
         partition, is_new = actor.partition, seen is None
         if seen is None:

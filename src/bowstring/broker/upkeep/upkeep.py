@@ -2,8 +2,8 @@
 cleaning, making room.
 
 They all change where things are, so they take turns in one task and never meet each other. Each
-turn is a moment's work in small steps. A full disk or a damaged page is told the observer and tried
-again at a later turn; anything worse ends the incarnation.
+turn is a moment's work in small steps. It reports a full disk or a damaged page to the observer,
+and tries again at a later turn; anything worse ends the incarnation.
 """
 
 from __future__ import annotations

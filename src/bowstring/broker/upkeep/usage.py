@@ -1,8 +1,8 @@
 """Which segments are needed: bytes that something refers to, in each.
 
-Two kinds of things refer to a segment: pages that the journal has and that are not sealed yet, and extents. A segment that neither uses
-is given back to the store, unless somebody has pinned it: a backup that still copies it,
-or a seal that has written to it and has yet to tell the catalog.
+Two kinds of things refer to a segment: pages that the journal has and that are not sealed yet, and
+extents. A segment that neither uses is given back to the store, unless it is pinned: by a backup
+that still copies it, or by a seal that has written to it and not yet committed that.
 """
 
 from __future__ import annotations
