@@ -11,6 +11,7 @@ from tests.simulation import (
     bugs_of_backing_up,
     bugs_of_deleting,
     bugs_of_delivery,
+    bugs_of_due_times,
     bugs_of_flushing,
     bugs_of_keeping,
     bugs_of_reading,
@@ -32,6 +33,7 @@ FILES = (
     bugs_of_room,
     bugs_of_backing_up,
     bugs_of_delivery,
+    bugs_of_due_times,
 )
 """Where they are; each adds its own to the list."""
 
