@@ -19,8 +19,6 @@ SHARED_NAMES: dict[str, str] = {
     "Topic": "the kit's describes to users what the broker's is",
     "Position": "the kit's describes to users what the change moves",
     "Stored": "the kit's outcome of a batch is the broker's answer to it",
-    "DeleteMessages": "the gateway's request becomes the actor's",
-    "Form": "the codec's is how a call's values cross, the batch's is how a column lies in a message",
 }
 IMPORTS_MAX = 12
 # Modules of the broker that import more of our own modules than IMPORTS_MAX today. A number may fall, and then it is lowered here.
@@ -45,15 +43,11 @@ def check_names(sources: Iterable[Source]) -> list[Violation]:
             for node in source.nodes:
                 if isinstance(node, ast.ClassDef):
                     found[node.name].append((source.path, node.lineno))
-    violations = [
+    return [
         Violation(path, line, "names-are-unique", f"class {name} is in {others[0][0]} too; call one of them something else")
         for name, others in sorted(found.items())
         if len(others) > 1 and name not in SHARED_NAMES
         for path, line in others[1:]
-    ]
-    unused = [name for name in SHARED_NAMES if len(found[name]) < 2]
-    return violations + [
-        Violation("tools/tidy_names.py", 1, "names-are-unique", f"{name} is used once by now: strike it") for name in unused
     ]
 
 
