@@ -12,6 +12,7 @@ from typing import NamedTuple, Self
 from bowstring.broker.upkeep.usage import Usage
 from bowstring.core import sections
 from bowstring.core.id_sections import BlockPlace, Built
+from bowstring.core.known_ids import Group
 from bowstring.core.pages import PageEntry, segments
 from bowstring.core.partition import Partition
 from bowstring.core.sections import ID_BLOCK, IDS, INDEX, SectionHeader
@@ -104,6 +105,8 @@ class Draft(NamedTuple):
     first_offset: int
     end_offset: int
     hashes: Built
+    group: Group[Reference] | None = None
+    """What is going to know these hashes in memory."""
 
 
 class Written(NamedTuple):
