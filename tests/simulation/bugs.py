@@ -12,6 +12,7 @@ from tests.simulation import (
     bugs_of_deleting,
     bugs_of_delivery,
     bugs_of_flushing,
+    bugs_of_ids,
     bugs_of_keeping,
     bugs_of_reading,
     bugs_of_room,
@@ -30,6 +31,7 @@ FILES = (
     bugs_of_room,
     bugs_of_backing_up,
     bugs_of_delivery,
+    bugs_of_ids,
 )
 """Where they are; each adds its own to the list."""
 

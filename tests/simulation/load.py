@@ -81,6 +81,8 @@ class Load:
     compressed: float = 0.1
     deletes: float = 0.0
     """The share of sends after which messages are deleted that were sent before."""
+    finds: float = 0.0
+    """The share of sends after which a message is looked for by its id that was stored before, however long ago."""
     impatient: float = 0.0
     """The share of deletes that are given up after a few syncs, and asked again."""
     chunk_bits: int = 20
@@ -145,6 +147,7 @@ def drawn_load(seed: int) -> Load:
         isolated=random.Random(f"{seed}/isolated").choice((0.0, 0.5)),
         brink=random.Random(f"{seed}/brink").choice((0.0, 0.0, 0.3)),
         chunk_bits=random.Random(f"{seed}/chunks").choice((4, 7, 20)),
+        finds=random.Random(f"{seed}/finds").choice((0.0, 0.1, 0.5)),
         forgets=random.Random(f"{seed}/forgets").choice((0.0, 0.0, 0.3)),
     )
 
