@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
+from tidy_machines import only_the_actor_changes_machines
 from tidy_sizes import RATCHET, check_sizes
 from tidy_source import Source, Violation
 
@@ -54,8 +55,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": VALUES | {"wire", "ports", "times", "settings", "host", "contexts", "version"},
     "cli": VALUES | {"bowstring", "client", "contexts", "settings", "times", "version"},
     "http": VALUES | {"broker", "listening", "settings", "version", "wire"},
+    "assembly": {"broker", "gateway", "ports", "settings", "store"},
     "server": VALUES
-    | {"backup", "broker", "gateway", "http", "store", "catalog", "wire", "ports", "host", "listening", "logs"}
+    | {"assembly", "backup", "broker", "http", "catalog", "wire", "ports", "host", "listening", "logs"}
     | {"settings", "times", "version"},
     "preflight": {"errors", "catalog", "host", "http", "server", "settings", "store", "wire"},
     "manual_clock": {"errors", "times", "host", "embedded"},
@@ -327,6 +329,7 @@ PYTHON_RULES: tuple[Rule, ...] = (
     outside_modules,
     outside_names,
     outside_files,
+    only_the_actor_changes_machines,
     names_say_something,
     no_print,
     no_leftovers,

@@ -129,7 +129,7 @@ def size(buffer: Buffer) -> int:
 
 def reference_of(entry: PageEntry, broker: int = 0) -> Reference:
     """Where the bytes of a page are that an index lists. One that is not in a segment is inlined in that broker's journal."""
-    return Reference(entry.segment, entry.position, entry.length, entry.sequence, 0 if entry.segment else broker)
+    return Reference(entry.segment, entry.position, entry.length, entry.written, 0 if entry.segment else broker)
 
 
 def verify(data: Buffer, reference: Reference) -> Page:

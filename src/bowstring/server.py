@@ -1,13 +1,17 @@
-"""A broker put together on the real machine: disk, catalog, store, broker, gateway, gRPC. `bowstring serve` and `bowstring.Broker` run it.
+"""A broker put together on the real machine: disk, catalog, store, broker, gateway, gRPC.
+`bowstring serve` and `bowstring.Broker` run it.
 
-The data directory is locked before anything in it is opened, and the lock names the address, for whoever comes second. With a fixed
-port that address is known beforehand, and the directory goes first: two servers with the same settings are then told "is served by …
-(pid …)", which says more than "port in use". With port 0 the port is taken first, since only then there is an address to name. Besides
-its port a broker listens on a Unix socket in its directory, for whoever knows the directory (`host.sharing`).
+The server locks the data directory before it opens anything in it, and the lock names the address,
+for processes that come second. With a fixed port the address is known beforehand, so the server
+takes the directory first: a second server with the same settings then reports "is served by … (pid
+…)", which says more than "port in use". With port 0 it takes the port first, because only then
+there is an address to name. A broker also listens on a Unix socket in its directory, for clients
+that know the directory (`host.sharing`).
 
-Ending goes the other way round: streams answer what is under way and end, calls are refused, then the broker, the worker and the lock.
-A broker that has failed (a sync, an I/O error) stays in place and answers `Unavailable` with the cause until it is stopped: what to do
-about it is decided by whoever runs it. The command ends its process, an embedded broker tells its program.
+Ending goes the other way round: streams answer requests under way and end, calls are refused, then
+the broker, the worker and the lock end. A broker that has failed (a sync, an I/O error) stays in
+place and answers `Unavailable` with the cause until it is stopped. The command then ends its
+process, an embedded broker reports to its program.
 """
 
 from __future__ import annotations
@@ -19,9 +23,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from bowstring import errors, listening
-from bowstring.broker.broker import Broker, Readiness
+from bowstring.assembly import assemble
+from bowstring.broker.broker import Readiness
 from bowstring.catalog.sqlite.catalog import SqliteCatalog
-from bowstring.gateway.gateway import Gateway
 from bowstring.host.clock import SystemClock
 from bowstring.host.disk import HostDisk
 from bowstring.host.sharing import DirectorySocket
@@ -30,11 +34,7 @@ from bowstring.logs.event_log import EventLog
 from bowstring.ports.clock import Clock
 from bowstring.ports.disk import Disk
 from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
-from bowstring.ports.store import Store
 from bowstring.settings import OFF, Settings, default_data
-from bowstring.store.local import LocalStore
-from bowstring.store.memory import MemoryStore
-from bowstring.store.reserve import Reserve
 from bowstring.version import VERSION
 from bowstring.wire.grpc_server import GrpcServer
 
@@ -45,14 +45,16 @@ if TYPE_CHECKING:
 
 CATALOG: Final = "catalog.sqlite"
 GRACE_SECONDS: Final = 5.0
-"""How long calls and streams may take to finish what is under way when the server stops."""
+"""How long calls and streams under way may take to finish when the server stops."""
 
 _log = logging.getLogger("bowstring.server")
 
 
 async def open_broker(settings: Settings, *, clock: Clock | None = None, disk: Disk | None = None, starts_again: bool = True) -> Server:
-    """A server that answers calls. Raises what makes that impossible, and leaves nothing behind then. `disk` replaces the machine's.
-    `starts_again` says whether somebody starts it again after a failure: if not, its callers are told that waiting is of no use."""
+    """A server that answers calls. If it cannot, it raises and leaves nothing behind. `disk`
+    replaces the machine's. `starts_again` says whether it is restarted after a failure: if not, its
+    errors say that waiting is useless.
+    """
     server = Server(settings, clock or SystemClock(), disk, starts_again=starts_again)
     try:
         await server.start()
@@ -74,18 +76,16 @@ class Server:
         self._worker = ThreadWorker("bowstring-catalog")
         self._backups = ThreadWorker("bowstring-backup")
         path = os.path.join(self.settings.data, CATALOG) if self._disk else ":memory:"
-        self.broker = Broker(
-            settings=self.settings,
+        self.broker, self._gateway = assemble(
+            self.settings,
             clock=clock,
             catalog=SqliteCatalog(path, self._worker),
-            store=_store(self.settings, self._disk, clock),
-            reserve=None if self._disk is None else Reserve(self._disk),
+            disk=self._disk,
             archives=None if self._disk is None else self._archive,
             observer=self.events,
             starts_again=starts_again,
+            software=f"bowstring/{VERSION}",
         )
-        software = f"bowstring/{VERSION}"
-        self._gateway = Gateway(self.broker, self.settings, self.broker.clock, software=software, observer=self.events)
         self._grpc = GrpcServer(
             self._gateway,
             listen=self.settings.listen,
@@ -154,7 +154,9 @@ class Server:
             self.events.note("open-to-all", address=self.address)
 
     async def stop(self, grace: float = GRACE_SECONDS, *, reason: str = "stop()") -> None:
-        """Ends everything, in order, once. With a grace of 0 what is under way is cut off, as it would be if the process were killed."""
+        """Ends everything, in order, once. With a grace of 0 it cuts off requests under way, as if
+        the process were killed.
+        """
         if self._stopped:
             return
         self._stopped = True
@@ -185,7 +187,7 @@ class Server:
             self.events.note("broker-stopped", reason=reason, address=self.address)
 
     def _bind_socket(self) -> None:
-        """The socket in the directory. Nobody misses it who has the port."""
+        """Opens the socket in the directory. Clients can also use the port."""
         socket = DirectorySocket(self.settings.data) if self._locked else None
         if socket is None or socket.address is None:
             return
@@ -234,23 +236,19 @@ class Server:
             check_catalog_is_there(self._disk.names(), self.settings.data)
 
     async def _watch(self) -> None:
-        """A broker that has failed is told to those who ask for health."""
+        """Reports a failed broker to health checks."""
         await asyncio.shield(self.broker.failed)
         await self._grpc.serving(False)
 
 
-def _store(settings: Settings, disk: Disk | None, clock: Clock) -> Store:
-    if disk is None:
-        return MemoryStore()
-    return LocalStore(disk, segment_bytes_first=settings.segment_bytes_first, segment_bytes_max=settings.segment_bytes_max, clock=clock)
-
-
 def check_catalog_is_there(names: list[str], data: str) -> None:
-    """Segments without their catalog are not garbage: somebody has moved or lost it. A fresh one would take their place for free."""
+    """Refuses segments without a catalog: an operator has moved or lost it, and a fresh catalog
+    would reuse their files.
+    """
     segments = [name for name in names if name.startswith("segment-")]
     if segments and CATALOG not in names:
         raise errors.Corrupt(
-            f"{data} has {len(segments)} segments but no {CATALOG}, without which nobody knows what is in them.",
+            f"{data} has {len(segments)} segments but no {CATALOG}, without which their contents are unknown.",
             hint=f"Put {CATALOG} back, or move the segments away.",
         )
 

@@ -21,15 +21,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from bowstring.errors import InvalidArgument, TopicExists
 from bowstring.host.worker import ThreadWorker
-from bowstring.ports.catalog import Fence
+from bowstring.ports.catalog import Fence, PartitionRow
 from bowstring.ports.failures import Fenced
 from bowstring.ports.journal import Row
 from bowstring.ports.worker import Worker
-from tests.contract.catalog_contract import BROKER, CatalogContract, commit, journal_of, topic
+from tests.contract.brokers_contract import BrokersContract
+from tests.contract.catalog_contract import CatalogContract, commit, reading, topic
 from tests.contract.edit_contract import EditContract
 from tests.contract.topic_contract import TopicContract
 
 T = TypeVar("T")
+BROKERS = st.sampled_from([1, 2])
 
 
 class InlineWorker:
@@ -105,7 +107,7 @@ class SqlitePlace:
         await self.catalog.open()
 
 
-class TestSqliteFileWithAThread(CatalogContract, EditContract, TopicContract):
+class TestSqliteFileWithAThread(CatalogContract, EditContract, TopicContract, BrokersContract):
     @pytest.fixture
     async def place(self, tmp_path: Path):
         place = SqlitePlace(str(tmp_path / "catalog.db"), ThreadWorker())
@@ -113,7 +115,7 @@ class TestSqliteFileWithAThread(CatalogContract, EditContract, TopicContract):
         await place.close()
 
 
-class TestSqliteFileInline(CatalogContract, EditContract, TopicContract):
+class TestSqliteFileInline(CatalogContract, EditContract, TopicContract, BrokersContract):
     @pytest.fixture
     async def place(self, tmp_path: Path):
         place = SqlitePlace(str(tmp_path / "catalog.db"), InlineWorker())
@@ -121,7 +123,7 @@ class TestSqliteFileInline(CatalogContract, EditContract, TopicContract):
         await place.close()
 
 
-class TestSqliteMemory(CatalogContract, EditContract, TopicContract):
+class TestSqliteMemory(CatalogContract, EditContract, TopicContract, BrokersContract):
     @pytest.fixture
     async def place(self):
         place = SqlitePlace(":memory:", InlineWorker())
@@ -139,6 +141,8 @@ SEQUENCE_CHECK = "), :first) = :position - 1"
         (EPOCH_CHECK, lambda place: CatalogContract().test_nothing_of_an_old_epoch_lands_after_a_new_one_was_registered(place, 0)),
         (EPOCH_CHECK, lambda place: CatalogContract().test_a_commit_handed_over_with_a_registration_lands_before_it_or_never(place, False)),
         (EPOCH_CHECK, lambda place: CatalogContract().test_an_older_epoch_is_fenced(place)),
+        (EPOCH_CHECK, lambda place: BrokersContract().test_a_new_epoch_of_one_leaves_the_other_in_office(place)),
+        (EPOCH_CHECK, lambda place: BrokersContract().test_two_brokers_commit_and_are_taken_over_at_the_same_time(place, 0)),
         (SEQUENCE_CHECK, lambda place: CatalogContract().test_a_commit_with_the_wrong_sequence_is_fenced_and_stores_nothing(place, 4)),
     ],
 )
@@ -179,7 +183,8 @@ async def test_a_number_that_no_broker_can_have_is_refused(number: int):
 
 
 class AgainstAModel(RuleBasedStateMachine):
-    """Any calls in any order, with reopening between: the journal and the live topics are what a list and a dictionary say."""
+    """Any calls of two brokers in any order, with reopening between: the journals and the live topics are what lists and a dictionary
+    say."""
 
     @initialize()
     def begin(self) -> None:
@@ -187,35 +192,39 @@ class AgainstAModel(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.place = SqlitePlace(f"{self.directory.name}/catalog.db", InlineWorker())
         self.catalog = self.runner.run(self.place.open())
-        self.epoch = 0
-        self.rows: list[Row] = []
+        self.last_epoch = 0
+        self.epochs = {1: 0, 2: 0}
+        self.rows: dict[int, list[Row]] = {1: [], 2: []}
         self.topics: dict[str, int] = {}
         self.ids: list[int] = []
+        self.partitions: list[PartitionRow] = []
 
-    @rule()
-    def register(self) -> None:
-        registered = self.runner.run(self.catalog.register(BROKER))
-        self.epoch += 1
-        assert registered == (Fence(BROKER, self.epoch), len(self.rows), 0)
+    @rule(broker=BROKERS)
+    def register(self, broker: int) -> None:
+        registered = self.runner.run(self.catalog.register(broker))
+        self.last_epoch += 1
+        self.epochs[broker] = self.last_epoch
+        assert registered == (Fence(broker, self.last_epoch), len(self.rows[broker]), 0)
 
-    @rule(older=st.integers(0, 2), ahead=st.integers(-1, 2), changes=st.binary(max_size=3_000))
-    def commit(self, older: int, ahead: int, changes: bytes) -> None:
-        row = Row(len(self.rows) + ahead, self.epoch - older, changes)
-        committing = commit(self.catalog, Fence(BROKER, row.epoch), row.sequence, changes, [])
-        current = self.epoch > 0 and older == 0
+    @rule(broker=BROKERS, older=st.integers(0, 2), ahead=st.integers(-1, 2), changes=st.binary(max_size=3_000))
+    def commit(self, broker: int, older: int, ahead: int, changes: bytes) -> None:
+        rows = self.rows[broker]
+        row = Row(len(rows) + ahead, self.epochs[broker] - older, changes)
+        committing = commit(self.catalog, Fence(broker, row.epoch), row.sequence, changes, [])
+        current = self.epochs[broker] > 0 and older == 0
         if current and ahead == 1:
             self.runner.run(committing)
-            self.rows.append(row)
-        elif current and row in self.rows:
+            rows.append(row)
+        elif current and row in rows:
             self.runner.run(committing)
         else:
             with pytest.raises(Fenced):
                 self.runner.run(committing)
 
-    @rule(older=st.integers(0, 1), name=st.sampled_from(["a", "b", "c"]))
-    def create(self, older: int, name: str) -> None:
-        create = self.catalog.create_topic(Fence(BROKER, self.epoch - older), topic(name))
-        if older or not self.epoch:
+    @rule(broker=BROKERS, older=st.integers(0, 1), name=st.sampled_from(["a", "b", "c"]))
+    def create(self, broker: int, older: int, name: str) -> None:
+        create = self.catalog.create_topic(Fence(broker, self.epochs[broker] - older), topic(name))
+        if older or not self.epochs[broker]:
             with pytest.raises(Fenced):
                 self.runner.run(create)
         elif name in self.topics:
@@ -226,11 +235,12 @@ class AgainstAModel(RuleBasedStateMachine):
             assert made.id not in self.ids
             self.ids.append(made.id)
             self.topics[name] = made.id
+            self.partitions.append(PartitionRow(made.id, 0, broker))
 
-    @rule(name=st.sampled_from(["a", "b", "c"]))
-    def delete(self, name: str) -> None:
-        if name in self.topics:
-            self.runner.run(self.catalog.delete_topic(Fence(BROKER, self.epoch), self.topics.pop(name), 1))
+    @rule(broker=BROKERS, name=st.sampled_from(["a", "b", "c"]))
+    def delete(self, broker: int, name: str) -> None:
+        if name in self.topics and self.epochs[broker]:
+            self.runner.run(self.catalog.delete_topic(Fence(broker, self.epochs[broker]), self.topics.pop(name), 1))
 
     @rule()
     def reopen(self) -> None:
@@ -238,7 +248,9 @@ class AgainstAModel(RuleBasedStateMachine):
 
     @invariant()
     def is_as_the_model_says(self) -> None:
-        assert self.runner.run(journal_of(self.catalog)) == self.rows
+        for broker, expected in self.rows.items():
+            assert self.runner.run(reading(self.catalog, broker).rows(0, 1_000_000)) == expected
+            assert self.runner.run(self.catalog.partitions(broker)) == [row for row in self.partitions if row.broker == broker]
         rows = self.runner.run(self.catalog.topics())
         assert {row.name: row.id for row in rows if row.deleted is None} == self.topics
         assert [row.id for row in rows] == self.ids

@@ -18,7 +18,7 @@ from tests.process import stored
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
 VERSIONS = {name: int(number) for name, number in re.findall(r"^\| ([a-z' ]+) \| (\d) \|", PAGE, flags=re.MULTILINE)}
-FRAME = struct.Struct("<4sHHQQQQIQ8xI")
+FRAME = struct.Struct("<4sHHQQQQIQI4xI")
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +33,9 @@ def rows(data: Path, query: str) -> list[Any]:
 
 def frame(bytes_there: bytes, segment: int, position: int) -> tuple[int, list[Any], bytes]:
     """Sequence, header and body of a frame, checked as the page says."""
-    magic, version, _, in_segment, _, sequence, body_bytes, header_bytes, at, crc = FRAME.unpack_from(bytes_there)
+    magic, version, _, in_segment, _, sequence, body_bytes, header_bytes, at, broker, crc = FRAME.unpack_from(bytes_there)
     content = bytes_there[64 : 64 + header_bytes + body_bytes]
-    assert (magic, version, in_segment, at) == (b"BOWF", 2, segment, position)
+    assert (magic, version, in_segment, at, broker) == (b"BOWF", 3, segment, position, 0 if segment else 1)
     assert google_crc32c.value(bytes_there[:60] + content) == crc
     return sequence, msgspec.msgpack.decode(content[:header_bytes]), content[header_bytes:]
 
@@ -46,8 +46,10 @@ def in_segment(data: Path, segment: int, position: int) -> tuple[int, list[Any],
 
 
 def changes(data: Path) -> Iterator[tuple[int, bytes, list[Any]]]:
-    for sequence, epoch, crc, changed, pages in rows(data, "select sequence, epoch, crc, changes, pages from journal order by sequence"):
-        head = struct.pack("<qqq", sequence, epoch, len(pages or b""))
+    for position, epoch, crc, changed, pages in rows(data, "select position, epoch, crc, changes, pages from journal order by position"):
+        broker, sequence = (position >> 48) + 1, position & (1 << 48) - 1
+        assert broker == 1
+        head = struct.pack("<qqq", position, epoch, len(pages or b""))
         assert google_crc32c.value(head + changed) == crc
         version, found = msgspec.msgpack.decode(changed)
         assert version == VERSIONS["journal row"]
@@ -65,7 +67,8 @@ def test_every_file_of_a_directory_is_on_the_page(data: Path) -> None:
 
 def test_the_versions_are_those_of_the_page(data: Path) -> None:
     assert rows(data, "pragma user_version") == [(VERSIONS["catalog"],)]
-    assert {msgspec.msgpack.decode(state)[0] for (state,) in rows(data, "select state from snapshot")} == {VERSIONS["snapshot"]}
+    heads = rows(data, "select state from state where machine = 'partition'")
+    assert {msgspec.msgpack.decode(state)[0] for (state,) in heads} == {VERSIONS["snapshot"]}
 
 
 def test_the_journal_leads_to_its_pages(data: Path) -> None:
@@ -83,11 +86,11 @@ def test_the_journal_leads_to_its_pages(data: Path) -> None:
 
 
 def test_extents_lead_to_their_pages_and_ids(data: Path) -> None:
-    names = "topic, partition, first_offset, end_offset, pages, index_segment, index_position, ids_segment, ids_position"
-    extents = rows(data, f"select {names} from extent")
+    extents = rows(data, "select topic, partition, first_offset, end_offset, pages, sections from extent")
     assert len(extents) >= 4
-    for topic, partition, first, end, pages, segment, position, ids_segment, ids_position in extents:
-        _, header, body = in_segment(data, segment, position)
+    for topic, partition, first, end, pages, sections in extents:
+        places = {kind: (segment, position) for kind, segment, position, _, _ in msgspec.msgpack.decode(sections)}
+        _, header, body = in_segment(data, *places["index"])
         assert header[:7] == ["index", 1, topic, partition, first, end, pages]
         numbers = struct.unpack(f"<{11 * pages}q", body)
         for row in range(pages):
@@ -95,7 +98,7 @@ def test_extents_lead_to_their_pages_and_ids(data: Path) -> None:
             assert first <= offset < end
             page = in_segment(data, in_file, at)
             assert (page[0], page[1][:2], page[1][4]) == (sequence, [topic, partition], count)
-        _, ids, body = in_segment(data, ids_segment, ids_position)
+        _, ids, body = in_segment(data, *places["ids"])
         assert (ids[0], ids[6] >= end - first) == ("ids", True)
         starts_bytes = 4 * (2 ** ids[7] + 1)
         for number in range((len(body) - starts_bytes) // 24):

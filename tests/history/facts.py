@@ -146,8 +146,7 @@ class Facts:
 
     topic: str
     created: float = -inf
-    """When the creation of the last topic of this name was invoked, and when it was acknowledged.
-    """
+    """When the creation of the last topic of this name was invoked, and when it was acknowledged."""
     acknowledged: float = -inf
     deleted: bool = False
     """A delete was invoked after that: the contents at the end are unknown."""

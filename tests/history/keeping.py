@@ -35,8 +35,7 @@ class Clocks(NamedTuple):
     late: float = 0.0
     """How many seconds a kit's knowledge of that clock may be late: as long as answers travel."""
     notice: float | None = None
-    """Within how many seconds a kit learns of another client's deletion; None if connections break.
-    """
+    """Within how many seconds a kit learns of another client's deletion; None if connections break."""
 
     def earliest(self, time: float) -> float:
         """The earliest that it may have been by the broker's clock, in microseconds."""

@@ -152,8 +152,8 @@ def repaired(held: stored.Stored, *wheres: str) -> None:
 
 
 def test_the_catalog_that_a_repair_puts_aside_is_synced_before_the_other_is_changed(held: stored.Stored, monkeypatch: pytest.MonkeyPatch):
-    (last,) = stored.catalog(held.data, "SELECT max(sequence) FROM journal")[0]
-    stored.catalog(held.data, "UPDATE journal SET changes = x'c0ffee' WHERE sequence = ?", last)
+    (last,) = stored.catalog(held.data, "SELECT max(position) FROM journal")[0]
+    stored.catalog(held.data, "UPDATE journal SET changes = x'c0ffee' WHERE position = ?", last)
     fsync, mend = os.fsync, repair_module.mend
     done: list[str] = []
 
@@ -173,9 +173,9 @@ def test_the_catalog_that_a_repair_puts_aside_is_synced_before_the_other_is_chan
 
 
 def test_a_damaged_row_of_the_journal_is_made_anew_from_its_pages(held: stored.Stored):
-    (last,) = stored.catalog(held.data, "SELECT max(sequence) FROM journal")[0]
+    (last,) = stored.catalog(held.data, "SELECT max(position) FROM journal")[0]
     for sequence in (last, last - 2):
-        stored.catalog(held.data, "UPDATE journal SET changes = x'c0ffee' WHERE sequence = ?", sequence)
+        stored.catalog(held.data, "UPDATE journal SET changes = x'c0ffee' WHERE position = ?", sequence)
     refused(held, f"journal row {last - 2}")
     repaired(held, "orders/0@24", "orders/0@26")
     with stored.broker(held.data) as running:
@@ -185,8 +185,8 @@ def test_a_damaged_row_of_the_journal_is_made_anew_from_its_pages(held: stored.S
 
 
 def test_a_row_that_is_gone_with_its_pages_leaves_offsets_that_are_corrupt(held: stored.Stored):
-    (last,) = stored.catalog(held.data, "SELECT max(sequence) FROM journal")[0]
-    stored.catalog(held.data, "DELETE FROM journal WHERE sequence = ?", last - 2)
+    (last,) = stored.catalog(held.data, "SELECT max(position) FROM journal")[0]
+    stored.catalog(held.data, "DELETE FROM journal WHERE position = ?", last - 2)
     refused(held, f"journal row {last - 2} is missing")
     repaired(held, "orders/0@24")
     for _ in range(2):
@@ -218,8 +218,8 @@ def test_a_damaged_extent_without_its_index_is_corrupt_and_keeps_its_segments(he
 
 
 def test_a_damaged_snapshot_is_made_anew_and_no_offset_is_given_twice(held: stored.Stored):
-    stored.catalog(held.data, "UPDATE snapshot SET state = x'00' WHERE topic = 1")
-    refused(held, "snapshot of topic 1")
+    stored.catalog(held.data, "UPDATE state SET state = x'00' WHERE topic = 1")
+    refused(held, "part 0 of the state 'partition' of topic 1")
     repaired(held, "orders/0")
     with stored.broker(held.data) as running:
         assert stored.read_all(running, held) == held.values
@@ -230,8 +230,8 @@ def test_a_damaged_snapshot_is_made_anew_and_no_offset_is_given_twice(held: stor
 
 
 def test_deletions_that_cannot_be_read_are_put_aside(held: stored.Stored):
-    stored.catalog(held.data, "INSERT INTO chunk VALUES (1, 0, 0, 77, x'c0ffee')")
-    refused(held, "deletions of topic 1")
+    stored.catalog(held.data, "INSERT INTO state VALUES (1, 0, 'deletions', 1, 1, 5, 8, 77, x'c0ffee')")
+    refused(held, "state 'deletions' of topic 1")
     repaired(held, "orders/0")
     with stored.broker(held.data) as running:
         assert stored.read_all(running, held) == held.values

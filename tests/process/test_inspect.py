@@ -37,7 +37,7 @@ def test_the_overview_tells_what_is_there_and_changes_nothing(data: Path):
     done = run("inspect", str(data))
     assert (done.returncode, done.stderr) == (0, "")
     (told,) = objects(done.stdout)
-    assert (told["format"], told["epoch"], told["directory"]) == (2, 1, str(data))
+    assert (told["format"], told["epoch"], told["directory"]) == (3, 1, str(data))
     orders = next(topic for topic in told["topics"] if topic["name"] == "orders")
     assert (orders["messages"], orders["partitions"]) == (26, 1)
     assert orders["ranges"] == [

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from typing import Any
 from unittest.mock import patch
 
+from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.lookups import Lookups
 from bowstring.broker.upkeep import cleaner, sealer
 from bowstring.core import deleting
@@ -75,6 +76,19 @@ def another_groups_message_is_deleted() -> Generator[None]:
 def readers_pass_a_deletion_before_it_is_committed() -> Generator[None]:
     """A reader goes on past a message that is being deleted; then the broker dies, and the message is there after all."""
     with patch.object(Partition, "readable_upto", lambda self, offset: self.committed_offset):
+        yield
+
+
+@bug(CALM.only(slow_rate=0.2, slow_seconds=0.3, sync_seconds=0.05), GROUPS.only(readers=4, pause_seconds=0.1, deletes=0.9, topics=1))
+def readers_are_not_woken_when_a_deletion_is_committed() -> Generator[None]:
+    """A reader waits before a message that is being deleted, and goes on only when another one comes."""
+    original = PartitionActor.committed
+
+    def committed(self: PartitionActor, change: Any, sequence: int) -> None:
+        original(self, change, sequence)
+        self._opened = False
+
+    with patch.object(PartitionActor, "committed", committed):
         yield
 
 

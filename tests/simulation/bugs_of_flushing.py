@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from bowstring.broker.log import flusher
+from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.commits import Commits
 from bowstring.broker.log.flusher import Flush, Flusher
@@ -27,7 +27,7 @@ from bowstring.store import local
 from bowstring.store.local import LocalStore
 from bowstring.store.supply import Segment, Supply, segment_id, segment_name
 from tests.simulation.load import Load
-from tests.simulation.planting import CALM, CRASHES, FAILING, FULL, HURRY, IDS, JOURNAL, POWER, SEGMENTS, SLOW, bug
+from tests.simulation.planting import CALM, CRASHES, CUTS, FAILING, FULL, HURRY, IDS, JOURNAL, POWER, SEGMENTS, SLOW, bug
 
 LATE = HURRY.only(seconds=10.0, tight_seconds=0.15, natural=0.3, readers=1)
 DELETED = SEGMENTS.only(seconds=8.0, topics=1, partitions_max=1, deletes=0.7, impatient=0.5, natural=1.0, ids=300, plain=0.0, readers=1)
@@ -115,7 +115,7 @@ def failed_sync_is_tried_again() -> Generator[None]:
         yield
 
 
-@bug(FULL, Load(seconds=20.0, mortal_topics=0, tight=0.0))
+@bug(FULL, Load(seconds=20.0, mortal_topics=0, tight=0.0, overlap_bytes=1 << 30))
 def failed_flush_is_followed_by_another() -> Generator[None]:
     """After a full disk the same incarnation goes on with what came after."""
     original = Flusher._commit_flush
@@ -140,7 +140,6 @@ def failed_flush_is_followed_by_another() -> Generator[None]:
     applied, known = Partition._apply_append, Partition.committed
     with (
         patch.object(Flusher, "_dropped", 0, create=True),
-        patch.object(flusher, "OVERLAP_BYTES", 1 << 30),
         patch.object(Flusher, "_commit_flush", commit),
         patch.object(Partition, "_apply_append", apply),
         patch.object(Partition, "committed", committed),
@@ -255,6 +254,18 @@ def owner(of: Flusher) -> Commits:
 def deadline_is_not_checked_at_the_commit() -> Generator[None]:
     """What was committed too late is acknowledged all the same."""
     with patch.object(PublishBatch, "late", lambda *_: 0):
+        yield
+
+
+@bug(CUTS.only(cut_rate=0.02, cut_every=0.5, slow_rate=0.2, slow_seconds=0.5), LATE)
+def whoever_waits_past_its_deadline_is_refused_though_it_may_be_stored() -> Generator[None]:
+    """A resend waits for the commit of its first copy. Its deadline passes, and it is told that it is certainly not stored."""
+
+    def woken(self: PartitionActor, now: int) -> None:
+        for request in [request for request in self._queue if request.deadline <= now]:
+            request.settle(errors.DeadlinePassed("the timeout has passed; it is not stored."))
+
+    with patch.object(PartitionActor, "woken", woken):
         yield
 
 

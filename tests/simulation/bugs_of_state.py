@@ -15,10 +15,12 @@ from bowstring.broker.incarnation import Incarnation
 from bowstring.broker.log import loader, publisher
 from bowstring.broker.log.flusher import Flush, Flusher
 from bowstring.broker.log.lookups import Lookups
+from bowstring.broker.log.requests import PublishBatch
 from bowstring.broker.reading import page_reader
 from bowstring.broker.reading.caches import TailKey
 from bowstring.core import journal, publishing
 from bowstring.core.changes import Delete, Reason, Runs
+from bowstring.core.decisions import Wait
 from bowstring.core.partition import Partition
 from bowstring.core.producers import Absent
 from bowstring.ports.disk import Buffer
@@ -93,6 +95,24 @@ def resend_is_stored_out_of_order() -> Generator[None]:
         return original(partition, batch._replace(previous=known.last if known is not None else 0), now, confirmed)
 
     with patch.object(publishing, "publish", publish):
+        yield
+
+
+@bug(CUTS.only(cut_rate=0.02, cut_every=0.5, slow_rate=0.1, slow_seconds=0.5), JOURNAL)
+def a_repeated_batch_is_decided_a_second_time_after_it_has_waited() -> Generator[None]:
+    """A resend waits for the commit of its first copy, and is then taken for a batch that nobody knows."""
+    original, waited = PublishBatch.decide, set[PublishBatch]()
+
+    def decide(self: PublishBatch, partition: Partition, now: int, found: Any) -> Any:
+        known = partition.producers.get(self.publish.producer)
+        if self in waited and known is not None:
+            self.publish = self.publish._replace(number=known.last + 1, previous=known.last)
+        decision = original(self, partition, now, found)
+        if isinstance(decision, Wait):
+            waited.add(self)
+        return decision
+
+    with patch.object(PublishBatch, "decide", decide):
         yield
 
 

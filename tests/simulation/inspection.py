@@ -10,6 +10,7 @@ The catalog and the segments are read past the simulated disk: no time passes, n
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -187,6 +188,11 @@ class Inspection:
             if entry.segment > 0 and (trouble := self._bytes.trouble(reference_of(entry)) or self._other(partition, entry)):
                 cases.append(f"the page of offsets {entry.first_offset} to {entry.end - 1}: {trouble}")
         cases += self._covered(epoch, partition, entries)
+        cases += [
+            f"the page of offset {after.first_offset} was visible with flush {after.visible}, one before it with {before.visible}"
+            for before, after in itertools.pairwise((*entries, *partition.pages.state()))
+            if before.visible > after.visible
+        ]
         return [Violation("the_disk_holds_what_it_should", f"{who}: {case}") for case in cases]
 
     def _index(self, extent: Extent) -> list[PageEntry]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import asdict, dataclass, replace
 
+from bowstring.broker.tuning import Tuning
 from bowstring.settings import Settings
 
 KIB = 1024
@@ -136,6 +137,16 @@ class Load:
             upkeep_seconds=self.upkeep_seconds,
             memory_index_bytes=self.index_bytes,
             memory_ids_bytes=self.ids_bytes,
+        )
+
+    def tuning(self) -> Tuning:
+        """Sizes that are constants in a real broker."""
+        return Tuning(
+            overlap_bytes=self.overlap_bytes,
+            small_page_bytes=self.small_bytes,
+            free_files_max=2,
+            shared_directory=bool(self.usurp_every),
+            reserve_bytes=max(self.reserve_bytes, self.wal_bytes),
         )
 
 

@@ -12,29 +12,20 @@ import pytest
 
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.log.requests import AwaitCommit, DeleteMessages, FindNatural, MovePosition, PublishBatch, RaiseFloor, Request
 from bowstring.core.answers import Answer, ResendAfter, Stored
 from bowstring.core.changes import Change, Delete, Floor, Position, Reason
-from bowstring.core.decisions import Decided, Decision, Found, Ids, Lookup, Publish, Wait
+from bowstring.core.decisions import BatchName, Decided, Decision, Found, Ids, Lookup, Publish, SealedBatch, Wait
 from bowstring.core.natural_ids import NO_HITS
 from bowstring.core.partition import Partition
 from bowstring.ports.failures import Damaged, StorageFailed
 from bowstring.ports.store import Page
+from tests.unit.test_alarm import SECOND, Clock
 
-SECOND = 1_000_000
 ADA = b"a" * 16
 NONE = np.empty(0, np.int64)
 NAMED = Ids(np.array([7], np.uint64), None)
-
-
-class Clock:
-    """Stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.moment = 1_800_000_000 * SECOND
-
-    def now(self) -> int:
-        return self.moment
 
 
 class Desk:
@@ -88,8 +79,9 @@ class Shop:
     def __init__(self, partitions: int = 1) -> None:
         self.clock, self.desk, self.library = Clock(), Desk(), Library()
         self.numbers = dict.fromkeys(range(partitions), 0)
-        around: Any = {"flusher": self.desk, "clock": self.clock, "lookups": self.library}
-        self.actors = [PartitionActor(Partition(1, number, 600 * SECOND), **around) for number in range(partitions)]
+        self.alarm = Alarm(self.clock, pytest.fail)  # type: ignore[arg-type]
+        around: Any = self.desk, self.clock, self.library, self.alarm
+        self.actors = [PartitionActor(Partition(1, number, 600 * SECOND), *around) for number in range(partitions)]
         self.desk.actors = self.actors
         self.actor = self.actors[0]
 
@@ -323,3 +315,39 @@ async def test_nobody_decides_for_a_caller_who_has_left():
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert shop.desk.changes == []
+
+
+async def test_a_publish_whose_time_is_over_while_it_waits_is_told_so_at_its_deadline():
+    shop = Shop()
+    shop.publish(1)
+    shop.desk.commit()
+    shop.actor.sealed(2, 0)
+    first = shop.publish(1, ids=NAMED, timeout=5 * SECOND)
+    behind = [shop.publish(1, timeout=seconds * SECOND) for seconds in (2, 60)]
+    await asyncio.sleep(0)
+    await shop.clock.move(3)
+    with pytest.raises(errors.DeadlinePassed):
+        behind[0].result()
+    assert not first.done(), "it has two seconds left"
+    await shop.clock.move(3)
+    with pytest.raises(errors.DeadlinePassed):
+        first.result()
+    assert behind[1].result() == ResendAfter(1), "it was its turn, and those before it are not stored"
+    assert shop.library.asked[0].cancelled()
+    assert shop.desk.changes == []
+
+
+async def test_a_resend_that_waits_is_not_told_that_it_is_not_stored_because_it_may_be():
+    shop = Shop()
+    shop.publish(1)
+    shop.desk.commit()
+    shop.actor.sealed(2, 0)
+    shop.numbers[0] = 0
+    resend = shop.publish(1, timeout=SECOND)
+    await asyncio.sleep(0)
+    await shop.clock.move(5)
+    assert not resend.done()
+    shop.library.asked[0].set_result(shop.found()._replace(batches={BatchName(ADA, 1): SealedBatch(1, 1)}))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert resend.result() == Stored(1, 1, duplicate=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from bowstring.broker.upkeep.coalesced_page import BYTES_MAX, SMALL_BYTES, runs
+from bowstring.broker.tuning import Tuning
+from bowstring.broker.upkeep.coalesced_page import BYTES_MAX, runs
 from bowstring.core.pages import PageEntry
 
 JOURNAL, SEGMENT = 0, 7
+SMALL_BYTES = Tuning().small_page_bytes
 
 
 def pages(*kinds: tuple[int, int], columns: int = 2) -> list[PageEntry]:
@@ -15,7 +17,7 @@ def pages(*kinds: tuple[int, int], columns: int = 2) -> list[PageEntry]:
 
 def together(entries: list[PageEntry], *, hurry: bool = False) -> list[list[int]]:
     """The first offsets of what is to become one."""
-    return [[entry.first_offset for entry in run] for run in runs(entries, hurry=hurry)]
+    return [[entry.first_offset for entry in run] for run in runs(entries, small_bytes=0 if hurry else SMALL_BYTES)]
 
 
 def test_small_neighbours_become_one_wherever_they_are():

@@ -104,7 +104,7 @@ def entry(first: int, rows: int, arrived: int = 5) -> PageEntry:
 
 def test_an_index_section_comes_back_as_it_was():
     entries = [entry(1, 5), entry(6, 1, 9), entry(7, 100, 9)]
-    header = SectionHeader(sections.INDEX, 1, 1, 0, 1, 107, 3)
+    header = SectionHeader(sections.INDEX, sections.INDEX_VERSION, 1, 0, 1, 107, 3)
     again = sections.decode_header(sections.encode_header(header), sections.INDEX)
     index = sections.decode_index(again, memoryview(sections.encode_index(entries)))
     assert index.state() == entries

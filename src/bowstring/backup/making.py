@@ -1,11 +1,12 @@
 """A backup made from a data directory and a copy of its catalog.
 
-Of each segment that the catalog refers to just the frames that are referred to are copied, to the places where they were, and verified on
-the way: what lies between them is dead, or was deleted, and is a hole in the copy. Then each file is read once more for its checksum. A
-damaged page is copied as it is and told in the manifest: a backup of what is left is better than none.
+Of each segment that the catalog refers to just the frames that are referred to are copied, to the
+places where they were, and verified on the way: what lies between them is dead, or was deleted, and
+is a hole in the copy. Then each file is read once more for its checksum. A damaged page is copied
+as it is and told in the manifest: a backup of what is left is better than none.
 
-TARGET is empty before, and holds a file `incomplete` until the manifest is there. With a broker that serves, that file proves that
-whoever asks may write there (`archive`).
+TARGET is empty before, and holds a file `incomplete` until the manifest is there. With a broker
+that serves, that file proves that the caller may write there (`archive`).
 """
 
 from __future__ import annotations
@@ -77,7 +78,9 @@ class Making:
             self._references.setdefault(reference.segment, []).append(reference)
 
     def _add_whole(self, segments: Iterable[int]) -> None:
-        """Nobody knows which pages are meant, so all of it is copied: a reference of sequence -1 is not verified."""
+        """Which pages are meant is unknown, so all of it is copied: a reference of sequence -1 is
+        not verified.
+        """
         for segment in segments:
             self._add([Reference(segment, 0, self._directory.size(segment) or 0, -1)])
 
@@ -151,7 +154,9 @@ class Making:
 
 
 def claim(target: str) -> str:
-    """Makes the directory if it is missing, and puts a file there that says that a backup is being made. Gives the proof in it."""
+    """Makes the directory if it is missing, and puts a file there that says that a backup is being
+    made. Gives the proof in it.
+    """
     try:
         os.makedirs(target, mode=0o700, exist_ok=True)
         check_empty(target)
@@ -190,7 +195,9 @@ def check_empty(target: str, but: str = "") -> None:
 
 
 def discard(target: str) -> None:
-    """Removes what an unfinished backup has left. Does nothing to a finished one, or to a directory that was not claimed."""
+    """Removes what an unfinished backup has left. Does nothing to a finished one, or to a directory
+    that was not claimed.
+    """
     if not os.path.exists(os.path.join(target, INCOMPLETE)):
         return
     for name in os.listdir(target):

@@ -3,9 +3,10 @@
     starting ──loaded──► serving ──disk full, fenced──► starting (a new epoch, in the same process)
                             └──────sync or I/O failed──► failed   (the process, or the embedded Broker object, ends)
 
-While there is no incarnation every call is `Unavailable`, which kits repeat. After a failed sync nothing is tried again: nobody knows what
-is on the disk, and only a fresh process that reads it can tell. Kits go on repeating, because whoever runs a server starts it again. A
-broker inside a program is started again by nobody: there the error says that the broker has `ended`, and kits raise it at once.
+While there is no incarnation every call is `Unavailable`, which kits repeat. After a failed sync
+the broker tries nothing again: what is on the disk is unknown, and only a fresh process that reads
+it can tell. Kits go on repeating, because servers are restarted. A broker inside a program is not
+restarted: there the error says that the broker has `ended`, and kits raise it at once.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from bowstring import errors
 from bowstring.broker import statistics
 from bowstring.broker.backup import Backup
 from bowstring.broker.counters import Counters
+from bowstring.broker.endings import START_AGAIN, ended_because, lost_because
 from bowstring.broker.incarnation import Incarnation
 from bowstring.broker.log.publisher import Publisher
 from bowstring.broker.reading.fetcher import Fetcher, make_fetcher
@@ -28,6 +30,8 @@ from bowstring.broker.statistics import Statistics, TopicsStatistics
 from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.surroundings import Surroundings
 from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name, check_numbers, encode_settings
+from bowstring.broker.tuning import Tuning
+from bowstring.broker.witness import UNWITNESSED, Witness
 from bowstring.messages.limits import NAME_BYTES_MAX
 from bowstring.ports.archive import Archive
 from bowstring.ports.catalog import Catalog, TopicRow
@@ -41,7 +45,6 @@ from bowstring.store.reserve import Reserve
 
 T = TypeVar("T")
 
-START_AGAIN = "Look after the disk, then start the broker again: it finds out what is there."
 STUCK_SECONDS = 10.0
 """A flush that takes longer than this says that the disk hangs."""
 RETRY_SECONDS = 0.5
@@ -53,12 +56,12 @@ class Readiness(NamedTuple):
 
     ready: bool
     state: str
-    """serving, full (publishes are refused, all else goes on), loading, stuck, failed or stopping."""
+    """serving, full (publishes are refused), loading, stuck, failed or stopping."""
     reason: str = ""
 
 
 class Broker:
-    """One broker over a catalog and a store that somebody else has opened a place for."""
+    """One broker over a catalog and a store, whose place its caller has opened."""
 
     def __init__(
         self,
@@ -70,12 +73,14 @@ class Broker:
         reserve: Reserve | None = None,
         archives: Callable[[str], Archive] | None = None,
         observer: Observer = UNOBSERVED,
-        starts_again: bool = True,
+        witness: Witness = UNWITNESSED,
+        tuning: Tuning | None = None,
         number: int = 1,
+        starts_again: bool = True,
     ) -> None:
         self.settings = settings
         self.clock = SteadyClock(clock)
-        """The broker's time, which is what kits are told."""
+        """The broker's time, which kits get."""
         self._observer = observer
         self._shortage = Shortage(observer, self.clock)
         self.cluster = b""
@@ -87,9 +92,21 @@ class Broker:
         self._archives = archives
         """Makes a backup in a directory of this host, where there is something to back up."""
         self._starts_again = starts_again
-        """Somebody starts it again after a failure, so waiting for it makes sense."""
+        """Whether it is restarted after a failure, so that waiting for it makes sense."""
         self._backing_up = False
-        self._surroundings = Surroundings(number, settings, self.clock, catalog, store, reserve, observer, self._shortage, Counters())
+        self._surroundings = Surroundings(
+            settings=settings,
+            clock=self.clock,
+            catalog=catalog,
+            store=store,
+            reserve=reserve,
+            observer=observer,
+            shortage=self._shortage,
+            counters=Counters(),
+            witness=witness,
+            tuning=tuning or Tuning(),
+            number=number,
+        )
         self._incarnation: Incarnation | None = None
         self._unavailable: errors.Error = errors.Unavailable("the broker is starting.")
         self._serving: asyncio.Task[None] | None = None
@@ -101,7 +118,7 @@ class Broker:
     # Life
 
     async def start(self) -> None:
-        """Loads what is there and serves. Raises what makes that impossible."""
+        """Loads the data and serves. Raises what makes that impossible."""
         await self._with_the_reserve(self._catalog.open)
         if self._reserve is not None:
             await self._reserve.hold()
@@ -110,8 +127,9 @@ class Broker:
         self._serving = asyncio.create_task(self._serve())
 
     async def _with_the_reserve(self, step: Callable[[], Coroutine[None, None, None]]) -> None:
-        """A step that gets the reserve to write with if the disk is full. One that was done already is not repeated: the catalog that is
-        open would find itself in use."""
+        """A step that gets the reserve to write with if the disk is full. One that was done already
+        is not repeated: the catalog that is open would find itself in use.
+        """
         try:
             await step()
         except DiskFull:
@@ -122,6 +140,7 @@ class Broker:
 
     async def _begin(self) -> None:
         self._incarnation = await Incarnation.begin(self._surroundings)
+        self._surroundings.witness.began(self._incarnation)
 
     async def _serve(self) -> None:
         """Runs incarnations one after the other until one fails for good."""
@@ -131,7 +150,7 @@ class Broker:
                 try:
                     await self._incarnation.log.flusher.run()
                 except (DiskFull, Fenced) as failure:
-                    self._end(_why(failure))
+                    self._end(lost_because(failure))
                     if isinstance(failure, Fenced):
                         self._observer.note("fenced")
                     else:
@@ -142,7 +161,7 @@ class Broker:
         except asyncio.CancelledError:
             raise
         except BaseException as failure:
-            self._end(errors.Unavailable(_ending(failure), hint=START_AGAIN, details=self._for_good))
+            self._end(errors.Unavailable(ended_because(failure), hint=START_AGAIN, details=self._for_good))
             self._observer.note("broker-failed", cause=str(failure), data=self.settings.data)
             self.failed.set_result(failure)
 
@@ -163,7 +182,7 @@ class Broker:
             incarnation.end(error)
 
     async def stop(self) -> None:
-        """Ends well: what is under way is not waited for, its producers are told `Unavailable` and repeat it elsewhere."""
+        """Ends well. Producers of publishes under way get `Unavailable` and repeat them."""
         if self._serving is not None:
             self._serving.cancel()
             await asyncio.wait([self._serving])
@@ -197,13 +216,13 @@ class Broker:
         return statistics.of(self.serving)
 
     async def all_statistics(self) -> tuple[Statistics, TopicsStatistics]:
-        """The same, and what belongs to single topics and positions. It takes its time, and flushes go on meanwhile."""
+        """The same, and figures of single topics and positions. Flushes go on meanwhile."""
         incarnation = self.serving
         topics = await statistics.of_topics(incarnation)
         return statistics.of(incarnation, sum(topic.messages for topic in topics.topics)), topics
 
     def readiness(self) -> Readiness:
-        """Loaded, and able to commit. A full disk is no reason to turn readers away: they, and deletions, are what makes room."""
+        """Loaded, and able to commit. With a full disk too: readers and deletions make room."""
         if self.failed.done():
             return Readiness(False, "failed", f"the broker has ended: {self.failed.result()}")
         incarnation = self._incarnation
@@ -227,7 +246,7 @@ class Broker:
         exists_ok: bool = False,
         caller: Caller = NOBODY,
     ) -> TopicFacts:
-        """Durable when it returns. What is not given is as this broker's settings say."""
+        """Creates a topic, durably. This broker's settings are the defaults."""
         settings = TopicSettings(
             retention=self.settings.topic_retention if retention is None else retention,
             deduplication=self.settings.topic_deduplication if deduplication is None else deduplication,
@@ -257,8 +276,10 @@ class Broker:
         deduplication: float | None = None,
         caller: Caller = NOBODY,
     ) -> TopicFacts:
-        """Changes what is given, and only that; `retention_bytes=0` means no limit. A retention below the deduplication window shortens
-        that too, until the retention is longer again. Durable when it returns."""
+        """Changes what is given, and only that; `retention_bytes=0` means no limit. A retention
+        below the deduplication window shortens that too, until the retention is longer again.
+        Durable when it returns.
+        """
 
         async def alter(incarnation: Incarnation) -> Topic:
             topic = incarnation.topics.topic(name)
@@ -290,27 +311,27 @@ class Broker:
         return await self._transaction(delete)
 
     async def _transaction(self, steps: Callable[[Incarnation], Coroutine[None, None, T]]) -> T:
-        """A rare change of catalog and memory together. It goes through even if its caller goes away: half of it must not stay."""
+        """A rare change of catalog and memory together. It completes even if its caller goes."""
         task = asyncio.create_task(self._one_by_one(steps))
         self._transactions[task] = None
         task.add_done_callback(self._transaction_done)
         return await asyncio.shield(task)
 
     def _transaction_done(self, task: asyncio.Task[Any]) -> None:
-        """Its error is for its caller; where that has gone, nobody needs to hear of it."""
+        """Its error is for its caller; if the caller has gone, the error is dropped."""
         del self._transactions[task]
         if not task.cancelled():
             task.exception()
 
     async def _one_by_one(self, steps: Callable[[Incarnation], Coroutine[None, None, T]]) -> T:
-        """One that fails ends the incarnation as a failed flush does: memory may be ahead of the catalog."""
+        """A failure ends the incarnation as a failed flush does: memory may be ahead."""
         async with self._rare:
             incarnation = self.serving
             try:
                 return await steps(incarnation)
             except (DiskFull, Fenced) as failure:
                 incarnation.log.flusher.fail(failure)
-                raise _why(failure) from failure
+                raise lost_because(failure) from failure
             except StorageFailed as failure:
                 incarnation.log.flusher.fail(failure)
                 told = f"the storage failed while this was done, so it may or may not be there: {failure}."
@@ -318,7 +339,7 @@ class Broker:
 
     @property
     def _for_good(self) -> dict[str, str]:
-        """The details of an error after which nobody need wait for this broker."""
+        """The details of an error after which waiting for this broker is useless."""
         return {} if self._starts_again else {"ended": "for good"}
 
     def describe_topic(self, name: str) -> TopicFacts:
@@ -363,7 +384,9 @@ class Broker:
     def fetcher(
         self, topic: str, froms: list[tuple[int, int, int]], selection: Selection = EVERYTHING, *, until: int = 0, topic_id: int = 0
     ) -> Fetcher:
-        """A reader of ranges (partition, offset, end); end 0 follows for ever, or until a moment. With an id only that topic is read."""
+        """A reader of ranges (partition, offset, end); end 0 follows for ever, or until a moment.
+        With an id only that topic is read.
+        """
         incarnation = self.serving
         return make_fetcher(incarnation.reading, incarnation.log.durable, topic, froms, selection, until, topic_id)
 
@@ -372,15 +395,3 @@ def _told(settings: TopicSettings, caller: Caller) -> dict[str, object]:
     """A topic's settings as an event tells them, and who asked for them."""
     spans = {"retention": settings.retention, "deduplication": settings.window}
     return {**spans, "retention_bytes": settings.retention_bytes, "client": caller.address}
-
-
-def _why(failure: DiskFull | Fenced) -> errors.Error:
-    if isinstance(failure, DiskFull):
-        return disk_full()
-    return errors.Unavailable("another incarnation has taken over; loading again.")
-
-
-def _ending(failure: BaseException) -> str:
-    if isinstance(failure, (StorageFailed, OSError)):
-        return f"the broker has ended: its storage has failed: {failure}."
-    return f"the broker has ended: {failure!r}."

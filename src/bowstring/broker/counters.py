@@ -26,8 +26,7 @@ class Distribution(NamedTuple):
     """A distribution of durations."""
 
     buckets: tuple[tuple[float, int], ...]
-    """An upper bound in seconds, and how many took at most that long; the last bound is infinite.
-    """
+    """An upper bound in seconds, and how many took at most that long; the last bound is infinite."""
     seconds: float
     """The sum."""
 

@@ -1,7 +1,8 @@
 """One life of a broker under one epoch: the log, the reading room and the upkeep, put together.
 
-An incarnation is made by loading and ends at the first flush that fails. Nothing of it is mended: callers that wait are told
-`Unavailable`, the object is dropped, and a new one is loaded from what is durable (invariant 2).
+An incarnation is made by loading and ends at the first flush that fails. Nothing of it is repaired:
+callers that wait get `Unavailable`, the broker drops the object, and loads a new one from durable
+state (invariant 2).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Incarnation:
     @staticmethod
     async def begin(surroundings: Surroundings) -> Incarnation:
         """Registers a new epoch and loads everything."""
-        loaded = await load(surroundings.catalog, surroundings.broker)
+        loaded = await load(surroundings.catalog, surroundings.number)
         surroundings.clock.not_before(max((partition.arrived for partition in loaded.partitions.values()), default=0))
         await surroundings.store.open(loaded.fence.epoch, loaded.segments(), loaded.sequence)
         incarnation = Incarnation(surroundings, loaded)
@@ -64,7 +65,9 @@ class Incarnation:
         topic.alter(settings)
 
     async def delete_topic(self, topic: Topic, now: int) -> None:
-        """Publishing stops first, then the transaction, then reading, then the answer. Upkeep clears away what it leaves."""
+        """Publishing stops first, then the transaction, then reading, then the answer. Upkeep
+        clears away what it leaves.
+        """
         topic.stop_publishing()
         self.topics.withdraw(topic)
         await self.surroundings.catalog.delete_topic(self.fence, topic.row.id, now)

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from bowstring.broker.counters import Counters
 from bowstring.broker.shortage import Shortage
 from bowstring.broker.steady_clock import SteadyClock
+from bowstring.broker.tuning import Tuning
+from bowstring.broker.witness import Witness
 from bowstring.ports.catalog import Catalog
 from bowstring.ports.events import Observer
 from bowstring.ports.store import Store
@@ -17,8 +19,8 @@ from bowstring.store.reserve import Reserve
 class Surroundings(NamedTuple):
     """Everything outside an incarnation. Rooms take from it what they use."""
 
-    broker: int
-    """Its number: whoever registers under the same takes over from it."""
+    number: int
+    """The broker's number in its catalog. The node that registers it last serves it."""
     settings: Settings
     clock: SteadyClock
     catalog: Catalog
@@ -28,3 +30,5 @@ class Surroundings(NamedTuple):
     observer: Observer
     shortage: Shortage
     counters: Counters
+    witness: Witness
+    tuning: Tuning

@@ -1,7 +1,9 @@
-"""Waiting for news of topics without polling: other offsets than the caller knows, or topics that come or go.
+"""Waiting for news of topics without polling: other offsets than the caller knows, or topics that
+come or go.
 
-A caller that follows many topics would otherwise ask for all of them again and again. It tells what it knows. The broker compares, and
-answers at once, or when a commit, a new topic or a deleted one makes a difference.
+A caller that follows many topics would otherwise ask for all of them again and again. It tells what
+it knows. The broker compares, and answers at once, or when a commit, a new topic or a deleted one
+makes a difference.
 """
 
 from __future__ import annotations
@@ -27,15 +29,19 @@ class KnownTopic(NamedTuple):
 
 
 class News(NamedTuple):
-    """What the caller does not know."""
+    """The news for the caller."""
 
     edition: int
     topics: list[TopicFacts]
-    """Those of the known topics that have other ranges now. Topics that are gone make another edition."""
+    """Those of the known topics that have other ranges now. Topics that are gone make another
+    edition.
+    """
 
 
 async def watch(log: Log, known: Sequence[KnownTopic], edition: int, seconds: float) -> News:
-    """What is new, as soon as something is; nothing when the time is over. Raises what the incarnation has ended with."""
+    """Waits for news and returns it; empty when the time is over. Raises the error that ended the
+    incarnation.
+    """
     event = asyncio.Event()
     alarm = asyncio.create_task(_ring(log, event, min(seconds, WAIT_SECONDS_MAX))) if seconds > 0 else None
     try:
@@ -63,7 +69,9 @@ def _watched(log: Log, known: Sequence[KnownTopic]) -> list[tuple[Topic, KnownTo
 
 
 async def _any(log: Log, topics: Sequence[Topic], event: asyncio.Event) -> None:
-    """Waits until something is committed in one of the topics, the list changes, or the event is set for another reason."""
+    """Waits until something is committed in one of the topics, the list changes, or the event is
+    set for another reason.
+    """
     actors = [actor for topic in topics for actor in topic.actors]
     log.topics.wake_when_changed(event)
     for actor in actors:

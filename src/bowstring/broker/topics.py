@@ -22,7 +22,9 @@ class TopicSettings(msgspec.Struct, gc=False):
 
     retention: float
     deduplication: float
-    """The window that was asked for. A retention that is shorter shortens it for as long as that holds: see `window`."""
+    """The window that was asked for. A retention that is shorter shortens it for as long as that
+    holds: see `window`.
+    """
     retention_bytes: int | None = None
 
     @property
@@ -65,7 +67,9 @@ class Topic:
             actor.alter(window=settings.window_microseconds)
 
     def stop_publishing(self) -> None:
-        """The topic is being deleted. Readers are told when that is durable: a crash could undo it."""
+        """The topic is being deleted. Readers learn of it when that is durable: a crash could undo
+        it.
+        """
         for actor in self.actors:
             actor.close(self._gone())
 
@@ -123,7 +127,9 @@ def check_name(name: str) -> None:
 
 
 def check_numbers(partitions: int, settings: TopicSettings, deduplication: float | None) -> None:
-    """Refuses what makes no sense. `deduplication` is the window that this call gives, if it does: only then may it be too long."""
+    """Refuses what makes no sense. `deduplication` is the window that this call gives, if it does:
+    only then may it be too long.
+    """
     if not 1 <= partitions <= PARTITIONS_MAX:
         raise errors.InvalidArgument(f"partitions={partitions} is out of range.", hint=f"A topic has 1 to {PARTITIONS_MAX}.")
     if settings.retention <= 0:

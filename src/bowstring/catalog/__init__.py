@@ -1,6 +1,8 @@
-"""The catalog: brokers, topics, and each broker's journal, whose row is what makes a flush true, with what stays of it when it is trimmed.
+"""The catalog: brokers, topics, and each broker's journal, whose rows are the commits of flushes,
+with the rows that outlive it.
 
-`sqlite` is the package of the embedded broker's catalog. `journal_rows`, `extent_rows` and `state_rows` are what every catalog does to
-a row, whatever database keeps it: its values, and its checksum; `second_format` reads rows as they were before. What a catalog must
-hold is in `tests/contract` (`catalog_contract` and its neighbours), for this one and for PostgreSQL later.
+`sqlite` is the package of the embedded broker's catalog. `journal_rows`, `extent_rows` and
+`state_rows` define the values and checksums of rows for every database; `second_format` reads rows
+of the format before. `tests/contract` (`catalog_contract` and its neighbours) has the contract of a
+catalog, for this one and for PostgreSQL later.
 """

@@ -1,12 +1,14 @@
 """Extents at rest, whatever database keeps them: the values of their rows, and their checksums.
 
-Each row has a CRC-32C over all of its values, so a bit that flipped in the database's own pages is found when the row is read, and the
-failure names topic, partition and offset. Numbers are packed as 8 bytes each, in the order of the columns. Sections are a MessagePack
-array with one array for each: kind, segment, position, length, sequence.
+Each row has a CRC-32C over all of its values, so a bit that flipped in the database's own pages is
+found when the row is read, and the failure names topic, partition and offset. Numbers are packed as
+8 bytes each, in the order of the columns. Sections are a MessagePack array with one array for each:
+kind, segment, position, length, sequence.
 
-Queries that only add up do not read rows one by one, so an extent and each of its uses have a second, weaker guard: `total`, the sum of
-the numbers that are looked at, which SQL can add by itself. One flipped bit in any of them always shows. It matters: a segment whose
-uses seem to be gone is given to new pages.
+Queries that only add up do not read rows one by one, so an extent and each of its uses have a
+second, weaker guard: `total`, the sum of the numbers that are looked at, which SQL can add by
+itself. One flipped bit in any of them always shows. It matters: a segment whose uses seem to be
+gone is given to new pages.
 """
 
 from __future__ import annotations
@@ -34,12 +36,14 @@ Values = dict[str, str | int | bytes | None]  # a row by the names of its column
 
 
 def place(topic: object, partition: object, offset: object) -> str:
-    """How failures name an extent."""
+    """The name of an extent in errors."""
     return f"the extent at offset {offset} of topic {topic}, partition {partition}"
 
 
 def extent_values(extent: Extent) -> Values:
-    """The row of an extent. Raises Damaged for one that cannot be: without offsets or an index, or with a segment or a section twice."""
+    """The row of an extent. Raises Damaged for an impossible one: without offsets or an index, or
+    with a segment or a section twice.
+    """
     kinds = {section.kind for section in extent.sections}
     twice = len({segment for segment, _ in extent.uses}) < len(extent.uses) or len(kinds) < len(extent.sections)
     if extent.end_offset <= extent.first_offset or twice or "index" not in kinds:
@@ -86,7 +90,7 @@ def packed_sections(sections: Sequence[Section]) -> bytes:
 
 
 def told_sections(packed: object) -> tuple[Section, ...]:
-    """What the bytes say, believed or not: none for bytes that nobody understands."""
+    """The sections in the bytes, verified or not; empty for unreadable bytes."""
     try:
         found = _decoder.decode(packed) if isinstance(packed, bytes) else []
     except msgspec.DecodeError:
@@ -103,7 +107,9 @@ def unpacked_uses(packed: bytes) -> tuple[tuple[int, int], ...]:
 
 
 def _checksum(numbers: Sequence[Any], sections: bytes, uses: bytes) -> int:
-    """-1, which is no checksum, for values that are not of the columns' types: then the row is damaged."""
+    """-1, which is no checksum, for values that are not of the columns' types: then the row is
+    damaged.
+    """
     try:
         return google_crc32c.extend(google_crc32c.value(_NUMBERS.pack(*numbers, len(sections)) + sections), uses)
     except (struct.error, TypeError):

@@ -1,12 +1,14 @@
-"""A journal row, whatever database keeps it: its key, and its checksum.
+"""The key and the checksum of a journal row, for every database.
 
-A journal position is (broker, sequence). As the key of a row it is one number, `position`: each broker has 2^48 of them, one behind the
-other, and the first broker's begin at 0. So the rows of one broker are neighbours, the next one is behind the last one, and a table
-needs no index beside its key.
+A journal position is (broker, sequence). As the key of a row it is one number, `position`: each
+broker has 2^48 of them, one behind the other, and the first broker's begin at 0. So the rows of one
+broker are neighbours, the next one is behind the last one, and a table needs no index beside its
+key.
 
-A bit that flips in a database's own page is served silently, so each row has a CRC-32C of its own over position, epoch, changes and
-the length of the inlined pages. The bytes of the pages are not in it: every page is a frame with a checksum of its own, and so a
-journal of many megabytes is checked at load without reading pages that nobody has asked for.
+A bit that flips in a database's own page is served silently, so each row has a CRC-32C of its own
+over position, epoch, changes and the length of the inlined pages. The bytes of the pages are not in
+it: every page is a frame with a checksum of its own, and so a journal of many megabytes is checked
+at load without reading its pages.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ _HEAD = struct.Struct("<qqq")
 
 
 def position(broker: int, sequence: int) -> int:
-    """A journal position as one number. That of sequence 0, which no row has, is before all rows of the broker."""
+    """A journal position as one number. That of sequence 0, which no row has, is before all rows of
+    the broker.
+    """
     return (broker - 1 << SEQUENCE_BITS) + sequence
 
 
@@ -47,8 +51,9 @@ def checksum(position: int, epoch: int, changes: bytes, pages_length: int) -> in
 
 
 def verified(broker: int, after: int, stored: Iterable[Sequence[object]]) -> list[Row]:
-    """The broker's rows behind `after` out of (position, epoch, crc, changes, length of pages), or Damaged naming the first that is not
-    right."""
+    """The broker's rows behind `after` out of (position, epoch, crc, changes, length of pages), or
+    Damaged naming the first that is not right.
+    """
     rows: list[Row] = []
     expected = after + 1
     for found, epoch, crc, changes, pages_length in stored:

@@ -1,7 +1,9 @@
-"""Rows as the second format of catalogs had them, when all data was broker 1's: read by the upgrade, and by whoever looks at an old file.
+"""Rows of the second format of catalogs, when all data was broker 1's. The upgrade reads them, and
+so does `inspect` of an old file.
 
-Extents had columns for two sections, an index and ids; a partition's state was a row of `snapshot`, and its deletions rows of `chunk`.
-Every row had a CRC-32C over its values; numbers counted as 8 bytes each, a NULL as -1.
+Extents had columns for two sections, an index and ids; a partition's state was a row of `snapshot`,
+and its deletions rows of `chunk`. Every row had a CRC-32C over its values; numbers counted as 8
+bytes each, a NULL as -1.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ def extent(stored: Sequence[Any]) -> Extent:
 
 
 def told_sections(stored: Sequence[Any]) -> tuple[Section, ...]:
-    """What the columns of an extent's row say of its sections, believed or not."""
+    """The sections in the columns of an extent's row, verified or not."""
     found = (("index", stored[10:14]), ("ids", stored[14:18]))
     return tuple([Section(kind, Reference(*values)) for kind, values in found if all(isinstance(value, int) for value in values)])
 
@@ -50,7 +52,9 @@ def snapshot(stored: Sequence[Any]) -> StateRow:
 
 
 def chunk(stored: Sequence[Any], sequence: int) -> StateRow:
-    """A chunk of deletions, out of (topic, partition, number, crc, bitmaps). It is as of the partition's snapshot. Raises Damaged."""
+    """A chunk of deletions, out of (topic, partition, number, crc, bitmaps). It is as of the
+    partition's snapshot. Raises Damaged.
+    """
     topic, partition, number, crc, bitmaps = stored
     if _checksum(topic, partition, number, bitmaps) != crc:
         raise Damaged(f"chunk {number} of the deletions of topic {topic}, partition {partition} does not verify")
@@ -58,7 +62,9 @@ def chunk(stored: Sequence[Any], sequence: int) -> StateRow:
 
 
 def _extent_checksum(numbers: Sequence[Any], uses: bytes) -> int:
-    """-1, which is no checksum, for values that are not of the columns' types: then the row is damaged."""
+    """-1, which is no checksum, for values that are not of the columns' types: then the row is
+    damaged.
+    """
     try:
         return google_crc32c.extend(google_crc32c.value(_EXTENT.pack(*(-1 if number is None else number for number in numbers))), uses)
     except (struct.error, TypeError):

@@ -1,7 +1,7 @@
-"""States at rest, whatever database keeps them: the values of their rows, and their checksums.
+"""The rows of states, for every database: their values, and their checksums.
 
-Each row has a CRC-32C over its values: numbers as 8 bytes each, the name of the machine, the state itself. As in `extent_rows`, `total`
-is a second guard that SQL can add up: the sum of the numbers.
+Each row has a CRC-32C over its values: numbers as 8 bytes each, the name of the machine, the state
+itself. As in `extent_rows`, `total` is a second guard that SQL can add up: the sum of the numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def state_values(row: StateRow) -> Values:
 
 
 def verified_states(stored: Iterable[Sequence[Any]]) -> list[StateRow]:
-    """States in their order, out of (topic, partition, machine, part, broker, sequence, crc, state). Raises Damaged."""
+    """States in their order, out of (topic, partition, machine, part, broker, sequence, crc,
+    state). Raises Damaged.
+    """
     found: list[StateRow] = []
     for topic, partition, machine, part, broker, sequence, crc, state in stored:
         if _checksum(topic, partition, machine, part, broker, sequence, state) != crc:
@@ -35,12 +37,14 @@ def verified_states(stored: Iterable[Sequence[Any]]) -> list[StateRow]:
 
 
 def name(topic: object, partition: object, machine: object, part: object) -> str:
-    """How failures name a state."""
+    """The name of a state in errors."""
     return f"part {part} of the state {machine!r} of topic {topic}, partition {partition}"
 
 
 def _checksum(topic: int, partition: int, machine: str, part: int, broker: int, sequence: int, state: bytes) -> int:
-    """-1, which is no checksum, for values that are not of the columns' types: then the row is damaged."""
+    """-1, which is no checksum, for values that are not of the columns' types: then the row is
+    damaged.
+    """
     try:
         name = machine.encode()
         numbers = _NUMBERS.pack(topic, partition, part, broker, sequence, len(name))

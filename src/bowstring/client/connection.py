@@ -1,11 +1,14 @@
-"""The way to a broker: the first of the seeds that answers the handshake, and after a break the next one that does.
+"""The way to a broker: the first of the seeds that answers the handshake, and after a break the
+next one that does.
 
-The channel reconnects by itself; what it cannot know is whether the same broker is there. So whoever has lost a stream shakes hands again
-before opening the next. That also measures the broker's clock anew and tells its limits.
+The channel reconnects by itself; what it cannot know is whether the same broker is there. So after
+a lost stream the kit shakes hands again before it opens the next. That also measures the broker's
+clock anew and gives its limits.
 
-A broker that is away is waited for, until the caller's time is over: whoever runs it starts it again. One that says that it has ended for
-good (its storage has failed, and it is part of a program that does not start it again) is not: what waits is told at once, and so is
-whoever calls later, until a broker answers at that address again.
+The kit waits for a broker that is away until the caller's time is over, because servers are
+restarted. It does not wait for a broker that has ended for good (its storage has failed, and its
+program does not restart it): waiting and later calls raise at once, until a broker answers at that
+address again.
 """
 
 from __future__ import annotations
@@ -30,17 +33,17 @@ from bowstring.wire.generated import bowstring_pb2 as pb
 from bowstring.wire.protocol import SPOKEN
 
 SOFTWARE: Final = f"bowstring-python/{VERSION}"
-"""How this kit calls itself."""
+"""This kit's name and version."""
 PAUSE_FIRST: Final = 0.02
 PAUSE_MAX: Final = 1.0
 ENDED: Final = "ended"
-"""Among the details of an error: the broker has ended, and waiting for it is of no use."""
+"""The detail of an error that says that the broker has ended for good, so waiting is useless."""
 HANDSHAKE_SECONDS: Final = 3.0
-"""How long one seed is given to answer before the next is asked."""
+"""How long one seed may take to answer before the kit asks the next."""
 
 
 class World(NamedTuple):
-    """What the kit is given of the outside world."""
+    """The ports that the kit uses."""
 
     dialer: Dialer
     clock: Clock
@@ -48,7 +51,7 @@ class World(NamedTuple):
 
 
 class Greeting(NamedTuple):
-    """What a broker told in the handshake."""
+    """The broker's answer to the handshake."""
 
     address: str
     software: str
@@ -60,14 +63,16 @@ class Greeting(NamedTuple):
 
 
 class Ending:
-    """That the broker of a client has ended for good, if it said so. All connections of the client share it."""
+    """Whether the broker of a client has ended for good. All connections of the client share it."""
 
     def __init__(self) -> None:
         self.told: errors.Error | None = None
 
 
 class Pauses:
-    """Waits between attempts: short at first, doubling, with jitter so that many clients do not come back at the same instant."""
+    """Waits between attempts: short at first, doubling, with jitter so that many clients do not
+    come back at the same instant.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -120,7 +125,9 @@ class Connection:
         return Connection(seeds, self.world, self.broker_time, self._name, self._fits, self._greeted, *shared)
 
     def to(self, address: str) -> Connection:
-        """A connection to this broker alone. Its absence is not the absence of all, so it keeps that to itself."""
+        """A connection to this broker alone. Its absence is not the absence of all, so it keeps
+        that to itself.
+        """
         return Connection([address], self.world, self.broker_time, self._name, self._fits, lambda greeting: None, routes=self.routes)
 
     @property
@@ -129,8 +136,9 @@ class Connection:
         return self._address
 
     async def hello(self, seconds: float = HANDSHAKE_SECONDS) -> Greeting:
-        """Shakes hands with the broker of this connection, else with the next seed that answers; one round over all of them, each of which
-        is given so long."""
+        """Shakes hands with the broker of this connection, else with the next seed that answers;
+        one round over all of them, each with this time limit.
+        """
         began, failures = self.world.clock.monotonic(), dict[str, str]()
         ended: errors.Error | None = None
         for seed in sorted(self.seeds, key=lambda seed: seed != self._address):
@@ -171,7 +179,9 @@ class Connection:
         return greeting
 
     def given_up(self, error: errors.Error) -> errors.Error | None:
-        """What to raise instead of trying again, if the broker has ended for good. Where there are other seeds, others may take over."""
+        """The error to raise instead of trying again, if the broker has ended for good. With other
+        seeds, another broker may take over.
+        """
         if ENDED in error.details:
             self._ending.told = error if len(self.seeds) == 1 else None
             return error
@@ -199,7 +209,9 @@ class Connection:
         return self._channel
 
     async def call(self, method: str, request: bytes, seconds: float) -> bytes:
-        """Repeats a call until it is answered or the time is over. Only for calls that the table calls repeatable."""
+        """Repeats a call until it is answered or the time is over. Only for calls that the table
+        calls repeatable.
+        """
         if not is_repeatable(method):
             raise AssertionError(f"{method} is not repeatable: use `change`")
         pauses = Pauses(self.world)
@@ -212,8 +224,10 @@ class Connection:
             await self._again(pauses, deadline)
 
     async def change(self, method: str, request: bytes, seconds: float) -> bytes | None:
-        """Repeats a call that the table calls not repeatable until it is answered or the time is over. Gives None if an attempt got no
-        answer and a later one is told that the work is done: then this call has done it."""
+        """Repeats a call that the table calls not repeatable until it is answered or the time is
+        over. Gives None if an attempt got no answer and a later one is told that the work is done:
+        then this call has done it.
+        """
         pauses = Pauses(self.world)
         deadline = self.world.clock.monotonic() + seconds
         lost: errors.Error | None = None
@@ -239,7 +253,9 @@ class Connection:
         return await self.channel.call(method, request, left)
 
     def _give_up(self, error: errors.Error, deadline: float, seconds: float) -> None:
-        """Raises the error of a call that was tried for so long, if the time is over, or the broker has ended for good."""
+        """Raises the error of a call that was tried for this long, if the time is over, or the
+        broker has ended for good.
+        """
         if (ended := self.given_up(error)) is not None:
             raise ended from None
         if deadline - self.world.clock.monotonic() <= PAUSE_MAX / 10 or isinstance(error, errors.DeadlinePassed):
@@ -254,7 +270,7 @@ class Connection:
                 await self.hello(min(left, HANDSHAKE_SECONDS))
 
     def unanswered(self, seconds: float) -> errors.Unavailable:
-        """The error of what was tried for so long, and was not answered."""
+        """The error of a call that was tried for this long without an answer."""
         return unanswered(self.seeds, seconds, self._presence.reason or "there was no answer in time")
 
     async def connect(self, seconds: float) -> Greeting:
@@ -293,7 +309,7 @@ def _reason(error: errors.Error) -> str:
 
 
 def _greeting(seed: str, answer: bytes) -> pb.HelloAnswer:
-    """What came back, if it is the greeting of a broker."""
+    """Parses an answer, if it is the greeting of a broker."""
     try:
         greeting = pb.HelloAnswer.FromString(answer)
     except DecodeError:

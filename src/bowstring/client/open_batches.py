@@ -1,19 +1,22 @@
-"""The open batches of a producer, and the steps that happen once per batch: first row, seal, hand-over to the loop.
+"""The open batches of a producer, and the steps that happen once per batch: first row, seal,
+hand-over to the loop.
 
-There is one open batch per partition. Everything here happens under the lock (asyncio programs have one
-thread, and a lock that does nothing). Rows of the usual kind bypass it, see `sender`.
+There is one open batch per partition. Everything here happens under the lock (asyncio programs have
+one thread, and a lock that does nothing). Rows of the usual kind bypass it, see `sender`.
 
-**Hand-over.** A batch crosses the inbox once, as a `SentBatch`, at the end of its seal. A first row only wakes the loop,
-which seals what is due or aged (`seal_due`, `seal_aged`).
+**Hand-over.** A batch crosses the inbox once, as a `SentBatch`, at the end of its seal. A first row
+only wakes the loop, which seals what is due or aged (`seal_due`, `seal_aged`).
 
-**Kinds.** The rows of a batch all have natural ids or none has, and they share one timeout. A row of another kind seals the
-open batch. It must not open a second batch beside it: rows of one key would then be stored out of order. A row that is
-wider than the batch (it has a key or attributes, and those before had none) also seals it; later batches are wide enough.
+**Kinds.** The rows of a batch all have natural ids or none has, and they share one timeout. A row
+of another kind seals the open batch. It must not open a second batch beside it: rows of one key
+would then be stored out of order. A row that is wider than the batch (it has a key or attributes,
+and those before had none) also seals it; later batches are wide enough.
 
-**Room.** An open batch reserves the bytes that it may grow to. A sealed one counts its size until it is answered.
+**Room.** An open batch reserves the bytes that it may grow to. A sealed one counts its size until
+it is answered.
 
-**Partitions.** Until the topic is described, their number is unknown. Rows with a key or an id wait for it (`unrouted`), and
-so do all rows behind them, which would otherwise be stored first.
+**Partitions.** Until the topic is described, their number is unknown. Rows with a key or an id wait
+for it (`unrouted`), and so do all rows behind them, which would otherwise be stored first.
 """
 
 from __future__ import annotations
@@ -36,14 +39,20 @@ from bowstring.ports.clock import Clock
 from bowstring.ports.randomness import Randomness
 
 GATHER_BYTES: Final = 2 * 1024 * 1024
-"""The size up to which a batch gathers: large enough that its own cost vanishes, small enough to be pipelined."""
+"""The size up to which a batch gathers: large enough that its own cost vanishes, small enough to be
+pipelined.
+"""
 GATHER_BYTES_MIN: Final = 16 * 1024
 AGE_SHARE: Final = 0.05
-"""An open batch is sealed at this share of its timeout even when it cannot be written, so that its rows are about equally old."""
+"""An open batch is sealed at this share of its timeout even when it cannot be written, so that its
+rows are about equally old.
+"""
 
 
 class OpenBatches:
-    """What the two halves of a producer share: the program's, `sender.Sender`, and the loop's, `outbox.Outbox`."""
+    """What the two halves of a producer share: the program's, `sender.Sender`, and the loop's,
+    `outbox.Outbox`.
+    """
 
     def __init__(
         self,
@@ -64,7 +73,9 @@ class OpenBatches:
         self.inbox: deque[SentBatch] = deque()
         """Sealed batches that the loop has not taken yet."""
         self.serial = 0
-        """How many batches the loop has written so far, resends not counted. The loop alone writes it."""
+        """How many batches the loop has written so far, resends not counted. The loop alone writes
+        it.
+        """
         self.next_age = inf
         """When the next open batch is aged, in monotonic seconds."""
         self.bytes_under_way = 0
@@ -100,7 +111,9 @@ class OpenBatches:
     # ---- batches; all of this under the lock
 
     def _append(self, row: Row, timeout: float, size: int, *, forced: bool = False) -> OpenBatch | None:
-        """Puts a row into the open batch of its partition, or into the next one if it does not fit; None if there is no room."""
+        """Puts a row into the open batch of its partition, or into the next one if it does not fit;
+        None if there is no room.
+        """
         needed = FULL if not (row[3] is row[4] is row[5] is row[6] is None) else PLAIN if row[2] is None else KEYED
         self._width = max(self._width, needed)
         partition = partition_for(row[2], row[6], len(self.batches))
@@ -178,8 +191,9 @@ class OpenBatches:
         self._wake_loop()
 
     def _wake_loop(self) -> None:
-        """Wakes the loop, unless it is about to look anyway. It says that it begins to look (`taken`) before it looks, so that
-        what was added before this step is always seen."""
+        """Wakes the loop, unless it is about to look anyway. It says that it begins to look
+        (`taken`) before it looks, so that what was added before this step is always seen.
+        """
         if not self._woken:
             self._woken = True
             self._wake()
@@ -195,7 +209,9 @@ class OpenBatches:
         self._gather_bytes = max(1, min(GATHER_BYTES, fair, self.max_bytes // 2, self._batch_bytes_max * 3 // 4))
 
     def _keep(self, size: int, entry: Callable[[float], Unrouted], *, forced: bool = False) -> bool:
-        """Lets rows wait for the partitions, and all rows behind them: it seals the open batches, so that the next row waits too."""
+        """Lets rows wait for the partitions, and all rows behind them: it seals the open batches,
+        so that the next row waits too.
+        """
         if not forced and self.bytes_under_way and self.bytes_under_way + size > self.max_bytes:
             return False
         self.bytes_under_way += size
@@ -230,8 +246,10 @@ class OpenBatches:
                 self._know(self.partitions)
 
     def know_partitions(self, partitions: int) -> list[Placeholder]:
-        """The topic is described: puts the rows that waited into batches, whose term began with the first of them. Only then may
-        others pass `_unrouted`. Returns the placeholders of rows that turned out to be wrong."""
+        """The topic is described: puts the rows that waited into batches, whose term began with the
+        first of them. Only then may others pass `_unrouted`. Returns the placeholders of rows that
+        turned out to be wrong.
+        """
         failed: list[tuple[Placeholder, errors.Error]] = []
         with self._lock:
             self.seal_open()
@@ -306,7 +324,9 @@ class OpenBatches:
         return [entry.placeholder for entry in self._unrouted]
 
     def fail_unrouted(self, error: errors.Error, before: float | None = None) -> list[Placeholder]:
-        """Fails rows that wait for the number of partitions: all, or those whose time ends before this. Returns the placeholders."""
+        """Fails rows that wait for the number of partitions: all, or those whose time ends before
+        this. Returns the placeholders.
+        """
         with self._lock:
             failed = [entry for entry in self._unrouted if before is None or entry.started + entry.timeout <= before]
             self._unrouted = [entry for entry in self._unrouted if before is not None and entry.started + entry.timeout > before]
@@ -316,15 +336,16 @@ class OpenBatches:
         return [entry.placeholder for entry in failed]
 
     def close(self, error: errors.Error) -> None:
-        """Takes nothing more; whoever sends gets this error."""
+        """Takes nothing more; `send` raises this error."""
         with self._lock:
             self._closed = error
             self.seal_open()
 
 
 def stamps(clock: Clock) -> Callable[[], int]:
-    """The wall clock in nanoseconds, a new object each time. A real clock has this as a function of the interpreter itself, which saves
-    a call in Python for each message."""
+    """The wall clock in nanoseconds, a new object each time. A real clock has this as a function of
+    the interpreter itself, which saves a call in Python for each message.
+    """
     found: Callable[[], int] | None = getattr(clock, "nanoseconds", None)
     return found or (lambda: clock.now() * 1000)
 

@@ -5,8 +5,9 @@ The open batch, the sent batch and every receipt share it. It has three states a
     undecided ── decide(result) ──> decided: the rows are stored, or an error says why not
     undecided ── move()         ──> moved: the rows went into other batches; their receipts know which
 
-**Threads.** The loop decides; any thread may wait. `decide` sets the result before it runs the callbacks, and `when_settled` adds
-its callback before it looks at the result. So no callback is missed, whatever the threads do; one may run twice.
+**Threads.** The loop decides; any thread may wait. `decide` sets the result before it runs the
+callbacks, and `when_settled` adds its callback before it looks at the result. So no callback is
+missed, whatever the threads do; one may run twice.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ Repeated = npt.NDArray[np.bool_]
 
 class StoredRows(NamedTuple):
     """Where the rows of a batch are stored: from `first_offset` on, in order, except repeats, which
-    were stored before."""
+    were stored before.
+    """
 
     first_offset: int
     repeats: tuple[tuple[int, int, int], ...] = ()
@@ -80,7 +82,7 @@ class Outcome:
         self._call_back()
 
     def move(self) -> None:
-        """The rows are in other batches now: whoever waits looks there."""
+        """The rows are in other batches now: callers that wait look there."""
         self._moved = True
         self._call_back()
 

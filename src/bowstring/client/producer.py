@@ -157,11 +157,11 @@ class Producer:
         return Stored(self.topic, answer.partition, answer.offset, id, False) if answer.found else None
 
     async def delete(self, ids: Iterable[str]) -> Answers:
-        """Deletes messages of this producer's group by their ids, whoever of it has sent them: they
-        are delivered to nobody any more. Durable when it returns, with one answer per id: `offsets`
-        says where the message was; refused is what is not there (`MessageNotFound`) and what
-        belongs to another group (`NotAuthorised`). What this producer has sent before is stored
-        first. The ids stay taken for the deduplication window. Deleting again does no harm, and is
+        """Deletes messages of this producer's group by their ids, whichever producer has sent them:
+        they are not delivered any more. Durable when it returns, with one answer per id: `offsets`
+        says where the message was; unknown ids are refused with `MessageNotFound`, those of another
+        group with `NotAuthorised`. Messages that this producer has sent before are stored first.
+        The ids stay taken for the deduplication window. Deleting again does no harm, and is
         answered alike. An id that was published again after the window names several messages: the
         newest that is not deleted goes.
         """

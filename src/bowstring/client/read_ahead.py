@@ -25,8 +25,7 @@ from bowstring.client.topic_stream import CREDIT_BYTES, TopicStream, WantedTopic
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 FILL_BYTES: Final = CREDIT_BYTES // 2
-"""A caller never waits for more than this, because more might not come before some of it is taken.
-"""
+"""A caller never waits for more than this, because more might not come before some of it is taken."""
 
 
 class ReadAhead:

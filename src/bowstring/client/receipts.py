@@ -1,8 +1,9 @@
-"""What became of a message: receipts, and the answers they turn into.
+"""Receipts of messages, and the answers that they turn into.
 
-Every single message gets a receipt of `send`, so it is as small as possible: the open batch of the message, and its stamp there. The batch
-knows the rest when the program asks. The receipt of `send_batch` knows the parts into which the rows were divided (by partition and
-by size) and puts the answers back into the order of the rows.
+Every single message gets a receipt of `send`, so it is as small as possible: the open batch of the
+message, and its stamp there. The batch knows the rest when the program asks. The receipt of
+`send_batch` knows the parts into which the rows were divided (by partition and by size) and puts
+the answers back into the order of the rows.
 
 An error that a receipt has raised counts as seen. `flush` and `close` raise the others.
 """
@@ -34,7 +35,9 @@ class Stored(NamedTuple):
     offset: int
     id: str
     duplicate: bool
-    """Its id had been published before: this is where the first one is, and nothing was stored again."""
+    """Its id had been published before: this is where the first one is, and nothing was stored
+    again.
+    """
 
 
 class Answers:
@@ -58,7 +61,9 @@ class Answers:
         self.offsets = offsets
         """Null where the row is refused."""
         self.duplicates = duplicates
-        """Whether the row's id had been published before: its offset is where the first one is, and nothing was stored again."""
+        """Whether the row's id had been published before: its offset is where the first one is, and
+        nothing was stored again.
+        """
         self.refused = refused
         """The errors by row."""
 
@@ -105,7 +110,7 @@ class MessageReceipt(msgspec.Struct, eq=False, gc=False):
         return [self.id]
 
     def done(self) -> bool:
-        """Whether it is decided what became of the message."""
+        """Whether the outcome of the message is decided."""
         return self._batch.outcome.result is not None
 
     def moved(self, batch: OpenBatch) -> None:
@@ -129,10 +134,14 @@ class MessageReceipt(msgspec.Struct, eq=False, gc=False):
 
 
 class Receipt(MessageReceipt, eq=False, gc=False):
-    """The receipt of one message. `await` it to know that the message is durable, or ignore it: `flush` raises what failed."""
+    """The receipt of one message. `await` it to know that the message is durable, or ignore it:
+    `flush` raises what failed.
+    """
 
     def result(self, timeout: Span | None = None) -> Stored:
-        """Where the message is stored; raises what failed. Only for receipts that are done: `await` the others."""
+        """Where the message is stored; raises what failed. Only for receipts that are done: `await`
+        the others.
+        """
         if not self.done():
             raise _not_done()
         return self._result()
@@ -160,7 +169,9 @@ class RowsReceipt:
         self._topic = topic
         self._rows = rows
         self.parts = parts
-        """The batches in which the rows travel. None as long as it is not known how many partitions there are."""
+        """The batches in which the rows travel. None as long as it is not known how many partitions
+        there are.
+        """
         self._placeholder = placeholder
 
     @property
@@ -178,7 +189,7 @@ class RowsReceipt:
         return found
 
     def done(self) -> bool:
-        """Whether it is decided what became of every row."""
+        """Whether the outcome of every row is decided."""
         return self._undecided() is None
 
     def _known(self) -> list[BatchPart]:
@@ -248,7 +259,9 @@ def answers(topic: str, rows: int, parts: Iterable[BatchPart]) -> Answers:
 
 
 def unseen(topic: str, failed: Sequence[SentBatch | Placeholder]) -> errors.Error | None:
-    """What `flush` raises for batches that failed: the error itself for a single message, else `PartlyRefused` over all that failed."""
+    """What `flush` raises for batches that failed: the error itself for a single message, else
+    `PartlyRefused` over all that failed.
+    """
     left = [(batch, raisable(batch.outcome.result), batch.rows - len(batch.outcome.seen)) for batch in failed]
     left = [(batch, error, rows) for batch, error, rows in left if rows > 0]
     for batch, _, _ in left:
@@ -263,7 +276,9 @@ def unseen(topic: str, failed: Sequence[SentBatch | Placeholder]) -> errors.Erro
 
 
 def raisable(result: StoredRows | errors.Error | None) -> errors.Error:
-    """The error of a batch for one of its rows: a new one each time, because raising writes into it."""
+    """The error of a batch for one of its rows: a new one each time, because raising writes into
+    it.
+    """
     assert isinstance(result, errors.Error)
     error = type(result)(result.message, hint=result.hint, details=result.details)
     error.__cause__ = result.__cause__

@@ -1,9 +1,11 @@
 """Which broker serves a partition: the kit's service map.
 
-Producers and readers ask it for each (topic, partition), even where there is one broker. A partition that it does not name is
-served by the broker that the kit is connected to, whichever seed that is. It learns another address from the broker itself: an answer
-that is `Unavailable` with the detail `ask` says "not here, ask there". What it has learned is a hint, no promise: a broker that
-does not answer is forgotten, and its partitions are asked for at a seed again, which knows where they are now.
+Producers and readers ask it for each (topic, partition), even where there is one broker. A
+partition that it does not name is served by the broker that the kit is connected to, whichever seed
+that is. It learns another address from the broker itself: an answer that is `Unavailable` with the
+detail `ask` says "not here, ask there". What it has learned is a hint, no promise: a broker that
+does not answer is forgotten, and its partitions are asked for at a seed again, which knows where
+they are now.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from typing import Final
 from bowstring import errors
 
 ASK: Final = "ask"
-"""Among the details of an error: the address of the broker to ask instead; empty if nobody serves the partition right now."""
+"""Among the details of an error: the address of the broker to ask instead; empty if no broker
+serves the partition right now.
+"""
 
 
 class Routes:
@@ -27,7 +31,9 @@ class Routes:
         return self._learned.get((topic, partition))
 
     def learn(self, topic: str, partition: int, address: str) -> None:
-        """A broker said that this one serves the partition; an empty address only takes back what was known."""
+        """A broker said that this one serves the partition; an empty address only takes back what
+        was known.
+        """
         if address:
             self._learned[topic, partition] = address
         else:

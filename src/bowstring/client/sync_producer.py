@@ -1,8 +1,10 @@
-"""A producer for programs without asyncio: `send` gathers in the program's own thread (`sender`), the rest happens on the loop (`sync`).
+"""A producer for programs without asyncio: `send` gathers in the program's own thread (`sender`),
+the rest happens on the loop (`sync`).
 
-**At the end of a program** that has closed nothing, what was sent is given a moment to be stored, and what could not be is told in a
-warning: it does not hang, and it does not lose anything in silence. **In a forked child** there is no loop: producers and receipts of the
-parent refuse there, in the words of `wire.grpc_library`; the parent goes on.
+**At the end of a program** that has closed nothing, sent messages get a moment to be stored, and a
+warning reports those that were not: the program does not hang, and loses nothing in silence. **In a
+forked child** there is no loop: producers and receipts of the parent refuse there, in the words of
+`wire.grpc_library`; the parent goes on.
 """
 
 from __future__ import annotations
@@ -31,19 +33,26 @@ from bowstring.wire.loops import LoopThread
 # pyright: reportPrivateUsage=false
 
 ROOM_SHARE: Final = 0.75
-"""Whoever waited for room goes on when so much of max_bytes is under way, and not for every single batch."""
+"""A call that waits for room continues when this share of max_bytes is under way, and not for every
+single batch.
+"""
 EXIT_SECONDS: Final = 5.0
-"""How long what was sent may take to be stored when the program ends without having closed its producers."""
+"""How long what was sent may take to be stored when the program ends without having closed its
+producers.
+"""
 
 _log = logging.getLogger("bowstring.client")
 
 
 class Receipt(MessageReceipt, eq=False, gc=False):
-    """The receipt of one message. Ask for its `result` to know that the message is durable, or ignore it: `flush` raises what failed."""
+    """The receipt of one message. Ask for its `result` to know that the message is durable, or
+    ignore it: `flush` raises what failed.
+    """
 
     def result(self, timeout: Span | None = None) -> Stored:
-        """Waits until the message is durable, and says where it is; raises what failed. After `timeout` only the waiting ends, with
-        `TimeoutError`: the send goes on."""
+        """Waits until the message is durable, and says where it is; raises what failed. After
+        `timeout` only the waiting ends, with `TimeoutError`: the send goes on.
+        """
         while not self.done():
             _wait(self._batch.outcome, timeout)
         return self._result()
@@ -55,7 +64,9 @@ class BatchReceipt(RowsReceipt):
     __slots__ = ()
 
     def result(self, timeout: Span | None = None) -> Answers:
-        """Waits until it is decided what became of every row. After `timeout` only the waiting ends, with `TimeoutError`."""
+        """Waits until it is decided what became of every row. After `timeout` only the waiting
+        ends, with `TimeoutError`.
+        """
         while (outcome := self._undecided()) is not None:
             _wait(outcome, timeout)
         return self._result()
@@ -88,7 +99,9 @@ class _Sender(Sender):
 
 
 class Producer:
-    """Sends messages to one topic. Leaving its `with` block waits until all is durable, and raises what failed."""
+    """Sends messages to one topic. Leaving its `with` block waits until all is durable, and raises
+    what failed.
+    """
 
     def __init__(self, producer: asynchronous.Producer, thread: LoopThread) -> None:
         self.topic = producer.topic
@@ -117,16 +130,19 @@ class Producer:
         timeout: SpanOrMoment | None = None,
         transaction: None = None,
     ) -> Receipt:
-        """Sends one message, and returns at once; waits only when `max_bytes` are under way. The receipt has its id, and its `result` says
-        where the message is once it is durable."""
+        """Sends one message, and returns at once; waits only when `max_bytes` are under way. The
+        receipt has its id, and its `result` says where the message is once it is durable.
+        """
         raise NotImplementedError
 
     def send_batch(
         self, data: object, *, partition: int | None = None, transaction: None = None, timeout: SpanOrMoment | None = None
     ) -> BatchReceipt:
-        """Sends many messages: a list of values, or anything with `__arrow_c_stream__` that has a column `value` (binary or text) and any
-        of key, attributes, id, due, expires, created. Other columns of a batch that was read are ignored. With `partition` all rows go
-        there, whatever their keys and ids say. The receipt's `result` is `Answers`, one per row."""
+        """Sends many messages: a list of values, or anything with `__arrow_c_stream__` that has a
+        column `value` (binary or text) and any of key, attributes, id, due, expires, created. Other
+        columns of a batch that was read are ignored. With `partition` all rows go there, whatever
+        their keys and ids say. The receipt's `result` is `Answers`, one per row.
+        """
         raise NotImplementedError
 
     def ready(self) -> None:
@@ -134,21 +150,26 @@ class Producer:
         self._thread.run(self._producer.ready())
 
     def flush(self, timeout: Span | None = None) -> None:
-        """Waits until everything that was sent so far is decided, and raises what failed and was not looked at. After `timeout` only the
-        waiting ends, with `Unavailable`: the sends go on."""
+        """Waits until everything that was sent so far is decided, and raises what failed and was
+        not looked at. After `timeout` only the waiting ends, with `Unavailable`: the sends go on.
+        """
         self._thread.run(self._producer.flush(timeout))
 
     def find(self, id: str) -> Stored | None:
-        """Where the message of this id is stored, if it is: the newest, if several have it. An id is known until retention takes its
-        message, or its owner deletes it."""
+        """Where the message of this id is stored, if it is: the newest, if several have it. An id
+        is known until retention takes its message, or its owner deletes it.
+        """
         return self._thread.run(self._producer.find(id))
 
     def delete(self, ids: Iterable[str]) -> Answers:
-        """Deletes messages of this producer's group by their ids, whoever of it has sent them: they are delivered to nobody any more.
-        Durable when it returns, with one answer per id: `offsets` says where the message was; refused is what is not there
-        (`MessageNotFound`) and what belongs to another group (`NotAuthorised`). What this producer has sent before is stored first. The ids
-        stay taken for the deduplication window. Deleting again does no harm, and is answered alike. An id that was published again after
-        the window names several messages: the newest that is not deleted goes."""
+        """Deletes messages of this producer's group by their ids, whichever producer has sent them:
+        they are not delivered any more. Durable when it returns, with one answer per id: `offsets`
+        says where the message was; unknown ids are refused with `MessageNotFound`, those of another
+        group with `NotAuthorised`. Messages that this producer has sent before are stored first.
+        The ids stay taken for the deduplication window. Deleting again does no harm, and is
+        answered alike. An id that was published again after the window names several messages: the
+        newest that is not deleted goes.
+        """
         return self._thread.run(self._producer.delete(ids))
 
     def statistics(self) -> ProducerStatistics:
@@ -156,7 +177,9 @@ class Producer:
         return self._producer.statistics()
 
     def close(self) -> None:
-        """Waits until everything that was sent is decided, ends the producer, and raises what failed and was not looked at."""
+        """Waits until everything that was sent is decided, ends the producer, and raises what
+        failed and was not looked at.
+        """
         if self._producer._open:
             self._thread.close(self._producer.close(), [self._producer._sender._lock])
 
@@ -203,7 +226,9 @@ def _at_exit() -> None:
 
 
 def _in_child() -> None:
-    """This is a forked child: nobody carries what is sent here. The lock may be held by a thread that does not exist."""
+    """This is a forked child: no loop carries its messages. The lock may be held by a thread that
+    does not exist.
+    """
     for producer in _open:
         sender = producer._producer._sender
         sender._lock = threading.RLock()

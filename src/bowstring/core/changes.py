@@ -1,14 +1,14 @@
-"""Everything durable is a change. A journal row is the changes of one flush, in the order in which
-they were decided.
+"""All durable state is made of changes. A journal row holds the changes of one flush, in the order
+in which they were decided.
 
 Live, a machine decides, and the change is applied at once; at load the same `apply` runs over the
 journal. So live state is what loading gives (invariant 6), and replay asks no clock: every moment
 that matters is written in the change.
 
 The vocabulary is closed. `Change` names every kind, each has an `address` and belongs to the
-machine there, and whoever takes changes apart does it with `match` and `assert_never`, so that the
-type checker shows where a new kind is missing. A kind that has bytes of its own in the store
-inherits from `Paged`.
+machine there, and code that takes changes apart uses `match` and `assert_never`, so that the type
+checker shows where a new kind is missing. A kind that has bytes of its own in the store inherits
+from `Paged`.
 
 `journal` puts changes on disk and reads them back.
 """
@@ -34,7 +34,9 @@ class PartitionAddress(NamedTuple):
 
 
 Address = PartitionAddress
-"""Where a machine lives. All of today's own a partition; what spans several gets an address of its own kind here."""
+"""Where a machine lives. All of today's own a partition; what spans several gets an address of its
+own kind here.
+"""
 
 
 class Reason(enum.IntEnum):
@@ -43,7 +45,9 @@ class Reason(enum.IntEnum):
     DEADLINE = 1
     """The publish was committed after its deadline, so it must count as never made."""
     OWNER = 2
-    """Whoever published it wants it gone. The id stays taken, so that a late resend does not bring the message back."""
+    """The owner deleted it. The id stays taken, so that a late resend does not bring the message
+    back.
+    """
 
     @property
     def frees_ids(self) -> bool:
@@ -52,7 +56,9 @@ class Reason(enum.IntEnum):
 
 
 class Paged(msgspec.Struct, array_like=True, gc=False, kw_only=True):
-    """A change with a page in the store, if `length` is not 0. The flush that writes the page fills these in."""
+    """A change with a page in the store, if `length` is not 0. The flush that writes the page fills
+    these in.
+    """
 
     segment: int = 0
     position: int = 0
@@ -60,10 +66,11 @@ class Paged(msgspec.Struct, array_like=True, gc=False, kw_only=True):
 
 
 class Append(Paged, tag=1, array_like=True, gc=False):
-    """A batch was accepted: its rows, if any are new, are a page; rows that were there already are repeats.
+    """A batch was accepted: its rows, if any are new, are a page; rows that were there already are
+    repeats.
 
-    `first_offset` is 0 and there is no page when every row was a repeat. Such a batch is written down all the same: its number is
-    what the producer's next batch follows on.
+    `first_offset` is 0 and there is no page when every row was a repeat. Such a batch is written
+    down all the same: its number is what the producer's next batch follows on.
     """
 
     topic: int
@@ -86,7 +93,7 @@ class Append(Paged, tag=1, array_like=True, gc=False):
 
 
 class Delete(msgspec.Struct, array_like=True, tag=2, gc=False):
-    """Rows are delivered to nobody any more. Their offsets stay as holes."""
+    """Rows are not delivered any more. Their offsets stay as holes."""
 
     topic: int
     partition: int
@@ -99,9 +106,10 @@ class Delete(msgspec.Struct, array_like=True, tag=2, gc=False):
 
 
 class Floor(msgspec.Struct, array_like=True, tag=5, gc=False):
-    """Retention has come to `offset`: rows below it are gone, but for those that are kept because their due time is still to come.
+    """Retention has come to `offset`: rows below it are gone, but for those that are kept because
+    their due time is still to come.
 
-    What is kept is told by its differences, and `released` counts before `kept`.
+    The change carries differences; `released` counts before `kept`.
     """
 
     topic: int
@@ -118,7 +126,9 @@ class Floor(msgspec.Struct, array_like=True, tag=5, gc=False):
 
 
 class Position(msgspec.Struct, array_like=True, tag=4, gc=False):
-    """A reader's named position in the partition was committed or set: `offset` is the next one to read, 0 if it was deleted."""
+    """A reader's named position in the partition was committed or set: `offset` is the next one to
+    read, 0 if it was deleted.
+    """
 
     topic: int
     partition: int

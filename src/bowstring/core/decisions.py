@@ -1,10 +1,12 @@
-"""What a partition is asked, and what it decides: values. `publishing` and `deleting` say when it decides what.
+"""The questions to a partition and its decisions, as values. `publishing` and `deleting` make the
+decisions.
 
-Time. `now` is the broker's clock. It may jump ahead, but within an incarnation it never falls (`broker.steady_clock`), so what came too
-late once is too late for ever. Arrival never falls: it is `now` or the last arrival, whichever is later. What is remembered for
-deduplication is what arrived within the window before the *last arrival*, so that replay forgets just what was forgotten; a question
-also looks at `now`. A batch first sent before what is remembered could have been stored and forgotten: its outcome is unknown, and it is
-not stored.
+Time. `now` is the broker's clock. It may jump ahead, but within an incarnation it never falls
+(`broker.steady_clock`), so what came too late once is too late for ever. Arrival never falls: it is
+`now` or the last arrival, whichever is later. What is remembered for deduplication is what arrived
+within the window before the *last arrival*, so that replay forgets just what was forgotten; a
+question also looks at `now`. A batch first sent before what is remembered could have been stored
+and forgotten: its outcome is unknown, and it is not stored.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ class Ids(NamedTuple):
     """For each row the first row with the very same id, or None if all differ."""
     given_back: tuple[GivenBack, ...] = ()
     order: Rows | None = None
-    """The rows by their hashes, where somebody has sorted them already."""
+    """The rows sorted by their hashes, if the caller has sorted them already."""
 
 
 class Publish(NamedTuple):
@@ -79,17 +81,21 @@ class SealedBatch(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a `Lookup` has found."""
+    """The result of a `Lookup`."""
 
     moves: int
-    """The partition's `moves` when the looking began: if they have gone on since, something may have been missed."""
+    """The partition's `moves` when the looking began: if they have gone on since, something may
+    have been missed.
+    """
     ids: Hits
     """Rows of the batch and the offsets of messages that have the very same id."""
     arrived: Rows
     """When those messages arrived."""
     batches: Mapping[BatchName, SealedBatch]
     complete: bool = True
-    """Whether everything that was ever sealed is still there: then a batch that was not found never was."""
+    """Whether everything that was ever sealed is still there: then a batch that was not found never
+    was.
+    """
     groups: Mapping[int, str] = MappingProxyType({})
     """The owners of messages by their offsets, where the lookup asked for them."""
 
@@ -100,12 +106,13 @@ class NewIds(NamedTuple):
     hashes: Hashes
     offsets: Rows
     order: Rows | None = None
-    """The rows by their hashes, where somebody has sorted them already."""
+    """The rows sorted by their hashes, if the caller has sorted them already."""
 
 
 class Decided(NamedTuple, Generic[Answer]):
-    """What a request comes to. The changes are applied and written as one; the answer goes out when everything that was decided up to
-    here is committed."""
+    """What a request comes to. The changes are applied and written as one; the answer goes out when
+    everything that was decided up to here is committed.
+    """
 
     changes: tuple[Change, ...]
     answer: Answer
@@ -116,23 +123,29 @@ class Decided(NamedTuple, Generic[Answer]):
 
 
 class Refused(NamedTuple):
-    """Nothing changes. A refusal rests on what was decided before, and waits for it as an answer does."""
+    """Nothing changes. A refusal rests on earlier decisions, and waits for their commit as an
+    answer does.
+    """
 
     error: errors.Error
 
 
 class Lookup(NamedTuple):
-    """Compare the ids at these offsets with those of the request; with `sealed`, look for its ids in the sections too; and for batches.
-    Then decide again, with what was `Found`."""
+    """Compare the ids at these offsets with those of the request; with `sealed`, look for its ids
+    in the sections too; and for batches. Then decide again, with what was `Found`.
+    """
 
     hits: Hits
     sealed: bool
     batches: tuple[BatchName, ...] = ()
     owned: Rows | None = None
-    """Not None if it matters whose messages these are: those that are found, and beside them those at these offsets."""
+    """Not None if it matters whose messages these are: those that are found, and beside them those
+    at these offsets.
+    """
     old: bool = False
-    """Whether messages count that the window has passed. The sections are searched newest first, for each
-    id until a message of it is found that is not deleted."""
+    """Whether messages count that the window has passed. The sections are searched newest first,
+    for each id until a message of it is found that is not deleted.
+    """
 
 
 class Wait(NamedTuple):
@@ -140,13 +153,17 @@ class Wait(NamedTuple):
 
 
 Decision = Decided[Answer] | Refused | Lookup | Wait
-"""What a request gets from a machine. Deciding changes nothing: the actor does, with what was decided."""
+"""The decision of a machine about a request. Deciding changes nothing: the actor applies the
+decision.
+"""
 
 
 class Deleted(NamedTuple):
     """What became of the ids of a delete in one partition."""
 
     offsets: Rows
-    """For each id the offset of its message, deleted now or before; 0 if there is none that may be deleted."""
+    """For each id the offset of its message, deleted now or before; 0 if there is none that may be
+    deleted.
+    """
     others: Mapping[int, str]
     """Rows of the request whose messages belong to another group, and to which."""

@@ -1,18 +1,20 @@
-"""An owner deletes messages by their ids: `delete` decides about the ids of one request, for one partition.
+"""An owner deletes messages by their ids: `delete` decides about the ids of one request, for one
+partition.
 
-A message belongs to the producer group that published it, and only that may delete it. Whose it is stands in its page, so there is
-always something to look up. Nothing changes here. It gives one of:
+A message belongs to the producer group that published it, and only that may delete it. Whose it is
+stands in its page, so there is always something to look up. Nothing changes here. It gives one of:
 
 - `Decided`: what became of each id, with a change if there is something to delete.
 - `Lookup`: some of the ids may be known.
 - `Wait`: one of the messages is not committed yet.
 
-A deleted message is delivered to nobody, and its id stays taken for the deduplication window, so that a late resend does not bring it
-back. For as long as its page is there a delete can be repeated: it is answered as it was the first time.
+A deleted message is not delivered any more, and its id stays taken for the deduplication window, so
+that a late resend does not bring it back. For as long as its page is there a delete can be
+repeated: it is answered as it was the first time.
 
-A request looks within the window first. Ids that are not found there are asked for again with `old`,
-and lead to messages until retention takes them. When several messages of an id are found, published
-a window apart, the newest one that is live is deleted.
+A request looks within the window first. Ids that are not found there are asked for again with
+`old`, and lead to messages until retention takes them. When several messages of an id are found,
+published a window apart, the newest one that is live is deleted.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def delete(partition: Partition, wanted: Ids, group: str, now: int, found: Found
 
 
 def _look_for(partition: Partition, wanted: Ids, old: bool) -> Lookup | Wait | None:
-    """None if nobody knows any of these ids."""
+    """None if none of these ids is known."""
     lookup = known_messages.look_for(partition, wanted, old=old)
     generated = {known_messages.offset_of(partition, given, None, old=old) for given in wanted.given_back} - {0}
     if lookup is None or max(generated, default=0) >= partition.committed_offset:
@@ -60,7 +62,9 @@ def _look_for(partition: Partition, wanted: Ids, old: bool) -> Lookup | Wait | N
 
 
 def _messages(partition: Partition, wanted: Ids, now: int, found: Found, old: bool) -> Iterator[tuple[int, int, str]]:
-    """The row of the request, the offset and the owner of each message that was found and that retention has not taken."""
+    """The row of the request, the offset and the owner of each message that was found and that
+    retention has not taken.
+    """
     natural = known_messages.recognised(partition, found, now, old=old)
     places = [(row, at, found.groups.get(at)) for row, at in zip(natural.rows.tolist(), natural.offsets.tolist(), strict=True)]
     for given in wanted.given_back:

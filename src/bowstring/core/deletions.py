@@ -1,7 +1,8 @@
-"""Which rows are gone: a set of offsets in chunks, so that a seal writes only the chunks that changed.
+"""Which rows are gone: a set of offsets in chunks, so that a seal writes only the chunks that
+changed.
 
-Two kinds are told apart. Every deleted row is in `_gone` and is delivered to nobody; a freed one is in `_freed` too, and its id may be
-published again.
+There are two kinds. Every deleted row is in `_gone` and is not delivered; a freed one is in
+`_freed` too, and its id may be published again.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Deletions:
             self._freed.add(runs)
 
     def drop_below(self, offset: int) -> None:
-        """Rows below the offset are gone for another reason: nobody asks for them any more."""
+        """Forgets rows below the offset: retention has taken them."""
         self._gone.drop_below(offset)
         self._freed.drop_below(offset)
 

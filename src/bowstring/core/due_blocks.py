@@ -2,9 +2,9 @@
 
 A section of kind "due" belongs to an extent that has such rows. Its entries are (due time, offset),
 in that order, in blocks of their own; the section itself is their directory: the first due time of
-each block, and the last of all. So whoever wants the rows that are due in some span of time reads
-the blocks of that span and nothing else: retention, which keeps a row below the floor until its
-time has come and no longer, and later a cursor that walks rows in the order of their due times.
+each block, and the last of all. To find the rows that are due in some span of time, one reads the
+blocks of that span and nothing else. Users are retention, which keeps a row below the floor until
+its time has come and no longer, and later a cursor that walks rows in the order of their due times.
 
     due        first due times of the blocks | the latest due time | where the blocks are
     due-block  due times | distances from the extent's first offset
@@ -42,7 +42,9 @@ class Dues(NamedTuple):
         return self._part(int(np.searchsorted(self.moments, horizon)), len(self.moments))
 
     def released_before(self, since: int, horizon: int) -> Dues:
-        """The rows that are due in [since, horizon): kept at the one horizon, and at the other no longer."""
+        """The rows that are due in [since, horizon): kept at the one horizon, and at the other no
+        longer.
+        """
         low, high = np.searchsorted(self.moments, (since, max(since, horizon))).tolist()
         return self._part(low, high)
 

@@ -1,7 +1,9 @@
-"""Hashes at rest: by which sealed messages are recognised, sorted, so that the ids of a whole batch are looked for at once.
+"""Hashes at rest: by which sealed messages are recognised, sorted, so that the ids of a whole batch
+are looked for at once.
 
-A section belongs to an extent and has an entry for every natural id in it, and one for every batch (a kit's generated ids are derived from
-the batch). An entry is a hash and an offset; a match is a candidate only, and is compared with what is stored.
+A section belongs to an extent and has an entry for every natural id in it, and one for every batch
+(a kit's generated ids are derived from the batch). An entry is a hash and an offset; a match is
+only a candidate, and is compared with the stored id.
 
     hash:   | bucket: `bits` | key: 32 bits | the rest is not kept |
 
@@ -35,8 +37,9 @@ _MIX = np.uint64(0xBF58476D1CE4E5B9)
 
 
 def batch_hashes(producers: bytes, numbers: NDArray[np.int64]) -> Hashes:
-    """A 64-bit hash for each batch; `producers` has 16 bytes for each. It is stored and so never changes; it decides about speed, never
-    about truth."""
+    """A 64-bit hash for each batch; `producers` has 16 bytes for each. It is stored and so never
+    changes; it decides about speed, never about truth.
+    """
     halves = np.frombuffer(producers, np.dtype("<u8")).astype(np.uint64).reshape(-1, 2)
     hashes = numbers.astype(np.uint64) * _GOLDEN
     for word in (halves[:, 0], halves[:, 1]):
@@ -99,8 +102,10 @@ class Filter:
         self._more[at : at + len(keys) // 2] |= more[1::2] << np.uint8(4)
 
     def find(self, hashes: Hashes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows of the hashes that are in here, and the place of each entry. A row comes as often as there are entries. All entries of the
-        rows' buckets are looked at, so there should not be many rows: those that a sieve lets pass."""
+        """Rows of the hashes that are in here, and the place of each entry. A row comes as often as
+        there are entries. All entries of the rows' buckets are looked at, so there should not be
+        many rows: those that a sieve lets pass.
+        """
         bucket, keys = _split(hashes, self.bits)
         firsts = self.starts[bucket].astype(np.int64)
         counts = self.starts[bucket + 1].astype(np.int64) - firsts
@@ -115,7 +120,9 @@ class Filter:
 
 
 class Directory:
-    """A section as it is searched on the disk: which block holds the entries of a hash, and where that block is."""
+    """A section as it is searched on the disk: which block holds the entries of a hash, and where
+    that block is.
+    """
 
     def __init__(self, bits: int, starts: NDArray[np.uint32], blocks: Blocks) -> None:
         """From where the buckets begin: of the first entry of each block the bucket is kept."""
@@ -137,7 +144,7 @@ class Directory:
         return [(number, rows[blocks == number]) for number in np.flatnonzero(np.bincount(blocks)).tolist()]
 
     def keys_of(self, hashes: Hashes) -> NDArray[np.uint32]:
-        """What a block keeps of these hashes."""
+        """The part of these hashes that a block keeps."""
         return _split(hashes, self._bits)[1]
 
 
@@ -152,7 +159,9 @@ def find_keys(keys: NDArray[np.uint32], wanted: NDArray[np.uint32]) -> tuple[NDA
 
 
 def known_hashes(bits: int, starts: NDArray[np.uint32], keys: NDArray[np.uint32], first: int) -> Hashes:
-    """What is known of the hashes of entries that follow each other, from the one at `first` on: all but the last bits."""
+    """What is known of the hashes of entries that follow each other, from the one at `first` on:
+    all but the last bits.
+    """
     end = first + len(keys)
     low, high = int(np.searchsorted(starts, first, side="right")) - 1, int(np.searchsorted(starts, end))
     counts = np.diff(np.clip(starts[low : high + 1].astype(np.int64), first, end))
@@ -169,7 +178,9 @@ class Built(NamedTuple):
 
 
 def parts_of(count: int) -> int:
-    """In how many steps a section of so many entries is to be made, as the number of bits that tell them apart: each is a moment's work."""
+    """In how many steps a section of so many entries is to be made, as the number of bits that tell
+    them apart: each is a moment's work.
+    """
     return (max(count, 1) - 1 >> PART_BITS).bit_length()
 
 
@@ -180,7 +191,9 @@ def parts_in(hashes: Hashes, bits: int) -> NDArray[np.int64]:
 
 
 class Builder:
-    """Makes a section, a part of the hashes after the other. Offsets are kept as distances from the extent's first one."""
+    """Makes a section, a part of the hashes after the other. Offsets are kept as distances from the
+    extent's first one.
+    """
 
     def __init__(self, count: int, first_offset: int, bits_max: int = BITS_MAX) -> None:
         """`count` is about how many entries there will be."""
@@ -194,7 +207,9 @@ class Builder:
         self._pending = 0
 
     def take(self, hashes: Hashes, offsets: Offsets) -> None:
-        """Entries of the part that is being made, in any order. Those before the first offset are left out."""
+        """Entries of the part that is being made, in any order. Those before the first offset are
+        left out.
+        """
         inside = offsets >= self._first_offset
         self._taken.append((hashes[inside], offsets[inside]))
 

@@ -5,7 +5,7 @@ tag refuses to load, because a change that is skipped is a message that is lost.
 CRC-32C beside the row. What older formats wrote is converted when it is read (`old_changes`).
 
 `Replay` is the one reader. The loader refuses to go on at the first problem; `inspect` writes it
-down and goes on. Both tell by overriding what is called for each problem.
+down and goes on. Both override the methods that are called for each problem.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def encode(changes: Sequence[Change]) -> bytes:
 
 
 def decode(data: bytes) -> list[Change]:
-    """The changes of one journal row. Raises Unreadable for anything that this version does not understand."""
+    """The changes of one journal row. Raises Unreadable for anything that this version does not
+    understand.
+    """
     try:
         row = _row.decode(data)
         if row.format == FORMAT:
@@ -61,9 +63,9 @@ class Replay:
     def __init__(self, machines: Mapping[tuple[int, int], Partition], deleted: Container[int]) -> None:
         self._machines = machines
         self._deleted = deleted
-        """Topics that are gone: the journal may still speak of them, and nobody needs it."""
+        """Deleted topics: the journal may still have changes of them, which are skipped."""
         self.mentioned: set[int] = set()
-        """Segments that the journal speaks of, whether or not anything in them lives."""
+        """Segments that the journal mentions, whether or not anything in them lives."""
 
     def row(self, sequence: int, data: bytes) -> None:
         """The next row."""
@@ -88,15 +90,15 @@ class Replay:
         machine.replay(change, sequence)
 
     def unreadable(self, sequence: int, data: bytes, error: Unreadable) -> None:
-        """The row cannot be read. Nothing of it was applied."""
+        """Called for an unreadable row. None of it was applied."""
         del data
         raise Unreadable(f"journal row {sequence}: {error}") from error
 
     def unaddressed(self, sequence: int, change: Change) -> None:
-        """The change belongs to nobody who is there."""
+        """Called for a change whose machine does not exist."""
         raise Unreadable(nobody(sequence, change))
 
 
 def nobody(sequence: int, change: Change) -> str:
-    """What is wrong with a change that belongs to nobody."""
+    """The error for a change whose machine does not exist."""
     return f"journal row {sequence} changes partition {change.partition} of topic {change.topic}, which is not there"

@@ -1,4 +1,5 @@
-"""The sealed ids of one partition, as they are kept in memory: the filters of its sections, behind few sieves.
+"""The sealed ids of one partition, as they are kept in memory: the filters of its sections, behind
+few sieves.
 
 A sieve stands for the sections that were added while it had room. The next one is four times as large, up to `CAPACITY_MAX`, so ten
 million ids are asked for at three sieves. What is dropped stays in its sieve, where it lets a stranger more pass, until all the
@@ -17,7 +18,7 @@ from bowstring.core.id_sections import Blocks, Filter
 from bowstring.core.sieve import Asked, Hashes, Sieve
 
 Name = TypeVar("Name", bound=Hashable)
-"""What a section is called: where its directory is."""
+"""The name of a section: the place of its directory."""
 
 CAPACITY_MIN = 1 << 9
 CAPACITY_MAX = 1 << 22
@@ -64,8 +65,10 @@ class KnownIds(Generic[Name]):
         return next((found for group in self._groups if (found := group.sections.get(section)) is not None), None)
 
     def room_for(self, count: int) -> Group[Name]:
-        """The group that a section with so many entries goes to. Its hashes are to be added to the sieve, and then `add` is called: making
-        a section known takes a while, and others may come and go meanwhile."""
+        """The group that a section with so many entries goes to. Its hashes are to be added to the
+        sieve, and then `add` is called: making a section known takes a while, and others may come
+        and go meanwhile.
+        """
         last = self._groups[-1] if self._groups else None
         if last is None or last.count + count > last.capacity:
             wanted = GROWTH * max(last.capacity if last is not None else 0, count)

@@ -1,12 +1,14 @@
-"""Messages that a partition knows by their ids: what has to be read to tell, where they are, and whether they still count.
+"""Messages that a partition knows by their ids: what has to be read to tell, where they are, and
+whether they still count.
 
-Two kinds of ids lead to a message. A natural one is looked for by its hash, among those in memory and in the sections of the store; what
-has that hash is a candidate until it was compared with what is stored. A generated one names its producer's batch and a row of it, so it
-is enough to know where the batch is. Publishing, finding and deleting all ask here.
+Two kinds of ids lead to a message. A natural one is looked for by its hash, among those in memory
+and in the sections of the store; what has that hash is a candidate until it was compared with what
+is stored. A generated one names its producer's batch and a row of it, so it is enough to know where
+the batch is. Publishing, finding and deleting all ask here.
 
-Publishing asks only about the deduplication window. Finding and deleting ask about the window first,
-because that is in memory, and then, with `old`, about everything that retention has left. The same
-id may then lead to several messages; the newest one that is live counts (`newest`).
+Publishing asks only about the deduplication window. Finding and deleting ask about the window
+first, because that is in memory, and then, with `old`, about everything that retention has left.
+The same id may then lead to several messages; the newest one that is live counts (`newest`).
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 
 
 def look_for(partition: Partition, ids: Ids, *, old: bool = False) -> Lookup | None:
-    """What has to be read to tell which of these ids are known; None while that rests on something uncommitted."""
+    """The lookup that tells which of these ids are known; None while that rests on something
+    uncommitted.
+    """
     hits = partition.ids.find(ids.hashes)
     if len(hits.offsets) and int(hits.offsets.max()) >= partition.committed_offset:
         return None
@@ -36,7 +40,9 @@ def look_for(partition: Partition, ids: Ids, *, old: bool = False) -> Lookup | N
 
 
 def recognised(partition: Partition, found: Found, now: int, *, old: bool = False) -> Hits:
-    """Of the messages that have been found those that still count: not taken back, and unless `old` within the window."""
+    """Of the messages that have been found those that still count: not taken back, and unless `old`
+    within the window.
+    """
     counts = np.full(len(found.arrived), old) | (found.arrived >= max(now, partition.arrived) - partition.window)
     if len(counts) and len(partition.deletions):
         freed = partition.deletions.freed(int(found.ids.offsets.min()), int(found.ids.offsets.max()) + 1)
@@ -45,7 +51,9 @@ def recognised(partition: Partition, found: Found, now: int, *, old: bool = Fals
 
 
 def newest(partition: Partition, offsets: Iterable[int]) -> int:
-    """Of the messages that have one id the newest that is live; the newest of all if none is, 0 if retention has taken them."""
+    """Of the messages that have one id the newest that is live; the newest of all if none is, 0 if
+    retention has taken them.
+    """
     retained = partition.retained.of(np.array(sorted(offsets), np.int64)).tolist()
     live = [offset for offset in retained if not partition.deletions.is_gone(offset)]
     return (live or retained or [0])[-1]
@@ -65,7 +73,9 @@ def offset_of(partition: Partition, given: GivenBack, found: Found | None, *, ol
 
 
 def find_generated(partition: Partition, given: GivenBack, found: Found | None, *, old: bool) -> int | Lookup | None:
-    """The offset of a generated id, 0 if it is not stored, None if that is not decided yet, Lookup if sections have to be asked."""
+    """The offset of a generated id, 0 if it is not stored, None if that is not decided yet, Lookup
+    if sections have to be asked.
+    """
     name = name_of(given)
     if _is_to_be_read(partition, name, old) and (found is None or found.moves != partition.moves):
         return Lookup(NO_HITS, sealed=False, batches=(name,), old=old)
@@ -91,7 +101,9 @@ def _batch(partition: Partition, name: BatchName) -> object:
 
 
 def _is_to_be_read(partition: Partition, name: BatchName, old: bool) -> bool:
-    """Whether the store has to tell about the batch. Within the window memory knows what is sealed; of what is older it knows nothing."""
+    """Whether the store has to tell about the batch. Within the window memory knows what is sealed;
+    of what is older it knows nothing.
+    """
     known = _batch(partition, name)
     if not old:
         return known is Absent.SEALED

@@ -1,8 +1,8 @@
-"""What all machines have in common: how state changes, comes to rest and comes back.
+"""The interface of all machines: how state changes, is saved and is restored.
 
-A machine owns some kinds of changes, and nothing else changes its durable state. A new one (leases,
-transactions) says what its changes are, fills in these methods, and is driven, loaded, inspected
-and compared like those that are there.
+A machine owns some kinds of changes, and nothing else changes its durable state. A new machine
+(leases, transactions) names its changes, implements these methods, and is then driven, loaded,
+inspected and compared like the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NEVER = 1 << 62
 Owned = TypeVar("Owned")
 """The changes that a machine owns."""
 Parts = TypeVar("Parts")
-"""What it is at rest."""
+"""Its state at rest."""
 
 
 class Machine(ABC, Generic[Owned, Parts]):
@@ -24,32 +24,36 @@ class Machine(ABC, Generic[Owned, Parts]):
 
     @abstractmethod
     def apply(self, change: Owned) -> None:
-        """A change was decided. The one place where durable state changes, live and at load."""
+        """Applies a decided change. This is the one place where durable state changes, live and at
+        load.
+        """
 
     def committed(self, change: Owned, sequence: int) -> None:
-        """The flush of a change was committed."""
+        """Notes that the flush of a change was committed."""
         del change, sequence
 
     def replay(self, change: Owned, sequence: int) -> None:
-        """At load: a change out of the journal."""
+        """Applies a change from the journal, at load."""
         self.apply(change)
         self.committed(change, sequence)
 
     @abstractmethod
     def snapshot(self) -> Parts:
-        """Durable state as it is, uncommitted changes included."""
+        """The durable state as it is, uncommitted changes included."""
 
     @abstractmethod
     def restore(self, parts: Parts) -> None:
-        """At load, before anything else: the state of a snapshot."""
+        """Takes over the state of a snapshot, at load, before anything else."""
 
     @abstractmethod
     def state(self) -> object:
-        """Everything durable in a form that can be compared: what was loaded against what runs."""
+        """All durable state in a form that can be compared: loaded state with live state."""
 
     def check(self) -> None:
-        """The machine's own invariants, for tests and for the end of a load."""
+        """Checks the machine's own invariants, for tests and at the end of a load."""
 
     def next_deadline(self) -> int:
-        """When it wants to be woken if nothing happens before, in microseconds; `NEVER` if it does not."""
+        """When it wants to be woken if nothing happens before, in microseconds; `NEVER` if it does
+        not.
+        """
         return NEVER

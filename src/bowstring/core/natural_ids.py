@@ -1,19 +1,22 @@
-"""Messages recognised by the id that their caller gave: sorted runs of (hash, offset), behind sieves.
+"""Messages recognised by the id that their caller gave: sorted runs of (hash, offset), behind
+sieves.
 
-A lookup asks for all the hashes of a batch at once. Nearly all of them are strangers, and the sieve tells so; what passes is searched for
-in the runs. A hit is only a candidate: two ids may share a hash, so the partition asks for the stored id (that is I/O, a Lookup effect)
-before it calls anything a duplicate.
+A lookup asks for all the hashes of a batch at once. Nearly all of them are strangers, and the sieve
+tells so; what passes is searched for in the runs. A hit is only a candidate: two ids may share a
+hash, so the partition asks for the stored id (that is I/O, a Lookup effect) before it calls
+anything a duplicate.
 
-Each batch adds a run; neighbouring runs are merged while they are small, so that single messages do not make a run each. A generation is a
-sieve and the runs that it stands for. It does not grow: the next one is eight times larger instead, up to two million ids.
+Each batch adds a run; neighbouring runs are merged while they are small, so that single messages do
+not make a run each. A generation is a sieve and the runs that it stands for. It does not grow: the
+next one is eight times larger instead, up to two million ids.
 
-14 bytes an id, nothing per id in Python. Nothing here takes longer than a few milliseconds, however many ids there are; runs that were
-merged up to any size, and searched without a sieve, took 20 to look for 10,000 ids among 2.5 million, and held up the loop when two large
-ones met.
+14 bytes an id, nothing per id in Python. Nothing here takes longer than a few milliseconds, however
+many ids there are; runs that were merged up to any size, and searched without a sieve, took 20 to
+look for 10,000 ids among 2.5 million, and held up the loop when two large ones met.
 
-Only rows that are not sealed are in here, and all of them: an id is known for as long as its message
-is there, whatever the deduplication window. The ids of the others are in the sections of their
-extents (`id_sections`).
+Only rows that are not sealed are in here, and all of them: an id is known for as long as its
+message is there, whatever the deduplication window. The ids of the others are in the sections of
+their extents (`id_sections`).
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ DISTANCE_MAX = 1 << 32
 
 
 class Hits(NamedTuple):
-    """Rows of a batch whose hash is known, and the offset of each candidate. A row may come more than once."""
+    """Rows of a batch whose hash is known, and the offset of each candidate. A row may come more
+    than once.
+    """
 
     rows: NDArray[np.int64]
     offsets: Offsets
@@ -47,7 +52,9 @@ NO_HITS = Hits(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class _Run(NamedTuple):
-    """Sorted by hash. Its offsets are all in [first, end), and kept as distances from the first one."""
+    """Sorted by hash. Its offsets are all in [first, end), and kept as distances from the first
+    one.
+    """
 
     hashes: Hashes
     distances: NDArray[np.uint32]
@@ -70,7 +77,7 @@ class _Run(NamedTuple):
         return Hits(np.repeat(rows, counts), self.distances[starts + np.arange(len(starts))] + np.int64(self.first))
 
     def without(self, first: int, end: int) -> _Run | None:
-        """What is left without the rows [first, end)."""
+        """The rest without the rows [first, end)."""
         if end <= self.first or self.end <= first:
             return self
         offsets = self.offsets
@@ -156,7 +163,9 @@ class NaturalIds:
         return sum(len(run.hashes) for run in self._runs() if run.first < end)
 
     def part_below(self, end: int, part: int, bits: int) -> tuple[Hashes, Offsets]:
-        """The ids of the rows before that offset whose hashes begin with these bits: what is sealed with them."""
+        """The ids of the rows before that offset whose hashes begin with these bits: what is sealed
+        with them.
+        """
         parts = [run.part(part, bits, end) for run in self._runs() if run.first < end]
         if not parts:
             return np.empty(0, np.uint64), np.empty(0, np.int64)

@@ -4,9 +4,9 @@ A chunk is what the catalog keeps as a row. The set remembers which chunks have 
 were captured, so that a seal writes only those. Rows that are deleted and rows that are kept below
 the floor are such sets.
 
-A set changes by runs: "these offsets are in" and "these are out". Whoever replays such changes over
-a set that knows some of them already comes to the same set, because the last change of an offset
-decides. So a chunk in the catalog may be newer than the head that its partition is loaded from.
+A set changes by runs: "these offsets are in" and "these are out". Replaying such changes over a set
+that has some of them already gives the same set, because the last change of an offset decides. So a
+chunk in the catalog may be newer than the head that its partition is loaded from.
 """
 
 from __future__ import annotations
@@ -135,7 +135,9 @@ class OffsetSet:
             self._bitmaps.pop(chunk, None)
 
     def state(self) -> dict[int, bytes]:
-        """The members, and not how a bitmap holds them: runs and single offsets may make the same set."""
+        """The members, and not how a bitmap holds them: runs and single offsets may make the same
+        set.
+        """
         return {chunk: bitmap.to_array().tobytes() for chunk, bitmap in sorted(self._bitmaps.items())}
 
 
@@ -167,7 +169,9 @@ def _by_chunk(runs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, BitMap]]:
 
 
 def _many_by_chunk(runs: list[tuple[int, int]]) -> Iterator[tuple[int, BitMap]]:
-    """The same with arrays: a hundred thousand runs, one by one, hold up the loop for a tenth of a second."""
+    """The same with arrays: a hundred thousand runs, one by one, hold up the loop for a tenth of a
+    second.
+    """
     firsts, rows = np.array(runs, np.int64).T
     ends = np.cumsum(rows)
     offsets = np.repeat(firsts - ends + rows, rows) + np.arange(int(ends[-1]), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Changes as formats 1 to 3 wrote them, made into today's.
+"""Converts changes of formats 1 to 3 into today's.
 
 The first format had no floors, and appends without `expires` and `due`; the second no positions.
 """
@@ -14,7 +14,7 @@ from bowstring.core.changes import Append, Change, Delete, Floor, Position, Reas
 
 
 class OldAppend(msgspec.Struct, array_like=True, tag=1, gc=False):
-    """Its page stood before what was added later."""
+    """Its page fields came before the fields that were added later."""
 
     topic: int
     partition: int
@@ -33,7 +33,7 @@ class OldAppend(msgspec.Struct, array_like=True, tag=1, gc=False):
 
 
 class OldDelete(msgspec.Struct, array_like=True, tag=2, gc=False):
-    """It said whether the ids are free again, which only those are that missed their deadline."""
+    """It said whether the ids are free again, which is true only after a missed deadline."""
 
     topic: int
     partition: int
@@ -42,7 +42,7 @@ class OldDelete(msgspec.Struct, array_like=True, tag=2, gc=False):
 
 
 class OldFloor(msgspec.Struct, array_like=True, tag=3, gc=False):
-    """It had all that is kept below the floor."""
+    """It held all rows that are kept below the floor."""
 
     topic: int
     partition: int

@@ -1,11 +1,12 @@
 """Pages: the header that a page carries, and the index of a partition's committed pages.
 
-A page's header says whose rows it holds. Offsets and the arrival time are not in it: they are the catalog's, and the index here has
-them from the journal. The index is columns of numbers, sorted by offset because offsets only rise. It holds the pages that are not
-sealed yet; those of an extent are the same columns in a section of the store (`sections`).
+A page's header says whose rows it holds. Offsets and the arrival time are not in it: they are the
+catalog's, and the index here has them from the journal. The index is columns of numbers, sorted by
+offset because offsets only rise. It holds the pages that are not sealed yet; those of an extent are
+the same columns in a section of the store (`sections`).
 
-Small pages that lie next to each other in the log are coalesced into one when they are sealed. Such a page has several origins, each with
-its own arrival.
+Small pages that lie next to each other in the log are coalesced into one when they are sealed. Such
+a page has several origins, each with its own arrival.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bowstring.core.changes import Append
+from bowstring.core.machine import NEVER
 
 
 class Origin(NamedTuple):
-    """Whose rows these are: `rows` consecutive ones, from row `first_row` of the producer's batch `number` on."""
+    """Whose rows these are: `rows` consecutive ones, from row `first_row` of the producer's batch
+    `number` on.
+    """
 
     rows: int
     producer: bytes
@@ -35,7 +39,7 @@ class Origin(NamedTuple):
 
 
 class PageHeader(msgspec.Struct, array_like=True, gc=False):
-    """What a page says of itself."""
+    """The header of a page."""
 
     topic: int
     partition: int
@@ -68,7 +72,10 @@ class PageEntry(NamedTuple):
     segment: int
     position: int
     length: int
-    sequence: int
+    written: int
+    """The flush, or the piece of upkeep, that wrote its bytes: the frame says the same, and an
+    inlined page is in that journal row.
+    """
     columns: int
     arrived_last: int
     """When its last row arrived: another moment only in a coalesced page."""
@@ -76,6 +83,11 @@ class PageEntry(NamedTuple):
     """When the last of its rows expires; 0 if one of them does not."""
     due: int = 0
     """The latest due time among its rows; 0 if none has one."""
+    visible: int = 0
+    """The flush with which all of its rows could be seen. It stays what it is when the page is
+    copied, so it never falls from page to page; 0 if the page was sealed before this was written
+    down.
+    """
 
     @property
     def end(self) -> int:
@@ -87,17 +99,21 @@ def entry_of(change: Append, sequence: int) -> PageEntry:
     """The page that a committed change has appended."""
     place = change.segment, change.position, change.length
     first, arrived = change.first_offset, change.arrived  # in order, because names cost as much again as all the rest of a replay
-    return PageEntry(first, change.rows, arrived, *place, sequence, change.columns, arrived, change.expires, change.due)
+    return PageEntry(first, change.rows, arrived, *place, sequence, change.columns, arrived, change.expires, change.due, sequence)
 
 
 PAGES_AT_ONCE = 256
 LOST = -1
-"""The segment of a page whose bytes were damaged in the journal: its offsets are known, its rows are not."""
+"""The segment of a page whose bytes were damaged in the journal: its offsets are known, its rows
+are not.
+"""
 
 
 class PageIndex:
-    """Pages of one partition, by offset. Those that were added last are kept as they came until somebody asks: a page goes into eleven
-    columns, and one by one that is most of what replaying a journal costs."""
+    """Pages of one partition, by offset. Those that were added last are kept as they came until a
+    question needs them: a page goes into twelve columns, and one by one that is most of what
+    replaying a journal costs.
+    """
 
     def __init__(self) -> None:
         self._settled = [array("q") for _ in PageEntry._fields]
@@ -172,7 +188,9 @@ class PageIndex:
         return place + 1
 
     def between(self, offset: int, end: int, bytes_max: int, pages_max: int) -> list[PageEntry]:
-        """The pages from the one with the offset on that begin before `end`: about so many bytes, but at least one if there is any."""
+        """The pages from the one with the offset on that begin before `end`: about so many bytes,
+        but at least one if there is any.
+        """
         found: list[PageEntry] = []
         at, size, firsts = self.at(offset), 0, self._first_offsets
         while at < len(firsts) and len(found) < pages_max and (not found or size < bytes_max) and firsts[at] < end:
@@ -182,12 +200,22 @@ class PageIndex:
         return found
 
     def count_upto(self, sequence: int) -> int:
-        """How many pages are of flushes up to that one."""
-        return bisect_right(self._columns[6], sequence)
+        """How many pages can be seen since that flush, or an earlier one."""
+        return bisect_right(self._columns[11], sequence)
+
+    def oldest_inlined(self) -> int:
+        """The oldest journal row that has the bytes of one of these pages; NEVER if all are in
+        segments.
+        """
+        if not len(self):
+            return NEVER
+        places, written = np.array(self._columns[3], np.int64), np.array(self._columns[6], np.int64)
+        return int(written[places == 0].min(initial=NEVER))
 
     def upto(self, sequence: int) -> Iterator[PageEntry]:
-        """The pages of flushes up to that one. There may be very many, so they are made as they are asked for; some may be added or dropped
-        meanwhile."""
+        """The pages that can be seen since that flush, or an earlier one. There may be very many,
+        so they are made as they are asked for; some may be added or dropped meanwhile.
+        """
         count = self.count_upto(sequence)
         firsts = self._first_offsets
         offset, end = (firsts[0], firsts[count - 1] + 1) if count else (0, 0)
@@ -221,6 +249,7 @@ class PageIndex:
         assert (ends[:-1] == firsts[1:]).all(), "a gap between pages"
         assert ends[-1] == end, f"the pages end at {ends[-1]}, the log at {end}"
         assert (np.diff(arrived) >= 0).all(), "arrival never falls"
+        assert (np.diff(np.array(self._columns[11], np.int64)) >= 0).all(), "pages become visible in the order of their offsets"
 
     def state(self) -> list[PageEntry]:
         return [self[at] for at in range(len(self))]

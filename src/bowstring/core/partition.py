@@ -1,12 +1,14 @@
 """The machine that owns one partition's log.
 
-Requests are decided beside it (`publishing`, `deleting`, `moving`), and deciding changes nothing. `take` then applies what was decided:
-the machine runs ahead of the disk, and the actor holds every answer until the flush that it rests on is committed.
+Requests are decided beside it (`publishing`, `deleting`, `moving`), and deciding changes nothing.
+`take` then applies what was decided: the machine runs ahead of the disk, and the actor holds every
+answer until the flush that it rests on is committed.
 
-State changes only in `apply`, which the loader calls with the changes of the journal: so what runs is what loads (invariant 6). Three
-things are not durable and not in `apply`: how far the log is committed, the page index, which grows in `committed`, and how much of
-the log is sealed. `sealed` forgets what sections of the store tell from then on: pages, ids, batches. Every time that something has
-moved its place `moves` goes up, and whoever has looked for it meanwhile looks again.
+State changes only in `apply`, which the loader calls with the changes of the journal: so what runs
+is what loads (invariant 6). Three things are not durable and not in `apply`: how far the log is
+committed, the page index, which grows in `committed`, and how much of the log is sealed. `sealed`
+forgets what sections of the store tell from then on: pages, ids, batches. Whenever a page moves,
+`moves` goes up, and a reader that has looked it up meanwhile looks again.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import numpy as np
 from bowstring.core.changes import Append, Change, Delete, Floor, Position, Reason, Runs
 from bowstring.core.decisions import Decided, Rows
 from bowstring.core.deletions import Deletions
+from bowstring.core.machine import NEVER
 from bowstring.core.natural_ids import NaturalIds
 from bowstring.core.pages import PageIndex, entry_of
 from bowstring.core.positions import Positions
@@ -60,7 +63,7 @@ class Partition:
         """Rows below this are in extents."""
         self.sealed_bytes = 0
         self.bytes_behind = 0
-        """Of these bytes those that are below the floor, where somebody has counted them."""
+        """The part of these bytes that is below the floor, if it was counted."""
         self.moves = 0
         """How often something has moved to another place: sealed, cleaned, or gone with time."""
         self.seals = 0
@@ -79,17 +82,21 @@ class Partition:
         return Delete(self.topic, self.number, runs, reason)
 
     def move(self, name: str, offset: int, now: int) -> Position:
-        """A named position is there from here on; at 0 it is deleted. Whether it may be, `positions.refusal` says."""
+        """A named position is there from here on; at 0 it is deleted. Whether it may be,
+        `positions.refusal` says.
+        """
         return Position(self.topic, self.number, name, offset, now)
 
     def raise_floor(self, offset: int, kept: Runs = (), released: Runs = ()) -> Floor:
-        """Retention has come to the offset; `kept` are runs below it that stay from here on, `released` those that did until now."""
+        """Retention has come to the offset; `kept` are runs below it that stay from here on,
+        `released` those that did until now.
+        """
         return Floor(self.topic, self.number, offset, kept, released)
 
     # Applying: live and at load
 
     def take(self, decided: Decided[Any]) -> None:
-        """Applies what was decided just now. From here on it counts for whatever is decided next."""
+        """Applies a decision. From now on later decisions rest on it."""
         for change in decided.changes:
             self.apply(change)
             if isinstance(change, Delete):
@@ -129,7 +136,9 @@ class Partition:
                 self.ids.free(offset, offset + rows)
 
     def committed(self, change: Change, sequence: int) -> None:
-        """The flush of a change was committed: appended rows can be read, deleted ones can be passed over."""
+        """The flush of a change was committed: appended rows can be read, deleted ones can be
+        passed over.
+        """
         self.changed_sequence = sequence
         match change:
             case Append():
@@ -160,7 +169,9 @@ class Partition:
             self.moves += 1
 
     def sealed(self, end: int, size: int) -> None:
-        """Rows below the offset are in extents now, of that many bytes in all: what those tell is forgotten here."""
+        """Rows below the offset are in extents now, of that many bytes in all: what those tell is
+        forgotten here.
+        """
         self.sealed_end, self.sealed_bytes = max(self.sealed_end, end), size
         self.pages.drop_below(end)
         self.ids.free(0, end)
@@ -177,7 +188,9 @@ class Partition:
     # Loading
 
     def replay(self, change: Change, sequence: int) -> None:
-        """A change out of the journal. What the snapshot holds already is not applied again; pages that are not sealed are indexed."""
+        """A change out of the journal. What the snapshot holds already is not applied again; pages
+        that are not sealed are indexed.
+        """
         if sequence > self.snapshot_sequence:
             self.apply(change)
         self.committed_offset = self.next_offset
@@ -201,10 +214,10 @@ class Partition:
 
     @property
     def readable_offset(self) -> int:
-        """The end, for whoever asks: behind it is what is not committed, or is just being taken back.
+        """The end for readers: rows behind it are not committed, or are just being taken back.
 
-        Only rows at the very end of the log count as behind it. An older row that is taken back has others behind it that are read
-        and acknowledged, and those do not go because of it.
+        Only rows at the very end of the log count as behind it. An older row that is taken back has
+        others behind it that are read and acknowledged, and those do not go because of it.
         """
         end = self.committed_offset
         runs = [run for change in self._deleting if change.reason.frees_ids for run in change.runs] if self._deleting else ()
@@ -215,8 +228,10 @@ class Partition:
         return end
 
     def readable_upto(self, offset: int) -> int:
-        """How far a reader may go that is at the offset: neither to what is not committed, nor past a deletion that is not. If that got
-        lost with a crash, the rows would be there after all, and a reader that had passed them would never see them."""
+        """How far a reader may go that is at the offset: neither to what is not committed, nor past
+        a deletion that is not. If that got lost with a crash, the rows would be there after all,
+        and a reader that had passed them would never see them.
+        """
         upto = self.committed_offset
         for change in self._deleting:
             at = bisect_right(change.runs, offset, key=sum)  # the first run that ends behind the offset
@@ -252,9 +267,23 @@ class Partition:
 
     @property
     def is_ahead_of_snapshot(self) -> bool:
-        """Whether the snapshot lacks something that is not in extents, or not for ever: those may go when nothing in them lives, and
-        then only a snapshot tells how far the log is sealed."""
+        """Whether the snapshot lacks something that is not in extents, or not for ever: those may
+        go when nothing in them lives, and then only a snapshot tells how far the log is sealed.
+        """
         return self.changed_sequence > self.snapshot_sequence or self.sealed_end > self.snapshot_end
+
+    def oldest_needed(self) -> int:
+        """The oldest journal row that something here still needs: the bytes of a page, or a change
+        that no snapshot has.
+        """
+        unkept = self.snapshot_sequence + 1 if self.changed_sequence > self.snapshot_sequence else NEVER
+        return min(unkept, self.pages.oldest_inlined())
+
+    def next_deadline(self) -> int:
+        """Nothing here waits for a moment: retention goes by turns, because what is sealed has to
+        be asked for first.
+        """
+        return NEVER
 
     def is_blind(self, now: int) -> bool:
         """Are there ids within the window that could not be read at load?"""
@@ -271,7 +300,7 @@ class Partition:
         assert all(1 <= offset < self.next_offset for offset, _ in self.ids.pairs())
 
     def state(self) -> dict[str, object]:
-        """Everything durable, in a form that can be compared: what was loaded against what runs."""
+        """All durable state in a form that can be compared: loaded state with live state."""
         return {
             "next_offset": self.next_offset,
             "arrived": self.arrived,

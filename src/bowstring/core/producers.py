@@ -1,13 +1,16 @@
 """Batches recognised by their producer and number.
 
-A producer numbers its batches, and names with each the number of the batch before in this partition. The broker accepts a batch only
-right after the one it names, so a resend is never stored out of order; and it remembers what it accepted, so a resend is never stored
-twice. One entry serves a batch of any size: the ids that the kit generates are derived from (producer, number, partition, row).
+A producer numbers its batches, and names with each the number of the batch before in this
+partition. The broker accepts a batch only right after the one it names, so a resend is never stored
+out of order; and it remembers what it accepted, so a resend is never stored twice. One entry serves
+a batch of any size: the ids that the kit generates are derived from (producer, number, partition,
+row).
 
-Memory: four numbers a batch, in arrays, until its page is sealed. From then on it is in a section of the store, and a question about it is
-answered `Absent.SEALED`: look there. What a section cannot tell (a batch some of whose rows were repeats) stays here for a minute more.
-`_marks` has the last number and arrival of each seal: when the arrival is out of the window the numbers up to there are forgotten, and
-a question about one can only be answered "unknown".
+Memory: four numbers a batch, in arrays, until its page is sealed. From then on it is in a section
+of the store, and a question about it is answered `Absent.SEALED`: look there. What a section cannot
+tell (a batch some of whose rows were repeats) stays here for a minute more. `_marks` has the last
+number and arrival of each seal: when the arrival is out of the window the numbers up to there are
+forgotten, and a question about one can only be answered "unknown".
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ class Absent(Enum):
     """Why a number that is not after the last one has no entry."""
 
     PASSED_OVER = "a later batch was accepted instead: it is not stored and never will be"
-    FORGOTTEN = "the window has passed: nobody can tell any more"
+    FORGOTTEN = "the window has passed: the outcome is unknown"
     SEALED = "it may be in a section of the store"
 
 
@@ -126,7 +129,9 @@ class Batches:
         return Absent.FORGOTTEN if number <= self._odd_until else Absent.PASSED_OVER
 
     def free(self, first: int, end: int) -> None:
-        """The rows [first, end) were never published after all: batches that stored them become passed over."""
+        """The rows [first, end) were never published after all: batches that stored them become
+        passed over.
+        """
         for at in range(len(self.numbers) - 1, -1, -1):
             if first <= self.first_offsets[at] < end and self._rows[at]:
                 self.first_offsets[at] = self._rows[at] = 0
@@ -208,7 +213,9 @@ class Batches:
         return batches
 
     def state(self) -> object:
-        """What can be compared: the numbers that are not sealed. When the others are forgotten depends on when seals were."""
+        """What can be compared: the numbers that are not sealed. When the others are forgotten
+        depends on when seals were.
+        """
         columns = (self.numbers, self.first_offsets, self._rows, self._arrived)
         return self.last, self.newest, [list(column) for column in columns], sorted(self._repeats.items())
 

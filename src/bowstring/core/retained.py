@@ -1,8 +1,10 @@
-"""What retention has left of a partition: everything from the floor on, and below it the rows whose due time is still to come.
+"""What retention has left of a partition: everything from the floor on, and below it the rows whose
+due time is still to come.
 
-Retention goes by arrival, which never falls, so what is gone is all that is below an offset, the floor. But age counts from the later
-of arrival and due time, and a message may be due in a year: such rows are kept below the floor. They are a set of offsets in chunks, and
-a `Floor` says what comes into it and what goes: a hundred thousand rows may be kept, and only one of them be released.
+Retention goes by arrival, which never falls, so what is gone is all that is below an offset, the
+floor. But age counts from the later of arrival and due time, and a message may be due in a year:
+such rows are kept below the floor. They are a set of offsets in chunks, and a `Floor` says what
+comes into it and what goes: a hundred thousand rows may be kept, and only one of them be released.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from bowstring.core.offset_set import OffsetSet, runs_of
 
 
 class Retained(Machine[Floor, tuple[int, Runs]]):
-    """The floor of one partition, and what is kept below it."""
+    """The floor of one partition, and the rows that are kept below it."""
 
     def __init__(self) -> None:
         self.floor = 1
@@ -63,7 +65,9 @@ class Retained(Machine[Floor, tuple[int, Runs]]):
     # At rest
 
     def capture(self) -> dict[int, Encode]:
-        """The chunks of kept rows that have changed, as they are now. They count as written from here on."""
+        """The chunks of kept rows that have changed, as they are now. They count as written from
+        here on.
+        """
         numbers, self.kept.changed = sorted(self.kept.changed), set()
         return {number: self._captured(number) for number in numbers}
 

@@ -1,4 +1,4 @@
-"""How far retention goes in a partition: decided here, from what somebody has read.
+"""Decides how far retention goes in a partition, from facts that the caller has read.
 
 Three things move. The floor rises past pages that are too old (`aged_to`), or too many bytes
 (`shed_to`). Of the rows that it passes those are kept whose due time is not before the horizon. And
@@ -28,7 +28,7 @@ NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
 
 
 class Facts(NamedTuple):
-    """What was read of a partition."""
+    """The facts about a partition that were read."""
 
     aged_to: int
     """Rows before this offset arrived before the horizon; at least the floor."""
@@ -39,11 +39,11 @@ class Facts(NamedTuple):
     due_passed: NDArray[np.int64] = NO_ROWS
     """Rows below the floor that are due before the horizon: all that were not the last time."""
     unknown: Runs = ()
-    """Rows of which nobody can tell when they are due, because that is damaged: they are kept."""
+    """Rows whose due times are unreadable because of damage: they are kept."""
 
 
 def decide(topic: int, partition: int, retained: Retained, deletions: Deletions, readable_offset: int, facts: Facts) -> Floor | None:
-    """The change that brings retention up to what was found; None if nothing changes."""
+    """The change that these facts lead to; None if nothing changes."""
     floor = max(retained.floor, min(max(facts.aged_to, facts.shed_to), readable_offset))
     kept = _kept(retained.floor, floor, deletions, facts)
     released = _released(retained, deletions, facts)
@@ -108,7 +108,7 @@ def shed(entries: Iterable[PageEntry], offset: int, surplus: int) -> tuple[Reach
 
 
 class Outlook(NamedTuple):
-    """What is known of a partition between two looks: nothing has to be done before `next_deadline`."""
+    """The facts about a partition between two looks: nothing is due before `next_deadline`."""
 
     arrived: int
     """When the oldest page above the floor arrived, as a whole; NEVER if there is none."""

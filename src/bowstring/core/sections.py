@@ -1,11 +1,13 @@
-"""Sections: what the store holds beside pages, to find pages again. Each is a frame like a page, with a header that says what it is.
+"""Sections: data in the store, other than pages, that finds pages and ids again. Each is a frame
+like a page, with a header that names its kind.
 
     index      the pages of an extent: the columns of `PageIndex`
     ids        the directory of an extent's hashes: where buckets begin, and where the blocks are (`id_sections`)
     id-block   keys and distances of some entries
 
-Numbers are little-endian, 64 bits in an index and in the references to blocks, 32 in the rest. A header is a MessagePack array that begins
-with the section's kind and version; that of a page begins with a number, so a frame tells what it is.
+Numbers are little-endian, 64 bits in an index and in the references to blocks, 32 in the rest. A
+header is a MessagePack array that begins with the section's kind and version; that of a page begins
+with a number, so a frame tells what it is.
 """
 
 from __future__ import annotations
@@ -18,15 +20,19 @@ from bowstring.core.id_sections import BlockPlace, Built
 from bowstring.core.pages import PageEntry, PageIndex
 
 VERSION = 1
+INDEX_VERSION = 2
+"""The first had no column that says when a page became visible."""
 INDEX, IDS, ID_BLOCK = "index", "ids", "id-block"
 
 
 class Unreadable(Exception):
-    """A section that is not what it should be, or is of a later version."""
+    """A section of the wrong kind, or of a later version."""
 
 
 class SectionHeader(msgspec.Struct, array_like=True, gc=False):
-    """What a section says of itself. `count` is the number of pages or entries, `detail` the bits of an ids section."""
+    """The header of a section. `count` is the number of pages or entries, `detail` the bits of an
+    ids section.
+    """
 
     kind: str
     version: int
@@ -52,11 +58,17 @@ def decode_header(data: bytes | memoryview, kind: str = "") -> SectionHeader:
         header = _decoder.decode(data)
     except msgspec.DecodeError as error:
         raise Unreadable(f"it is no section: {error}") from error
-    if header.version != VERSION:
-        raise Unreadable(f"the section has version {header.version}, this release reads {VERSION}")
+    newest = version_of(header.kind)
+    if not 1 <= header.version <= newest:
+        raise Unreadable(f"the section has version {header.version}, this release reads {newest}")
     if kind and header.kind != kind:
         raise Unreadable(f"it is a section of kind {header.kind}, not {kind}")
     return header
+
+
+def version_of(kind: str) -> int:
+    """The version that a section of that kind is written with."""
+    return INDEX_VERSION if kind == INDEX else VERSION
 
 
 def encode_index(entries: list[PageEntry]) -> bytes:
@@ -65,10 +77,13 @@ def encode_index(entries: list[PageEntry]) -> bytes:
 
 
 def decode_index(header: SectionHeader, body: memoryview) -> PageIndex:
-    columns = len(PageEntry._fields)
+    columns = len(PageEntry._fields) - (header.version < INDEX_VERSION)
     if len(body) != 8 * columns * header.count:
         raise Unreadable(f"an index of {header.count} pages has {len(body)} bytes")
-    return PageIndex.of(np.frombuffer(body, np.dtype("<i8")).reshape(columns, header.count))
+    found = np.frombuffer(body, np.dtype("<i8")).reshape(columns, header.count)
+    if header.version < INDEX_VERSION:
+        found = np.concatenate((found, np.zeros((1, header.count), np.int64)))
+    return PageIndex.of(found)
 
 
 def encode_directory(built: Built, blocks: list[BlockPlace]) -> bytes:

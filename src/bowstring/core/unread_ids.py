@@ -1,4 +1,6 @@
-"""Pages that are not sealed and whose ids could not be read at load: which ids nobody can tell about, and until when."""
+"""Unsealed pages whose ids could not be read at load: for which ids the answer is unknown, and
+until when.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ class UnreadIds:
 
     def __init__(self) -> None:
         self.until = 0
-        """An id may have been published within the window before this moment: until then no publish with an id is taken."""
+        """An id may have been published within the window before this moment: until then no publish
+        with an id is taken.
+        """
         self.end = 1
         """Messages below this offset may be there and not be found by their ids."""
 

@@ -1,8 +1,10 @@
-"""The way in: finds the handler or the session of a call, and keeps the sessions so that all can be ended when the broker stops.
+"""The way in: finds the handler or the session of a call, and keeps the sessions so that all can be
+ended when the broker stops.
 
-A call is a name of the table and bytes (`ports.transport.Handler`). The codec makes values of the bytes and refuses what is not a
-message of its form; the broker decides whether values make sense. A handler answers a unary call with a value; a session takes values
-and gives values until one side ends it.
+A call is a name of the table and bytes (`ports.transport.Handler`). The codec makes values of the
+bytes and refuses what is not a message of its form; the broker decides whether values make sense. A
+handler answers a unary call with a value; a session takes values and gives values until one side
+ends it.
 """
 
 from __future__ import annotations
@@ -95,7 +97,9 @@ class Gateway:
         return welcome
 
     async def _wait(self, answering: Awaitable[Any], caller: Caller) -> Any:
-        """Waits for an answer that may take long on purpose. Gives up when the broker stops, or when the caller does not wait any more."""
+        """Waits for an answer that may take long on purpose. Gives up when the broker stops, or
+        when the caller does not wait any more.
+        """
         task = asyncio.ensure_future(answering)
         self._waiting[task] = None
         try:
@@ -131,7 +135,9 @@ class Gateway:
                 raise _unknown(method)
 
     def close(self, error: errors.Error) -> None:
-        """Refuses every call from now on with this error. Sessions take nothing more, answer what is under way, and end with it."""
+        """Refuses every call from now on with this error. Sessions accept nothing more, answer
+        requests under way, and end with it.
+        """
         self._closed = error
         for task in tuple(self._waiting):
             task.cancel()

@@ -1,16 +1,18 @@
 """A producer's session: batches in, credit before each, answers out as they come.
 
-Two coroutines serve a session, however many batches are under way. One reads: a batch, credit for its bytes, into the broker, the next.
-The other writes: the broker settles a batch's future when its flush is committed, and the future's callback puts the answer in line. So
-there is no task per batch.
+Two coroutines serve a session, however many batches are under way. One reads: a batch, credit for
+its bytes, into the broker, the next. The other writes: the broker settles a batch's future when its
+flush is committed, and the future's callback puts the answer in line. So there is no task per
+batch.
 
-What bounds memory here (invariant 10): the session reads the next batch only when the one before has its credit from the broker, when
-fewer than `window` bytes of this session are under way, and when the caller takes its answers; a caller that never reads answers is not
-read either.
+What bounds memory here (invariant 10): the session reads the next batch only when the one before
+has its credit from the broker, when fewer than `window` bytes of this session are under way, and
+when the caller takes its answers; a caller that never reads answers is not read either.
 
-An answer that refuses is final. So an error that is worth repeating (`Unavailable`: the broker loads again, the disk is full, a newer
-session has taken over) is never given as one: it ends the session, and the kit sends again what was not answered. The exception is
-`DeadlinePassed`, which says for certain that the batch is not stored and never will be.
+An answer that refuses is final. So an error that is worth repeating (`Unavailable`: the broker
+loads again, the disk is full, a newer session has taken over) is never given as one: it ends the
+session, and the kit sends again what was not answered. The exception is `DeadlinePassed`, which
+says for certain that the batch is not stored and never will be.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ from bowstring.ports.transport import Caller
 ANSWERS_MAX: Final = 1024
 """Answers that wait for a slow caller before the session stops reading."""
 BATCH_COST: Final = 1024
-"""What a batch under way takes of the window beside its bytes, so that empty ones are not free."""
+"""How much of the window a batch takes in addition to its bytes, so that empty batches are not
+free.
+"""
 
 
 class PublishOpening(NamedTuple):
@@ -90,7 +94,7 @@ class PublishSession:
                 self._publisher.close()
 
     def end(self, error: errors.Error) -> None:
-        """Takes nothing more, answers what is under way, then ends with this error."""
+        """Accepts nothing more, answers batches under way, then ends with this error."""
         self._ending = error
         if self._reading is not None:
             self._reading.cancel()

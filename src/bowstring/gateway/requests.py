@@ -1,6 +1,8 @@
-"""The values of unary calls: what each asks for, and what it is answered where the broker has no value of its own for it.
+"""The values of unary calls: the requests, and the answers for which the broker has no value of its
+own.
 
-A request has the name of its call. Spans are seconds, moments microseconds since 1970. None means "not given".
+A request has the name of its call. Spans are seconds, moments microseconds since 1970. None means
+"not given".
 """
 
 from __future__ import annotations

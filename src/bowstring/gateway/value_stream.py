@@ -1,4 +1,4 @@
-"""A stream of values: what a session sees of a call, with a codec between it and the transport."""
+"""A stream of values, as a session sees a call, with a codec between it and the transport."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ class ValueStream(Generic[Request, Reply]):
         """The size of the message that was read last."""
 
     async def read(self) -> Request | None:
-        """Gives the next request, or None when the caller has ended its side. Raises InvalidArgument for what is no request."""
+        """Gives the next request, or None when the caller has ended its side. Raises
+        InvalidArgument for anything but a request.
+        """
         message = await self._read()
         if message is None:
             return None

@@ -38,8 +38,7 @@ class Metric(NamedTuple):
     """counter, gauge or histogram."""
     meaning: str
     samples: Callable[[View], Iterable[Any]]
-    """The values that `/metrics` shows: samples, or one distribution; empty if there are none now.
-    """
+    """The values that `/metrics` shows: samples, or one distribution; empty if there are none now."""
     labels: tuple[str, ...] = ()
 
 

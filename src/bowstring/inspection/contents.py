@@ -1,8 +1,10 @@
-"""What a catalog says, loaded as a broker loads it, but going on where a broker would refuse to: whatever is damaged is a finding.
+"""What a catalog says, loaded as a broker loads it, but going on where a broker would refuse to:
+whatever is damaged is a finding.
 
-A journal row that cannot be read leaves gaps: where the next append of a partition does not begin at the next offset, those between are
-lost. A snapshot that cannot be read leaves a partition that begins with the journal. So what stands in `Contents` about a damaged
-directory is what is known, no more.
+A journal row that cannot be read leaves gaps: where the next append of a partition does not begin
+at the next offset, those between are lost. A snapshot that cannot be read leaves a partition that
+begins with the journal. So what stands in `Contents` about a damaged directory is what is known, no
+more.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ Key = tuple[int, int]
 
 
 class Gap(NamedTuple):
-    """Offsets that the journal should have told of, and does not."""
+    """Offsets that are missing from the journal."""
 
     key: Key
     first_offset: int
@@ -36,7 +38,7 @@ class Gap(NamedTuple):
     sequence: int
     """The flush that goes on behind it."""
     arrived: int
-    """When what is before it arrived, or else what is behind."""
+    """When the rows before it arrived, or else those behind it."""
 
 
 class JournalSpan:
@@ -89,7 +91,7 @@ class Contents:
         return self.journals[broker].last if broker in self.journals else 0
 
     def name(self, topic: int) -> str:
-        """The topic's name; a deleted one's, and one that nobody knows, by its id."""
+        """The topic's name; for a deleted or unknown topic, its id."""
         return self.topics[topic].name if topic in self.topics else f"#{topic}"
 
     def at(self, key: Key, first_offset: int | None = None, end_offset: int | None = None) -> Place:
@@ -207,11 +209,13 @@ class _Replay(Replay):
         try:
             super().change(machine, change, sequence)
         except (AssertionError, Damaged) as error:
-            text = f"journal row {sequence} does not follow on what is before: {error}"
+            text = f"journal row {sequence} does not follow the rows before it: {error}"
             self._contents.add("journal", text, sequence=sequence, **self._contents.at(change.address))
 
     def _close_gap(self, partition: Partition, change: Append, sequence: int) -> None:
-        """If the append does not begin where the log ended, what is between was in a row that cannot be read, or was never there."""
+        """If the append does not begin where the log ended, what is between was in a row that
+        cannot be read, or was never there.
+        """
         if change.first_offset == partition.next_offset:
             return
         key = change.address

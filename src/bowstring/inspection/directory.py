@@ -99,7 +99,7 @@ def _no_catalog(path: str, sizes: dict[str, int]) -> errors.Error:
     segments = sum(name.startswith("segment-") for name in sizes)
     if segments:
         return errors.Corrupt(
-            f"{path} has {segments} segments but no {CATALOG}, without which nobody knows what is in them.",
+            f"{path} has {segments} segments but no {CATALOG}, without which their contents are unknown.",
             hint=f"Put {CATALOG} back, or restore a backup.",
         )
     return errors.NotFound(f"{path} is not a data directory: there is no {CATALOG} in it.", hint="Name the data directory of a broker.")

@@ -1,4 +1,4 @@
-"""What is in a data directory, in figures: for people, and as one JSON object for programs."""
+"""The contents of a data directory in figures: for people, and as one JSON object for programs."""
 
 from __future__ import annotations
 

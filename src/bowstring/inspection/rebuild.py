@@ -1,4 +1,5 @@
-"""What can be put in the place of damaged rows of a catalog, from everything else that is there. Nothing here writes.
+"""What can be put in the place of damaged rows of a catalog, from everything else that is there.
+Nothing here writes.
 
     extent     from its index section, which says the same and more; if that is damaged too, one whose offsets answer `Corrupt`
     snapshot   the log's end and floor from extents and journal; what producers had sent is forgotten, so for the length of the
@@ -7,7 +8,8 @@
                is there again; where the pages are gone, the offsets are lost and answer `Corrupt`. Deletions of the flush are forgotten
     deletions  cannot be rebuilt: what was deleted there is delivered again
 
-Whatever an extent that cannot be rebuilt still used stays in use: intact pages may be there, for whoever knows how to find them.
+The segments of an extent that cannot be rebuilt stay in use: they may hold intact pages that an
+expert can find.
 """
 
 from __future__ import annotations
@@ -35,9 +37,11 @@ from bowstring.ports.store import Reference
 from bowstring.store.segments import in_blocks
 
 OFFSETS_BEYOND_MAX = 1 << 32
-"""How far behind everything else a damaged snapshot may put the end of a log, and still be believed."""
+"""How far behind everything else a damaged snapshot may put the end of a log, and still be
+believed.
+"""
 _NOBODY = bytes(16)
-"""The producer of what is lost."""
+"""The producer of lost messages."""
 
 
 # Extents
@@ -98,7 +102,9 @@ def _lost_extent(contents: Contents, bad: Bad, blank: Extent) -> Extent:
 
 
 def rebuild_head(contents: Contents, bad: Bad, now: int) -> StateRow | None:
-    """A partition as of the journal's end, as far as it is known; None if there is no such partition any more."""
+    """A partition as of the journal's end, as far as it is known; None if there is no such
+    partition any more.
+    """
     partition = contents.partitions.get((bad.key[0], bad.key[1]))
     if partition is None:
         return None
@@ -113,7 +119,9 @@ def rebuild_head(contents: Contents, bad: Bad, now: int) -> StateRow | None:
 
 
 def _end_it_told(partition: Partition, bad: Bad) -> int:
-    """The end of the log as the damaged snapshot has it, if that can be: a number too high does no harm, offsets may have holes."""
+    """The end of the log as the damaged snapshot has it, if that can be: a number too high does no
+    harm, offsets may have holes.
+    """
     scratch = Partition(partition.topic, partition.number, partition.window)
     try:
         restore(scratch, bad.values[-1], 0)
@@ -136,7 +144,7 @@ class RebuiltRow(NamedTuple):
     broker: int
     row: Row
     recovered: list[tuple[Key, int, int]]
-    """Partition, first offset and end of what is there again."""
+    """Partition, first offset and end of the recovered messages."""
     lost: list[tuple[Key, int, int]]
 
 
@@ -186,7 +194,9 @@ def _appends(gap: Gap, pages: list[_Found], sequence: int) -> Iterator[Append]:
 
 
 def _frames_of(directory: DataDirectory, broker: int, wanted: set[int]) -> dict[int, list[_Found]]:
-    """The pages of these flushes, in the order in which they were written, from the rows themselves and from all segments."""
+    """The pages of these flushes, in the order in which they were written, from the rows themselves
+    and from all segments.
+    """
     found: dict[int, list[_Found]] = {}
     for sequence in wanted:
         for page in _pages(directory.catalog.inlined(broker, sequence), 0, {sequence}, broker=broker):

@@ -1,11 +1,14 @@
-"""Makes a damaged directory one that a broker starts on: it serves what is intact, and answers `Corrupt` for what is not.
+"""Makes a damaged directory one that a broker starts on: it serves what is intact, and answers
+`Corrupt` for what is not.
 
-A broker lives with damaged pages and index sections, and with missing segments: it answers `Corrupt` for their offsets. They are left
-where they are. What it cannot live with are rows of the catalog whose checksum is wrong, because they are what is true. They are put
-aside and replaced by what everything else tells (`rebuilding`). Orphans are put aside, too.
+A broker lives with damaged pages and index sections, and with missing segments: it answers
+`Corrupt` for their offsets. They are left where they are. What it cannot live with are rows of the
+catalog whose checksum is wrong, because they are what is true. They are put aside and replaced by
+what everything else tells (`rebuilding`). Orphans are put aside, too.
 
-Nothing is deleted. All goes to DIR/quarantine/<moment>: files as they were, the catalog as it was before as `catalog.sqlite`, with the
-damaged rows in it. Putting that one back undoes a repair. The directory is locked meanwhile.
+Nothing is deleted. All goes to DIR/quarantine/<moment>: files as they were, the catalog as it was
+before as `catalog.sqlite`, with the damaged rows in it. Putting that one back undoes a repair. The
+directory is locked meanwhile.
 """
 
 from __future__ import annotations
@@ -29,8 +32,9 @@ QUARANTINE = "quarantine"
 
 
 def repair(path: str, *, now: int) -> list[Finding]:
-    """Repairs, and says what was done; `now` is a moment. Raises Conflict if the directory is served, Corrupt if SQLite cannot read the
-    catalog."""
+    """Repairs, and says what was done; `now` is a moment. Raises Conflict if the directory is
+    served, Corrupt if SQLite cannot read the catalog.
+    """
     path = os.path.abspath(path)
     with DataDirectory(path):
         pass  # raises if it is none, or is served
@@ -126,7 +130,7 @@ class _Repair:
                 continue
             extent, whole = rebuild.rebuild_extent(directory, contents, bad)
             added.append(extent)
-            text = "made anew from its index" if whole else "some of it could not be made anew: what is missing answers Corrupt"
+            text = "made anew from its index" if whole else "some of it could not be made anew: reading the missing part raises Corrupt"
             self._tell("extent", text, **contents.at(key, extent.first_offset, extent.end_offset))
         return added
 

@@ -1,7 +1,8 @@
 """The frames of one segment, as they lie there: found by walking, with what refers to each of them.
 
-Walking tells no truth: behind a segment's end lie the frames of an earlier life. Those name another segment and are not listed. Where a
-frame is damaged its length cannot be believed, so the walk goes on at the next place that something refers to.
+Walking tells no truth: behind a segment's end lie the frames of an earlier life. Those name another
+segment and are not listed. Where a frame is damaged its length cannot be believed, so the walk goes
+on at the next place that something refers to.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Referrer(NamedTuple):
 
 
 def segment_of(directory: DataDirectory, text: str) -> int:
-    """The segment that somebody names: by its id in hexadecimal, or by the name of its file. Raises NotFound."""
+    """The segment of a name: its id in hexadecimal, or the name of its file. Raises NotFound."""
     digits = text.removeprefix("segment-").removeprefix("0x")
     try:
         segment = int(digits, 16)
@@ -108,7 +109,7 @@ def _frame(
 
 
 def _content(contents: Contents, page: Page) -> dict[str, Any]:
-    """What a frame holds, by its own header."""
+    """The contents of a frame, by its own header."""
     try:
         section = sections.decode_header(page.header)
     except sections.Unreadable:

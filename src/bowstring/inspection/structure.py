@@ -1,7 +1,8 @@
-"""Whether what a catalog says fits together, and fits the files that are there. No page is read for it.
+"""Checks that the rows of a catalog fit together, and fit the files. It reads no page.
 
-Offsets that nothing holds are no damage by themselves: pages of which every message has expired or was deleted go before the floor comes
-by. They are told, because they may also be what a lost extent has left.
+Offsets that nothing holds are no damage by themselves: pages of which every message has expired or
+was deleted go before the floor comes by. They are reported, because they may also be the gap of a
+lost extent.
 """
 
 from __future__ import annotations
@@ -22,13 +23,17 @@ from bowstring.store.segments import epoch_of, segment_name
 
 
 def extent_structure(contents: Contents, extent: Extent, entries: list[PageEntry], places: list[Reference] | None) -> list[Finding]:
-    """Whether an extent's index and the extent say the same. `places` are those of its sections, if all are known."""
+    """Whether an extent's index and the extent say the same. `places` are those of its sections, if
+    all are known.
+    """
     wrong: list[str] = []
     if len(entries) != extent.pages or sum(entry.length for entry in entries) != extent.bytes:
         wrong.append(f"its index has {len(entries)} pages, and the extent says {extent.pages} of {extent.bytes} bytes")
     inside = all(extent.first_offset <= entry.first_offset and entry.end <= extent.end_offset for entry in entries)
     if not inside or any(before.end > after.first_offset for before, after in pairwise(entries)):
         wrong.append("its pages overlap, or are outside of it")
+    if any(before.visible > after.visible for before, after in pairwise(entries)):
+        wrong.append("its pages became visible in another order than that of their offsets")
     used = Counter(segments((entry.segment for entry in entries), (entry.length for entry in entries)))
     used.update(segments((place.segment for place in places or ()), (place.length for place in places or ())))
     if places is not None and dict(extent.uses) != dict(used):
@@ -38,7 +43,7 @@ def extent_structure(contents: Contents, extent: Extent, entries: list[PageEntry
 
 
 def structure(directory: DataDirectory, contents: Contents) -> list[Finding]:
-    """Everything but what is inside of extents."""
+    """Checks everything but the contents of extents."""
     found: list[Finding] = []
     for key, partition in contents.partitions.items():
         found += _coverage(contents, key, partition)
@@ -80,7 +85,7 @@ def _uncovered(contents: Contents, key: Key, partition: Partition, first: int, e
 
 
 def _usage(contents: Contents) -> list[Finding]:
-    """What extents say that they use, and what is written down by segment."""
+    """Compares the uses in the extents with the table of uses by segment."""
     said = Counter({(segment, *extent[:3]): used for each in contents.extents.values() for extent in each for segment, used in extent.uses})
     damaged = {bad.key for bad in contents.bad_extents}
     found: list[Finding] = []
@@ -88,7 +93,7 @@ def _usage(contents: Contents) -> list[Finding]:
         place = contents.at((use.topic, use.partition), use.first_offset)
         name = segment_name(use.segment) if isinstance(use.segment, int) else str(use.segment)
         if not use.adds_up:
-            found.append(Finding("usage", "what it uses of a segment does not add up", segment=name, **place))
+            found.append(Finding("usage", "its uses of a segment do not add up", segment=name, **place))
         elif said.pop(use[:4], None) != use.bytes and use[1:4] not in damaged:
             found.append(Finding("usage", "it uses another part of a segment than is written down", segment=name, **place))
     for segment, topic, partition, offset in said:
@@ -124,7 +129,7 @@ def _files(directory: DataDirectory, contents: Contents) -> list[Finding]:
             text = f"it is of epoch {epoch_of(segment)}, the catalog of {contents.epoch}: the catalog is older than this file"
             found.append(Finding("segment", text, segment=segment_name(segment)))
         elif segment not in used and _is_written(directory, segment):
-            text = "nothing refers to it; the next start reuses it, or puts it aside if somebody may miss it"
+            text = "nothing refers to it; the next start reuses it, or puts it aside if it may still be needed"
             found.append(Finding("unused", text, damaged=False, segment=segment_name(segment)))
     for orphan in stock.orphans:
         text = "nothing refers to it; it was put aside when a broker started"
@@ -133,7 +138,9 @@ def _files(directory: DataDirectory, contents: Contents) -> list[Finding]:
 
 
 def _is_written(directory: DataDirectory, segment: int) -> bool:
-    """Does the file begin with a frame of its own? One that waits to be written begins with zeros, or with one of an earlier life."""
+    """Does the file begin with a frame of its own? One that waits to be written begins with zeros,
+    or with one of an earlier life.
+    """
     try:
         beginning = directory.read(segment, 0, FRAME_HEADER_BYTES)
     except Damaged:

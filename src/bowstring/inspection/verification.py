@@ -1,4 +1,4 @@
-"""Everything that a directory holds, read and checked: what is damaged is named by topic, partition and offsets.
+"""Reads and checks everything in a directory, and names damage by topic, partition and offsets.
 
     catalog    SQLite's own structure; every row of journal, extents, snapshots, deletions (as `contents` loads them)
     extents    the index section of each, then its pages in the order of the disk, then the sections of its ids
@@ -32,7 +32,9 @@ Progress = Callable[[int, int], None]
 
 
 class Sealed(NamedTuple):
-    """An extent as its sections tell it: the index, if it can be read, and every reference beside pages."""
+    """An extent as its sections tell it: the index, if it can be read, and every reference beside
+    pages.
+    """
 
     pages: PageIndex | None
     places: list[Reference]
@@ -41,7 +43,7 @@ class Sealed(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """What a verification has looked at, and what it has found."""
+    """The counts and findings of a verification."""
 
     findings: list[Finding]
     pages: int
@@ -90,7 +92,9 @@ class Verifier:
     # Pages
 
     def _check_pages(self, key: Key, entries: list[PageEntry]) -> None:
-        """Reads the pages in the order of the disk, and tells of the damaged ones in the order of the log."""
+        """Reads the pages in the order of the disk, and tells of the damaged ones in the order of
+        the log.
+        """
         found: dict[int, Finding] = {}
         for entry in entries:
             if entry.segment == LOST:
@@ -139,7 +143,7 @@ class Verifier:
 
 
 def read_sections(directory: DataDirectory, extent: Extent, damaged: Callable[[str, Exception], None]) -> Sealed:
-    """The sections of an extent; those that are damaged are told, and left out."""
+    """The sections of an extent; damaged ones are reported and left out."""
     places: list[Reference] = []
     index: PageIndex | None = None
     try:

@@ -27,8 +27,7 @@ class Call(NamedTuple):
 
     name: str
     stream: bool = False
-    """Messages go both ways until one side ends it; otherwise there is one request and one answer.
-    """
+    """Messages go both ways until one side ends it; otherwise there is one request and one answer."""
     waits: bool = False
     """The answer may take long on purpose. The broker gives such a call up when it stops."""
     done: type[errors.Error] | None = None

@@ -1,10 +1,13 @@
-"""The catalog: what is true, and who may say so. This port is what brokers have in common; `ports.journal` is what belongs to one.
+"""The catalog: the durable truth, and who may change it. This port has what brokers share;
+`ports.journal` has what belongs to one.
 
-Brokers are numbers. Whoever starts as a broker registers under its number and gets an epoch, from one counter for all brokers, so no
-two incarnations of any broker ever have the same. A fence is a number with its epoch. Each call that changes something takes one, and
-changes nothing once the number has a later epoch.
+A broker has a number. At its start it registers under its number and gets an epoch, from one
+counter for all brokers, so no two incarnations of any broker ever have the same epoch. A fence is a
+number with its epoch. Each call that changes something takes one, and changes nothing once the
+number has a later epoch.
 
-Topics and their partitions are common. Each partition has an owner, the broker in whose journal its changes are.
+Topics and their partitions are common. Each partition has an owner, the broker in whose journal its
+changes are.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ from bowstring.ports.journal import Journal
 
 
 class Registered(NamedTuple):
-    """What a new incarnation starts from: its fence, and the sequence of its journal's last row (0 if there is none). Rows up to `trimmed`
-    are gone: what they said is in extents and states."""
+    """What a new incarnation starts from: its fence, and the sequence of its journal's last row (0
+    if there is none). Rows up to `trimmed` are gone: extents and states hold their contents.
+    """
 
     fence: Fence
     sequence: int
@@ -26,7 +30,9 @@ class Registered(NamedTuple):
 
 
 class TopicRow(NamedTuple):
-    """A topic at rest. A deleted one stays as a tombstone (`deleted` is the moment), so that its changes are skipped at load."""
+    """A topic at rest. A deleted one stays as a tombstone (`deleted` is the moment), so that its
+    changes are skipped at load.
+    """
 
     id: int
     name: str
@@ -37,7 +43,9 @@ class TopicRow(NamedTuple):
 
 
 class PartitionRow(NamedTuple):
-    """A partition, and the broker that owns it. Those of a deleted topic stay as long as its tombstone."""
+    """A partition, and the broker that owns it. Those of a deleted topic stay as long as its
+    tombstone.
+    """
 
     topic: int
     number: int
@@ -45,10 +53,14 @@ class PartitionRow(NamedTuple):
 
 
 class Catalog(Protocol):
-    """Agreement, fencing and topics. All calls raise DiskFull, Fenced or StorageFailed; reads of bad rows raise Damaged."""
+    """Agreement, fencing and topics. All calls raise DiskFull, Fenced or StorageFailed; reads of
+    bad rows raise Damaged.
+    """
 
     async def open(self) -> None:
-        """Opens or makes the catalog, brings an older format up to this one, and refuses a newer one with NotSupported."""
+        """Opens or makes the catalog, brings an older format up to this one, and refuses a newer
+        one with NotSupported.
+        """
         ...
 
     async def cluster(self) -> bytes:
@@ -56,11 +68,13 @@ class Catalog(Protocol):
         ...
 
     async def register(self, broker: int) -> Registered:
-        """Gives the broker a new epoch: whatever an earlier incarnation of this number still has under way can no longer land."""
+        """Gives the broker a new epoch: commits of an earlier incarnation of this number that are
+        still under way can no longer land.
+        """
         ...
 
     def journal(self, fence: Fence) -> Journal:
-        """What belongs to one broker, as its incarnation with this fence reads and writes it."""
+        """The journal of one broker, as its incarnation with this fence reads and writes it."""
         ...
 
     async def topics(self) -> list[TopicRow]:
@@ -72,13 +86,16 @@ class Catalog(Protocol):
         ...
 
     async def create_topic(self, fence: Fence, topic: TopicRow, owners: Sequence[int] = ()) -> TopicRow:
-        """Makes it under a fresh id (the row's own id is ignored). Raises errors.TopicExists if a live one has the name. `owners` are the
-        brokers that own its partitions, in order; without them the one that makes it owns all."""
+        """Makes it under a fresh id (the row's own id is ignored). Raises errors.TopicExists if a
+        live one has the name. `owners` are the brokers that own its partitions, in order; without
+        them the one that makes it owns all.
+        """
         ...
 
     async def delete_topic(self, fence: Fence, topic_id: int, deleted: int) -> None:
-        """Turns it into a tombstone, which goes when no broker's journal has a row left that may speak of the topic, and no extent or
-        state is left of it."""
+        """Turns it into a tombstone, which goes when no broker's journal has a row left that may
+        speak of the topic, and no extent or state is left of it.
+        """
         ...
 
     async def alter_topic(self, fence: Fence, topic_id: int, settings: bytes) -> None:
@@ -86,8 +103,10 @@ class Catalog(Protocol):
         ...
 
     async def back_up(self, path: str) -> None:
-        """Writes a copy of everything to a new file, in steps that flushes do not wait for: as it is at one moment before this returns.
-        Not synced. Raises DiskFull or StorageFailed where the copy is concerned: the catalog goes on."""
+        """Writes a copy of everything to a new file, in steps that flushes do not wait for: as it
+        is at one moment before this returns. Not synced. Raises DiskFull or StorageFailed where the
+        copy is concerned: the catalog goes on.
+        """
         ...
 
     async def close(self) -> None: ...

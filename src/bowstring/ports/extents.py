@@ -1,4 +1,4 @@
-"""What the catalog keeps of partitions when the journal is trimmed: extents, which say where sealed pages are, and states."""
+"""The rows of partitions that outlive the journal: extents, which locate sealed pages, and states."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bowstring.ports.store import Reference
 
 
 class ExtentKey(NamedTuple):
-    """What names an extent."""
+    """The key of an extent."""
 
     topic: int
     partition: int
@@ -16,15 +16,17 @@ class ExtentKey(NamedTuple):
 
 
 class Section(NamedTuple):
-    """What an extent has in the store beside its pages."""
+    """Data of an extent in the store other than its pages."""
 
     kind: str
-    """What is in it: "index", "ids" and so on (core.sections has them all)."""
+    """Its kind: "index", "ids" and so on (core.sections has them all)."""
     reference: Reference
 
 
 class Extent(NamedTuple):
-    """Sealed pages of one partition that follow each other in the log. Which pages, its index section in the store says."""
+    """Sealed pages of one partition that follow each other in the log. Which pages, its index
+    section in the store says.
+    """
 
     topic: int
     partition: int
@@ -35,12 +37,16 @@ class Extent(NamedTuple):
     """When its first page arrived; `arrived_last` the last one."""
     arrived_last: int
     expires: int
-    """The moment after which no row of it is delivered any more, whatever the retention; 0 if there is none."""
+    """The moment after which no row of it is delivered any more, whatever the retention; 0 if there
+    is none.
+    """
     pages: int
     bytes: int
     """Bytes of its pages."""
     broker: int
-    """The broker that has sealed or rewritten it: the sequences of its sections are positions in that one's journal."""
+    """The broker that has sealed or rewritten it: the sequences of its sections are positions in
+    that one's journal.
+    """
     sections: tuple[Section, ...]
     """One of each kind at most, in any order; there is always an index."""
     uses: tuple[tuple[int, int], ...]
@@ -68,8 +74,9 @@ class Extent(NamedTuple):
 
 
 class StateRow(NamedTuple):
-    """Part of a machine's state as of a journal position, opaque here. Part 0 is the head, parts from 1 on are chunks. It replaces the one
-    before; an empty state removes the row."""
+    """Part of a machine's state as of a journal position, opaque here. Part 0 is the head, parts
+    from 1 on are chunks. It replaces the one before; an empty state removes the row.
+    """
 
     topic: int
     partition: int
@@ -82,7 +89,7 @@ class StateRow(NamedTuple):
 
 
 class Sealed(NamedTuple):
-    """What the extents of a partition amount to."""
+    """The sum of the extents of a partition."""
 
     topic: int
     partition: int

@@ -5,16 +5,19 @@
     read     neighbouring references together, every frame verified
     release  the files of segments that nothing refers to are reused
 
-An append is contiguous: if it does not fit behind the current end it goes to the next segment whole, and a flush that is larger than
-a segment gets one of its own size. It begins on a block boundary (`segments.BLOCK_BYTES` says why). So `room` can be more than what the
-largest append that fits would take.
+An append is contiguous: if it does not fit behind the current end it goes to the next segment
+whole, and a flush that is larger than a segment gets one of its own size. It begins on a block
+boundary (`segments.BLOCK_BYTES` says why). So `room` can be more than what the largest append that
+fits would take.
 
-Files are allocated whole, so a full disk is met with before a byte is written: that append is refused, and the store goes on with
-whatever fits, reads, syncs and releases. When a write or a sync fails, nothing can be said about the bytes in question, and nothing
-later may be counted before them. So the store refuses everything from then on but reads, each time with the kind of failure that it met
-with. After a write that found no room (a file system that copies on writing) the broker loads anew and opens the store again under a
-new epoch: nothing refers to what was half written. After any other failure this object is of no more use, and not even `open` is taken:
-a failed sync is never tried again, because the kernel has dropped what it could not write and would call the next sync a success.
+Files are allocated whole, so the store notices a full disk before it writes a byte: it refuses that
+append, and continues with appends that fit, reads, syncs and releases. When a write or a sync
+fails, the state of these bytes is unknown, and nothing after them may count. So the store refuses
+everything from then on but reads, each time with the same kind of failure. After a write that found
+no room (a file system that copies on writing) the broker loads anew and opens the store again under
+a new epoch: nothing refers to what was half written. After any other failure this object is dead,
+and refuses even `open`: a failed sync is never tried again, because the kernel has dropped the
+bytes that it could not write, and the next sync would succeed without them.
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ from bowstring.store.segments import BLOCK_BYTES, MIB, Growth, in_blocks
 from bowstring.store.spans import Span, reads, spans
 from bowstring.store.supply import Segment, Supply, is_full
 
-# The next segment is prepared when this part of a first segment is written: an idle broker has one segment, a busy one always two.
+# The next segment is prepared when this part of a first segment is written: an idle broker has one
+# segment, a busy one always two.
 _PREPARE_AT = 1 / 8
 _READS_AT_ONCE = 8
 _ZEROS = memoryview(bytes(BLOCK_BYTES))
@@ -49,15 +53,23 @@ class LocalStore:
         segment_bytes_first: int = 16 * MIB,
         segment_bytes_max: int = 256 * MIB,
         free_files_max: int = 4,
+        shared: bool = False,
         handles_max: int = 64,
         clock: Clock | None = None,
         orphan_seconds: float = 7 * 86_400.0,
     ) -> None:
-        """`orphan_seconds` is how long an orphan is kept at least, by the clock; without one it is kept for ever."""
+        """`orphan_seconds` is how long an orphan is kept at least, by the clock; without one it is
+        kept for ever.
+
+        `shared` says that another node may write in this directory, and does not know yet that it
+        has lost its fence. Its last writes may come at any time, to files that it has open. So no
+        file is ever used again: a released segment is removed, and late writes go to a file without
+        a name.
+        """
         self._handles = Handles(disk, handles_max)
         self._quarantine = Quarantine(disk, clock, orphan_seconds)
         growth = Growth(segment_bytes_first, segment_bytes_max)
-        self._supply = Supply(disk, self._handles, self._quarantine, growth, free_files_max)
+        self._supply = Supply(disk, self._handles, self._quarantine, growth, free_files_max, shared)
         self._prepare_at = int(segment_bytes_first * _PREPARE_AT)
         self._epoch = 0
         self._current: Segment | None = None
@@ -67,7 +79,7 @@ class LocalStore:
         """Written since the last sync that covers it, in the order in which they were begun."""
         self._is_open = False
         self._failure: DiskFull | StorageFailed | None = None
-        """Why nothing is written any more, in this incarnation or for good."""
+        """The failure after which nothing is written any more, in this incarnation or for good."""
         self._appending = asyncio.Lock()
         self._syncing = asyncio.Lock()
         self._releasing = asyncio.Lock()
@@ -89,7 +101,7 @@ class LocalStore:
             self._is_open = True
 
     async def append(self, sequence: int, pages: Sequence[Page], *, copies: bool = False) -> list[Reference]:
-        """See `Store.append`. Appends are written in the order in which they were called, whoever calls."""
+        """See `Store.append`. Appends are written in the order of the calls."""
         async with self._appending:
             self._refuse()
             lengths = [framed_length(page) for page in pages]
@@ -133,7 +145,9 @@ class LocalStore:
         return dict(self._quarantine.orphans)
 
     async def sync(self) -> None:
-        """See `Store.sync`. A second caller waits for the first: what the first is syncing is not durable yet."""
+        """See `Store.sync`. A second caller waits for the first: what the first is syncing is not
+        durable yet.
+        """
         async with self._syncing:
             self._refuse()
             written = [(segment, segment.end) for segment in self._unsynced.values()]
@@ -158,8 +172,9 @@ class LocalStore:
         return pages
 
     async def release(self, segments: Collection[int]) -> None:
-        """See `Store.release`. Raises DiskFull if there is no room to change a name: the segments are then kept, and may be released
-        again."""
+        """See `Store.release`. Raises DiskFull if there is no room to change a name: the segments
+        are then kept, and may be released again.
+        """
         async with self._releasing:
             self._refuse()
             released = sorted(segment for segment in set(segments) if not self._is_written(segment))
@@ -174,7 +189,7 @@ class LocalStore:
             self._foresee()
 
     async def close(self) -> None:
-        """Ends appending and syncing; what was not synced counts no more."""
+        """Ends appending and syncing; unsynced bytes do not count any more."""
         self._is_open = False
         async with self._appending, self._syncing, self._releasing:
             self._abandon()
@@ -225,12 +240,16 @@ class LocalStore:
         return segment in self._unsynced or (self._current is not None and segment == self._current.id)
 
     def _settle(self, segment: Segment) -> None:
-        """The segment's file may be closed when it is neither written to any more nor has unsynced bytes."""
+        """The segment's file may be closed when it is neither written to any more nor has unsynced
+        bytes.
+        """
         if not self._is_written(segment.id):
             self._handles.settle(segment.id)
 
     def _abandon(self) -> None:
-        """Nothing is written to the segments of this incarnation any more, and what is not synced is never counted."""
+        """Nothing is written to the segments of this incarnation any more, and what is not synced
+        is never counted.
+        """
         written = dict.fromkeys(self._unsynced)
         if self._current is not None:
             written[self._current.id] = None
@@ -241,20 +260,24 @@ class LocalStore:
     # Failing
 
     def _failed(self, doing: str, error: OSError | StorageFailed) -> DiskFull | StorageFailed:
-        """What the caller raises, and everybody after it. A full disk never takes the place of something worse."""
+        """The failure that this caller and all later ones raise. A full disk never replaces
+        something worse.
+        """
         failure = (DiskFull if isinstance(error, OSError) and is_full(error) else StorageFailed)(f"{doing} failed: {error}")
         if not isinstance(self._failure, StorageFailed):
             self._failure = failure
         return failure
 
     def _refused(self, doing: str, error: OSError | StorageFailed) -> DiskFull | StorageFailed:
-        """The same where nothing was written yet: a full disk is then the matter of this one caller."""
+        """The same if nothing was written yet: a full disk then concerns only this caller."""
         if isinstance(error, OSError) and is_full(error):
             return DiskFull(f"{doing} failed: {error}")
         return self._failed(doing, error)
 
     def _refuse(self) -> None:
-        """Raises if nothing may be written: a new exception each time, so that none gathers the traces of all who were refused."""
+        """Raises if nothing may be written: a new exception each time, so that none gathers the
+        traces of all who were refused.
+        """
         if self._failure is not None:
             raise type(self._failure)(str(self._failure))
         if not self._is_open:
@@ -263,7 +286,9 @@ class LocalStore:
     # Reading
 
     async def _read_together(self, together: list[list[Span]]) -> list[list[Page]]:
-        """Several reads at once. Of several failures the first in order is told, whichever came first in time."""
+        """Several reads at once. Raises the first of several failures in the order of the
+        references, not of time.
+        """
         found = await asyncio.gather(*map(self._read, together), return_exceptions=True)
         pages: list[list[Page]] = []
         for part in found:
@@ -273,7 +298,9 @@ class LocalStore:
         return pages
 
     async def _read(self, parts: list[Span]) -> list[Page]:
-        """Spans of one segment. If they cannot be read together they are read one by one, to know which of them is to blame."""
+        """Spans of one segment. If the joint read fails, reads them one by one, to find the one
+        that is damaged.
+        """
         segment = parts[0].segment
         try:
             found = await self._handles.read(segment, [(span.position, span.length) for span in parts])

@@ -1,8 +1,9 @@
-"""The store that forgets: pages are kept as they came, and are gone with the process.
+"""A store in memory: it keeps pages as they came, and loses them with the process.
 
-For tests and for brokers that nobody asks to remember (`Broker.ephemeral`, `--store memory`). It gives the same references as the
-store on a disk would, so that nothing else can tell the two apart. Nothing is framed or checked, because memory that changes by itself
-is outside what any program can survive; a reference is the key to its page, and one that differs in anything finds nothing.
+For tests and for brokers without a data directory (`Broker.ephemeral`, `--store memory`). It gives
+the same references as the store on a disk would, so that nothing else can tell the two apart. It
+neither frames nor checks pages, because no program survives memory that changes by itself. A
+reference is the key to its page, and a reference that differs in anything finds nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from bowstring.ports.failures import Damaged, StorageFailed
 from bowstring.ports.store import Page, Reference
 from bowstring.store.segments import MIB, epoch_of, segment_id
 
-# More than anybody asks for: what memory there is, only the system knows, and it does not say so before it is too late.
+# More than any caller asks for: only the system knows how much memory there is, and it reports that
+# too late.
 _ROOM = 1 << 62
 
 
@@ -31,7 +33,7 @@ class MemoryStore:
         self._is_open = False
 
     async def open(self, epoch: int, live: Collection[int], committed: int | None = None) -> None:
-        """See `Store.open`. What is not live is forgotten."""
+        """See `Store.open`. Forgets pages that are not live."""
         kept = frozenset(live)
         self._segments = {id: pages for id, pages in self._segments.items() if id in kept or epoch_of(id) > epoch}
         self._sizes = {id: self._sizes[id] for id in self._segments}
@@ -76,11 +78,11 @@ class MemoryStore:
         return {id: size for id, size in self._sizes.items() if id != current and epoch_of(id) <= self._epoch}
 
     def orphans(self) -> dict[str, int]:
-        """See `Store.orphans`. What was forgotten is not put aside."""
+        """See `Store.orphans`. There are none: forgotten pages are not put aside."""
         return {}
 
     async def sync(self) -> None:
-        """Nothing here is ever durable, and nobody is told otherwise."""
+        """See `Store.sync`. Does nothing: pages in memory are never durable."""
         self._require_open()
 
     async def read(self, references: Sequence[Reference]) -> list[Page]:

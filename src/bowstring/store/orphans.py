@@ -1,21 +1,25 @@
-"""Orphans: segments that were written to and that the catalog does not refer to. They are put aside, never reused in silence.
+"""Orphans: segments that were written to and that the catalog does not refer to. They are put
+aside, never reused in silence.
 
-Most of what nothing refers to is garbage, and a few of these files hold the only copy of what somebody was promised: a catalog was put
-back from a backup, or a mistake of ours has lost a reference. The frames tell the two apart, as far as they can be told apart:
+Most segments that nothing refers to are garbage. But some may hold the only copy of acknowledged
+messages: an operator has put a catalog back from a backup, or a bug has lost a reference. The
+frames tell the two apart, as far as possible:
 
     nothing written in this life      the file begins with zeros, or with a frame of an earlier life      reused
     flushes that were never committed  every frame is of a flush behind the end of the journal             reused
     copies that were never finished    and the incarnation before this one made them                       reused
     anything else                                                                                          put aside
 
-A crash in the middle of a flush, of a seal or of a cleaning leaves the second and the third, so a broker that crashes all the time
-loses no space by it. A catalog from a backup leaves flushes behind the end of its journal, too; but no more than `FLUSHES_AHEAD` can be
-written and not committed, so one that is further ahead proves that the catalog is older than the directory. Then nothing is reused that
-was written to. The same holds if there are segments of a later epoch.
+A crash in the middle of a flush, of a seal or of a cleaning leaves the second and the third, so a
+broker that crashes all the time loses no space by it. A catalog from a backup leaves flushes behind
+the end of its journal, too; but no more than `FLUSHES_AHEAD` can be written and not committed, so
+one that is further ahead proves that the catalog is older than the directory. Then nothing is
+reused that was written to. The same holds if there are segments of a later epoch.
 
-What is put aside is renamed to `orphan-`, its id and, if there is a clock, the moment in seconds since 1970. It is listed, and said in
-the log, and goes when `orphan_seconds` have passed, at the next opening, which the log says too. A catalog that refers to it after all
-(somebody has put the right one back) finds it again under its old name. docs/decisions/0007-orphans.md says what else was weighed.
+An orphan is renamed to `orphan-`, its id and, if there is a clock, the moment in seconds
+since 1970. The log mentions it, and the first opening after `orphan_seconds` removes it, which the
+log mentions too. A catalog that refers to it after all (an operator has put the right one back)
+finds it again under its old name. docs/decisions/0007-orphans.md has the alternatives.
 """
 
 from __future__ import annotations
@@ -28,7 +32,8 @@ from bowstring.ports.clock import Clock
 from bowstring.ports.disk import Buffer, Disk, File
 from bowstring.store.segments import BLOCK_BYTES, Inventory, epoch_of, in_blocks, orphan_name, segment_name
 
-# The flusher commits one flush while it writes the next (`broker.log.flusher`): the journal ends at most this many before the last frame.
+# The flusher commits one flush while it writes the next (`broker.log.flusher`): the journal ends at
+# most this many before the last frame.
 FLUSHES_AHEAD = 2
 _READ_BYTES = 256 << 10
 
@@ -36,9 +41,9 @@ _log = logging.getLogger("bowstring.store")
 
 
 class Traces(NamedTuple):
-    """What the frames of one segment say, as far as they had to be looked at."""
+    """The findings about the frames of one segment, as far as it was read."""
 
-    unclear: str = ""  # why nothing can be said, if so
+    unclear: str = ""  # why the frames tell nothing, if so
     acknowledged: int = 0  # a flush that is in the journal, or may be; 0 if there is none
     ahead: int = 0  # a flush that is too far behind the journal's end; 0 if there is none
     copies: bool = False
@@ -55,7 +60,9 @@ class Quarantine:
         self.orphans: dict[str, int] = {}
 
     async def sort_out(self, stock: Inventory, committed: int | None) -> list[int]:
-        """Puts aside what somebody may miss, and gives the other unused segments, to be reused. The names are not durable yet."""
+        """Puts aside segments that may still be needed, and returns the other unused ones for
+        reuse. The names are not durable yet.
+        """
         found = {segment: await self._traces(segment, committed) for segment in stock.unused}
         older = _older(stock, found, committed)
         reusable: list[int] = []
@@ -68,7 +75,9 @@ class Quarantine:
         return reusable
 
     async def take_stock(self, stock: Inventory) -> None:
-        """Gives back the names of those that are referred to after all, removes those whose time is over, and lists the others."""
+        """Restores the names of orphans that the catalog refers to after all, removes those whose
+        time is over, and lists the others.
+        """
         self.orphans = {}
         for name, segment, moment in stock.orphans:
             if segment in stock.missing:
@@ -98,7 +107,7 @@ class Quarantine:
         return self._clock is not None and moment is not None and self._age(moment) >= self._orphan_seconds
 
     async def _traces(self, segment: int, committed: int | None) -> Traces:
-        """Looks at a segment. One that cannot be read may hold anything."""
+        """Reads the frames of a segment. An unreadable segment may hold anything."""
         try:
             size = await self._disk.size(segment_name(segment))
             file = await self._disk.open(segment_name(segment))
@@ -111,7 +120,9 @@ class Quarantine:
 
 
 async def _look(file: File, segment: int, size: int, committed: int | None) -> Traces:
-    """Walks over the frames, from the first to the last of this life or to one that settles the matter."""
+    """Walks over the frames, from the first to the last of this life or to one that settles the
+    matter.
+    """
     walk = _Walk(file, segment, size)
     first = await walk.next()
     if first is None:
@@ -137,7 +148,9 @@ async def _unwritten(walk: _Walk) -> Traces:
 
 
 class _Walk:
-    """From frame to frame. The frames of one append lie one behind the other, and each append begins with a block."""
+    """From frame to frame. The frames of one append lie one behind the other, and each append
+    begins with a block.
+    """
 
     def __init__(self, file: File, segment: int, size: int) -> None:
         self._file = file
@@ -174,7 +187,7 @@ class _Walk:
 
 
 def _older(stock: Inventory, found: dict[int, Traces], committed: int | None) -> str:
-    """Why the catalog must be older than the directory, or nothing."""
+    """Why the catalog must be older than the directory; empty if it need not be."""
     if stock.later:
         return f"there is {segment_name(stock.later[0])} of a later epoch, so the catalog is an older one"
     ahead = max((traces.ahead for traces in found.values()), default=0)
@@ -182,7 +195,7 @@ def _older(stock: Inventory, found: dict[int, Traces], committed: int | None) ->
 
 
 def _reason(traces: Traces, older: str, last: bool) -> str:
-    """Why somebody may miss a segment, or nothing."""
+    """Why a segment may still be needed; empty if it is not."""
     if not traces.written:
         return ""
     if traces.unclear or older:

@@ -1,16 +1,19 @@
-"""The supply of empty segments: made before they are needed, because making one takes longer than a flush may wait.
+"""The supply of empty segments: made before they are needed, because making one takes longer than a
+flush may wait.
 
-A segment is handed out only when its file is allocated and its name is durable, so that afterwards syncing the file is all that it
-takes. Whether the file is new or a recycled one, the order is the same: create or rename, then sync the directory, then hand out.
+A segment is handed out only when its file is allocated and its name is durable, so that afterwards
+syncing the file is all that it takes. Whether the file is new or a recycled one, the order is the
+same: create or rename, then sync the directory, then hand out.
 
     open ──► list: segments that nothing refers to are put aside (`orphans`) or become free files ──► prepare
     prepare, in the background: a free file that fits, else a new one, else (a full disk) any free file or a smaller new one ──► ready
     take: the one that is ready; if it is too small for the flush, one of the flush's own size
 
-A full disk is never a failure here: nothing was written, there may be room left in the segment that is being written, and space may be
-freed meanwhile. The supply is then short, which `room` tells, and tries again when a segment is needed, when one has come back, and
-when it is asked to. While it is short it does not grow, and removes nothing that it could use. Any other failure is told to the next
-who comes by; a directory that cannot be synced is one whatever the reason, because then nobody knows which names are on the disk.
+A full disk is never a failure here: nothing was written, the current segment may have room left,
+and space may be freed meanwhile. The supply is then short, which `room` tells, and tries again when
+a segment is needed, when one has come back, and on request. While it is short it does not grow, and
+removes nothing that it could use. The next caller gets any other failure. A directory that cannot
+be synced is always a failure, because then the names on the disk are unknown.
 """
 
 from __future__ import annotations
@@ -28,8 +31,10 @@ from bowstring.store.orphans import Quarantine
 from bowstring.store.segments import FreeFile, FreePool, Growth, Inventory, free_name, in_blocks, segment_id, segment_name, take_stock
 
 RESTS = 10
-"""So often nothing has to be needed before free files go. What was needed within as many rests may be needed again: so many free files are
-kept. A store from which retention takes as much as is published then writes to the same files over and over, and writes no zeros."""
+"""The number of rests without demand before free files are removed. The supply keeps as many free
+files as were needed within this many rests, because they may be needed again. So a store from which
+retention takes as much as is published writes to the same files over and over, and writes no zeros.
+"""
 
 
 @dataclass(slots=True)
@@ -54,12 +59,14 @@ def is_full(error: OSError) -> bool:
 class Supply:
     """Makes segments of one incarnation after the other, in one directory."""
 
-    def __init__(self, disk: Disk, handles: Handles, quarantine: Quarantine, growth: Growth, free_files_max: int) -> None:
+    def __init__(self, disk: Disk, handles: Handles, quarantine: Quarantine, growth: Growth, free_files_max: int, shared: bool) -> None:
         self._disk = disk
         self._handles = handles
         self._quarantine = quarantine
         self._growth = growth
         self._pool = FreePool(growth.first, growth.largest, free_files_max)
+        self._shared = shared
+        """Others may write in this directory too: see `LocalStore`."""
         self._epoch = 0
         self._number = 0
         self._number_rested = 0
@@ -70,12 +77,16 @@ class Supply:
         self._ready: Segment | None = None
         self._preparing: asyncio.Task[None] | None = None
         self._full: OSError | None = None
-        """How the last preparation found the disk full: nobody tries again by the way."""
+        """The error with which the last preparation found the disk full. Until a request, the
+        supply does not try again.
+        """
         self._error: Exception | None = None
-        """What went wrong in the background, other than a full disk."""
+        """A failure in the background, other than a full disk."""
 
     async def open(self, epoch: int, live: Collection[int], committed: int | None) -> dict[int, int]:
-        """Starts an incarnation: what an earlier one left, and nothing refers to, is reused. Gives the live segments with their sizes."""
+        """Starts an incarnation: reuses segments of earlier ones that nothing refers to. Returns
+        the live segments with their sizes.
+        """
         await self.close()
         self._raise_error()
         stock = take_stock(self._disk.names(), epoch, live)
@@ -86,6 +97,9 @@ class Supply:
         self._growth.start_again()
         self._pool.clear()
         for number in stock.free:
+            if self._shared:
+                self._disk.unlink(free_name(number))
+                continue
             self._unlink(self._pool.add(number, await self._disk.size(free_name(number))))
         await self._put_aside(stock, committed)
         live_now = take_stock(self._disk.names(), epoch, live).live
@@ -95,31 +109,37 @@ class Supply:
 
     @property
     def room(self) -> int:
-        """The size of the next segment if it is ready. One that is being made counts too, unless the try before found the disk full:
-        whoever needs it waits for it, and a busy store should not look like a full one."""
+        """The size of the next segment if it is ready. One that is being made counts too, unless
+        the previous attempt found the disk full: a caller that needs it waits for it, and a busy
+        store should not look like a full one.
+        """
         if self._ready is not None:
             return self._ready.size
         return self._growth.size if self._preparing is not None and self._full is None else 0
 
     @property
     def is_short(self) -> bool:
-        """Has the last try found the disk full?"""
+        """Whether the last attempt found the disk full."""
         return self._full is not None
 
     def prepare(self, again: bool = False) -> None:
-        """Sees to it that the next segment is there when it is needed; on a disk that was found full only if `again` says so."""
+        """Prepares the next segment in the background; after a full disk only if `again` says so."""
         if self._ready is None and self._preparing is None and self._error is None and (again or self._full is None):
             self._preparing = asyncio.create_task(self._prepare())
 
     async def retry(self) -> None:
-        """Prepares the next segment, unless it is ready, and waits for that. Raises StorageFailed; a full disk is no error."""
+        """Prepares the next segment, unless it is ready, and waits for that. Raises StorageFailed;
+        a full disk is no error.
+        """
         await self._prepared()
         self.prepare(again=True)
         await self._prepared()
         self._raise_error()
 
     def rest(self) -> None:
-        """To be called now and then. When no segment was needed for a while a free file goes: a store that has become small is small."""
+        """Call this now and then. It removes a free file when no segment was needed for a while, so
+        that an idle store becomes small.
+        """
         self._needed.append(self._number - self._number_rested)
         if self._number != self._number_rested:
             self._number_rested, self._rests = self._number, 0
@@ -129,8 +149,9 @@ class Supply:
             self._unlink(self._pool.shrink() or (self._pool.give_up_one() if self._rests > RESTS else []))
 
     async def take(self, length: int) -> Segment:
-        """An empty segment with room for that many bytes. Raises OSError (if the disk is full, it may be asked again later) or
-        StorageFailed."""
+        """An empty segment with room for that many bytes. Raises OSError (if the disk is full, it
+        may be asked again later) or StorageFailed.
+        """
         await self._prepared()
         self._raise_error()
         if self._ready is None and length <= self._growth.size:
@@ -144,14 +165,16 @@ class Supply:
         return await self._make(in_blocks(length), in_blocks(length))
 
     async def give_back(self, segments: Iterable[int]) -> None:
-        """Makes the files of these segments free, once nobody reads in them. When it returns this is durable: a segment that a power
-        cut brought back under its name would look like one that somebody has lost."""
+        """Makes the files of these segments free, once they have no readers. The names are durable
+        when it returns: a segment that a power cut brought back under its name would look like a
+        lost one.
+        """
         self._pool.needed = sum(self._needed) + self._number - self._number_rested
         if await self._free(segments):
             await self._sync_directory()
 
     async def _put_aside(self, stock: Inventory, committed: int | None) -> None:
-        """What nothing refers to becomes free, or an orphan."""
+        """Turns segments that nothing refers to into free files or orphans."""
         before = self._disk.names()
         for segment in stock.unused:
             await self._handles.retire(segment)
@@ -163,7 +186,7 @@ class Supply:
         await self._free(reusable)
 
     async def _free(self, segments: Iterable[int]) -> bool:
-        """Gives whether there was any; one that is not there is left out."""
+        """Returns whether there was any; ignores missing files."""
         found = False
         for segment in segments:
             name = segment_name(segment)
@@ -172,21 +195,28 @@ class Supply:
             except FileNotFoundError:
                 continue
             await self._handles.retire(segment)
-            number = self._pool.new_number()
-            self._disk.rename(name, free_name(number))
-            self._unlink(self._pool.add(number, size))
+            if self._shared:
+                self._disk.unlink(name)
+            else:
+                number = self._pool.new_number()
+                self._disk.rename(name, free_name(number))
+                self._unlink(self._pool.add(number, size))
             found = True
         return found
 
     async def close(self) -> None:
-        """Waits for what is under way. A segment that is ready stays behind, and is found when the next incarnation takes stock."""
+        """Waits for what is under way. A segment that is ready stays behind, and is found when the
+        next incarnation takes stock.
+        """
         await self._prepared()
         if self._ready is not None:
             self._ready.file.close()
             self._ready = None
 
     async def _prepared(self) -> None:
-        """Waits for the preparation in the background; whoever waits may be cancelled, the preparation is not."""
+        """Waits for the preparation in the background; cancelling the wait does not cancel the
+        preparation.
+        """
         if self._preparing is not None:
             await asyncio.wait((self._preparing,))
 
@@ -197,7 +227,7 @@ class Supply:
     async def _prepare(self) -> None:
         try:
             await self._prepare_next()
-        except Exception as error:  # whatever it was, it is told to the next who needs a segment
+        except Exception as error:  # the next caller that needs a segment gets the error
             if isinstance(error, OSError) and is_full(error):
                 self._full = error
             else:

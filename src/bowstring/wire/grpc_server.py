@@ -1,15 +1,19 @@
-"""The server's side of the transport port over grpcio: raw bytes in and out, errors by `wire.status`, bounded everywhere.
+"""The server's side of the transport port over grpcio: raw bytes in and out, errors by
+`wire.status`, bounded everywhere.
 
-Handlers get bytes: no serialisers, because protobuf must not touch the batch (`wire.codec`). grpcio reads a whole message before our
-code sees it, so the length of messages and the number of streams are bounded here, and a stream's next message is asked for only when
-its handler asks. What a handler raises as `bowstring.Error` ends the call as that error; anything else is a bug, which is logged here
-and told the caller as `INTERNAL` without its insides.
+Handlers get bytes: no serialisers, because protobuf must not touch the batch (`wire.codec`). grpcio
+reads a whole message before our code sees it, so the length of messages and the number of streams
+are bounded here, and a stream's next message is asked for only when its handler asks. What a
+handler raises as `bowstring.Error` ends the call as that error; anything else is a bug, which is
+logged here and told the caller as `INTERNAL` without its insides.
 
-The port is ours alone: gRPC's default would let a second broker share it and take every other connection (`so_reuseport`). When it
-cannot be had, grpcio does not say why, so we ask the system first and translate its answer (`grpc_listening`).
+The port is ours alone: gRPC's default would let a second broker share it and take every other
+connection (`so_reuseport`). When it cannot be had, grpcio does not say why, so we ask the system
+first and translate its answer (`grpc_listening`).
 
-The standard health service answers for the server as a whole ("") and for `bowstring.v1.Broker`. The standard reflection service gives
-the schema, so that tools such as grpcurl need no file of ours.
+The standard health service answers for the server as a whole ("") and for `bowstring.v1.Broker`.
+The standard reflection service gives the schema, so that tools such as grpcurl need no file of
+ours.
 """
 
 from __future__ import annotations
@@ -62,7 +66,9 @@ Context = Any
 
 
 class GrpcServer:
-    """Serves a handler at one address. `listen` is host:port, port 0 for any free one, or unix:path."""
+    """Serves a handler at one address. `listen` is host:port, port 0 for any free one, or
+    unix:path.
+    """
 
     def __init__(
         self,
@@ -85,7 +91,9 @@ class GrpcServer:
         self.refused = 0
         """Streams that a limit has refused."""
         self._streams_of: Counter[str] = Counter()
-        """By connection; all connections through a Unix socket have the same name, and are not told apart."""
+        """By connection; all connections through a Unix socket have the same name, and are not told
+        apart.
+        """
         self._health = health.aio.HealthServicer()
         self._server = aio.server(
             options=_options(max(batch_bytes_max, REQUEST_BYTES) + HEADER_ROOM, connection_streams_max + _CALLS_BESIDE_PER_CONNECTION),
@@ -103,7 +111,9 @@ class GrpcServer:
         return f"{host}:{self.port}" if port.isdigit() and not self._listen.startswith("unix:") else self._listen
 
     def bind(self) -> int:
-        """Takes the port and returns it; calls are answered from `start` on. Raises Unavailable if somebody else has it."""
+        """Takes the port and returns it; calls are answered from `start` on. Raises Unavailable if
+        the port is in use.
+        """
         grpc_listening.probe(self._listen)
         try:
             self.port = self._server.add_insecure_port(self._listen)
@@ -132,7 +142,9 @@ class GrpcServer:
             await self._health.set(service, state)
 
     async def stop(self, grace: float) -> None:
-        """Refuses new calls at once, gives those under way `grace` seconds, and cancels what is left."""
+        """Refuses new calls at once, gives those under way `grace` seconds, and cancels what is
+        left.
+        """
         await self._health.enter_graceful_shutdown()
         await self._server.stop(grace)
 
@@ -146,8 +158,9 @@ class GrpcServer:
         return await self._guarded(method, context, caller, lambda: self._handler.call(method, request, caller))
 
     async def _stream(self, method: str, context: Context) -> None:
-        # Before anything is written: if the first write is cancelled, grpcio forgets that it has sent the metadata, sends it again with
-        # the status, and fails. The caller would wait for ever.
+        # Before anything is written: if the first write is cancelled, grpcio forgets that it has
+        # sent the metadata, sends it again with the status, and fails. The caller would wait for
+        # ever.
         await context.send_initial_metadata(())
         caller = _caller(context)
         await self._guarded(method, context, caller, lambda: self._counted(method, context.peer(), _GrpcInbound(context), caller))
@@ -236,7 +249,9 @@ def _caller(context: Context) -> Caller:
 
 
 def _shown(peer: str) -> str:
-    """`ipv4:127.0.0.1:51234` as people write it; of a Unix socket gRPC says no more than that it is one."""
+    """`ipv4:127.0.0.1:51234` as people write it; of a Unix socket gRPC says no more than that it is
+    one.
+    """
     return peer.removeprefix("ipv4:").removeprefix("ipv6:").replace("%5B", "[").replace("%5D", "]")
 
 
@@ -246,10 +261,12 @@ def _options(message_bytes_max: int, connection_calls_max: int) -> list[tuple[st
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", message_bytes_max),
         ("grpc.max_send_message_length", -1),
-        # gRPC would let callers send ahead of our reading by what it believes the connection carries, without an end.
+        # gRPC would let callers send ahead of our reading by what it believes the connection
+        # carries, without an end.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.lookahead_bytes", AHEAD_BYTES),
-        # A client that is gone without a word is noticed; clients that look whether we are there are welcome to.
+        # A client that is gone without a word is noticed; clients that look whether we are there
+        # are welcome to.
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.http2.ping_timeout_ms", 20_000),

@@ -1,4 +1,5 @@
-"""A partition and those who ask it: the only way to change it. One actor, plain synchronous handlers, no locks.
+"""A partition and those who ask it: the only way to change it. One actor, plain synchronous
+handlers, no locks.
 
     ask ──► decide ──► Decided   its changes are applied and go into the next flush, all at once;
               ▲                  the answer goes out when that is committed
@@ -8,7 +9,7 @@
 
 Deciding has no await in it, so nothing changes between the look and the leap. Requests that are
 `in_order`, publishes, are decided one after the other: while one waits, those behind it do, because
-the order of arrival is the order of offsets. Others wait for nobody.
+the order of arrival is the order of offsets. Others do not wait.
 
 `visible` is the one function that is called when rows become visible.
 """
@@ -21,12 +22,14 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
 from bowstring import errors
+from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.log.flusher import Flusher
 from bowstring.broker.log.lookups import Lookups
 from bowstring.broker.log.requests import PublishBatch, Request
 from bowstring.core.answers import Answer
 from bowstring.core.changes import Append, Change, Delete, Position, Reason, Runs
 from bowstring.core.decisions import BatchName, Decided, Found, Lookup, Refused, Wait
+from bowstring.core.machine import NEVER
 from bowstring.core.partition import Partition
 from bowstring.ports.clock import Clock
 from bowstring.ports.failures import Damaged
@@ -37,7 +40,7 @@ Told = TypeVar("Told")
 
 
 class Follower(Protocol):
-    """A reader's stream, as a partition sees it: it may have sent what is deleted later."""
+    """A reader's stream, as a partition sees it: it may have sent rows that are deleted later."""
 
     def deleted(self, actor: PartitionActor, runs: Runs) -> None:
         """These rows are deleted, durably."""
@@ -52,38 +55,44 @@ class Follower(Protocol):
 class PartitionActor:
     """Owns one partition."""
 
-    def __init__(self, partition: Partition, *, flusher: Flusher, clock: Clock, lookups: Lookups) -> None:
+    def __init__(self, partition: Partition, flusher: Flusher, clock: Clock, lookups: Lookups, alarm: Alarm) -> None:
         self.partition = partition
         self._flusher = flusher
         self._clock = clock
         self._lookups = lookups
+        self._alarm = alarm
         self._queue: deque[Request[Any]] = deque()
-        """Requests that are decided in order; only the first one waits for something else than its turn."""
+        """Requests that are decided in order; only the first one waits for something else than its
+        turn.
+        """
         self._waiting: dict[Request[Any], None] = {}
         """Those that wait for a commit."""
         self._reading: dict[Request[Any], asyncio.Task[None]] = {}
-        """Those that wait for what is being looked up."""
+        """Requests that wait for a lookup."""
         self._unanswered: dict[int, tuple[PublishBatch, Answer]] = {}
-        """Accepted batches by first offset, and what they are told if they are committed in time."""
+        """Accepted batches by first offset, with the answer for a commit in time."""
         self._refused: dict[BatchName, errors.Error] = {}
         """Batches that were refused because something could not be read, the newest ones."""
         self._answers: dict[Request[Any], None] = {}
         """Others that are decided, until their answers are out."""
         self._came = 0
-        """The first offset that has become visible with the flush that is being told of; 0 if none has."""
+        """The first offset that has become visible with the present flush; 0 if none has."""
         self._opened = False
         """Whether that flush lets readers go on for another reason."""
-        self._readers: list[asyncio.Event] = []
+        self.readers: dict[asyncio.Event, int] = {}
+        """Readers that wait, and the offset that each would read next."""
         self.followers: dict[Follower, None] = {}
         self.closed: errors.Error | None = None
-        """Why nothing is taken any more."""
+        """The error since which it accepts nothing."""
         self.gone: errors.Error | None = None
-        """Why nothing is delivered any more. Of a deleted topic that is so only when the deletion is durable."""
+        """The error since which it delivers nothing. A deleted topic sets it only when the deletion
+        is durable.
+        """
 
     # Asking
 
     def ask(self, request: Request[Told]) -> asyncio.Future[Told]:
-        """Takes a request. Its answer is settled when what it rests on is committed."""
+        """Takes a request. Its answer settles when everything that it rests on is committed."""
         if self.closed is not None:
             request.settle(self.closed.with_traceback(None))
         elif not request.in_order:
@@ -92,12 +101,16 @@ class PartitionActor:
             self._queue.append(request)
             if len(self._queue) == 1:
                 self._work_off()
+            if self._queue:
+                self._alarm.set(self, request.deadline)
         return request.answer
 
     @staticmethod
     def ask_together(asked: Sequence[tuple[PartitionActor, Request[Told]]]) -> asyncio.Future[list[Told]]:
-        """Asks several partitions as one: all of it is decided and goes into one flush, or nothing if one of them refuses. For requests
-        that neither look anything up nor wait. Raises what one of the actors was closed with."""
+        """Asks several partitions as one: all of it is decided and goes into one flush, or nothing
+        if one of them refuses. For requests that neither look anything up nor wait. Raises what one
+        of the actors was closed with.
+        """
         decided: list[tuple[PartitionActor, Request[Told], Decided[Told]]] = []
         for actor, request in asked:
             if actor.closed is not None:
@@ -143,7 +156,9 @@ class PartitionActor:
             return False
 
     def _take(self, request: Request[Any], decided: Decided[Any]) -> None:
-        """All changes of a decision are applied and go into the same flush: there is no await between."""
+        """All changes of a decision are applied and go into the same flush: there is no await
+        between.
+        """
         self.partition.take(decided)
         is_stored = False
         for change in decided.changes:
@@ -156,7 +171,9 @@ class PartitionActor:
             self._answer(request, decided.answer)
 
     def _answer(self, request: Request[Any], outcome: object) -> None:
-        """Not before everything that was decided up to now is committed, even if it says no (invariant 1)."""
+        """Not before everything that was decided up to now is committed, even if it says no
+        (invariant 1).
+        """
         self._answers[request] = None
         self._flusher.answer(lambda: self._settle(request, outcome))
 
@@ -165,8 +182,9 @@ class PartitionActor:
         request.settle(outcome)
 
     def _refuse(self, request: Request[Any], error: errors.Error) -> None:
-        """A refusal is final. What could not be read may be readable a moment later, so a second copy of the batch that is on its way
-        already must not be judged anew."""
+        """A refusal is final. What could not be read may be readable a moment later, so a second
+        copy of the batch that is on its way already must not be judged anew.
+        """
         if isinstance(error, errors.Corrupt) and request.name is not None:
             self._refused[request.name] = error
             if len(self._refused) > REFUSED_MAX:
@@ -174,15 +192,15 @@ class PartitionActor:
         self._answer(request, error)
 
     async def _look_up(self, request: Request[Any], lookup: Lookup) -> None:
-        """Reads what the request asks for, then goes on with it, and with those behind it."""
+        """Carries out the lookup of a request, then continues with it, and with those behind it."""
         found: Found | None = None
         failure: errors.Error | None = None
         try:
             found = await self._lookups.look_up(self.partition, lookup, request.ids, request.texts, self._clock.now())
         except Damaged as error:
             failure = request.not_compared(self.partition, lookup, error)
-        except Exception as error:  # nothing was decided: it is for whoever asks to try again
-            failure = errors.Unavailable(f"what is stored could not be read: {error}")
+        except Exception as error:  # nothing was decided: the caller may try again
+            failure = errors.Unavailable(f"stored messages could not be read: {error}")
         self._reading.pop(request, None)
         if failure is None:
             self._go_on(request, found)
@@ -193,16 +211,45 @@ class PartitionActor:
             self._work_off()
 
     def _go_on(self, request: Request[Any], found: Found | None = None) -> None:
-        """What the request has waited for is there."""
+        """Continues with a request whose lookup is done."""
         if request.in_order:
             self._work_off(found)
         elif not request.answer.done():
             self._drive(request, found)
 
+    # When a deadline has come
+
+    def next_deadline(self, after: int) -> int:
+        """When it wants to be woken next: for the first of those that wait for their turn, or when
+        its machine does.
+        """
+        deadlines = [self.partition.next_deadline(), *(request.deadline for request in self._queue)]
+        return min((deadline for deadline in deadlines if deadline > after), default=NEVER)
+
+    def woken(self, now: int) -> None:
+        """Refuses requests that have missed their deadline while they waited, now and not when
+        their turn comes. Deciding changes nothing, so a request may be decided out of turn to see
+        whether it is refused; any other decision waits for its turn.
+        """
+        first = self._queue[0] if self._queue else None
+        for request in [request for request in self._queue if request.deadline <= now]:
+            decision = request.decide(self.partition, now, None)
+            if isinstance(decision, Refused):
+                self._queue.remove(request)
+                self._waiting.pop(request, None)
+                if (reading := self._reading.pop(request, None)) is not None:
+                    reading.cancel()
+                self._refuse(request, decision.error)
+        if self._queue and self._queue[0] is not first:
+            self._work_off()
+        self._alarm.set(self, self.next_deadline(now))
+
     # After a commit
 
     def committed(self, change: Change, sequence: int) -> None:
-        """A flush with this change was committed. What missed its deadline is taken back before anybody sees it."""
+        """Notes that a flush with this change was committed. Takes back rows that missed their
+        deadline before any reader sees them.
+        """
         self.partition.committed(change, sequence)
         if isinstance(change, Append):
             if change.rows and not self._took_back(change):
@@ -214,7 +261,9 @@ class PartitionActor:
                     follower.deleted(self, change.runs)
 
     def _took_back(self, change: Append) -> bool:
-        """Whether the rows must not be seen; else whoever published them is told that they are stored."""
+        """Whether the rows missed their deadline and must stay hidden; otherwise their producer
+        gets its answer.
+        """
         unanswered = self._unanswered.pop(change.first_offset, None)
         if unanswered is None:
             return False
@@ -229,11 +278,14 @@ class PartitionActor:
         return True
 
     def flushed(self) -> None:
-        """All changes of a flush were told of: what waited for a commit goes on, and readers if there is something for them."""
+        """All changes of a flush are noted: requests that waited for a commit continue, and so do
+        readers if there are rows for them.
+        """
         if self._waiting:
             waiting, self._waiting = self._waiting, {}
             for request in waiting:
                 self._go_on(request)
+        self._alarm.set(self, self.partition.next_deadline())
         came, self._came = self._came, 0
         opened, self._opened = self._opened, False
         if came:
@@ -242,7 +294,9 @@ class PartitionActor:
             self._wake_readers()
 
     def visible(self, first: int, end: int) -> None:
-        """Rows of [first, end) can be seen from here on. Whatever waits for rows is told here and nowhere else."""
+        """Rows of [first, end) are visible from now on. Everything that waits for rows is woken
+        here and nowhere else.
+        """
         del first, end
         self._wake_readers()
 
@@ -252,17 +306,18 @@ class PartitionActor:
     def waits_for_commit(self) -> bool:
         return bool(self._waiting)
 
-    def wake_when_readable(self, event: asyncio.Event) -> None:
-        """Sets the event once: when rows become visible, when a deletion or the floor lets readers go on, or at the end of this actor."""
-        self._readers.append(event)
+    def wake_when_readable(self, event: asyncio.Event, offset: int = NEVER) -> None:
+        """Sets the event once: when rows become visible, when a deletion or the floor lets readers
+        go on, or at the end of this actor.
+        """
+        self.readers[event] = offset
 
     def forget(self, event: asyncio.Event) -> None:
         """The reader does not wait any more."""
-        if event in self._readers:
-            self._readers.remove(event)
+        self.readers.pop(event, None)
 
     def _wake_readers(self) -> None:
-        readers, self._readers = self._readers, []
+        readers, self.readers = self.readers, {}
         for reader in readers:
             reader.set()
 
@@ -285,7 +340,9 @@ class PartitionActor:
     # The end
 
     def close(self, error: errors.Error) -> None:
-        """Nothing is taken any more: the topic is being deleted, or the incarnation has ended. Whoever waits for a decision is told so."""
+        """Accepts nothing more: the topic is being deleted, or the incarnation has ended. Requests
+        that wait for a decision get this error.
+        """
         self.closed = error
         for task in self._reading.values():
             task.cancel()
@@ -305,7 +362,9 @@ class PartitionActor:
         self.end_reading(error)
 
     def end_reading(self, error: errors.Error) -> None:
-        """Nothing is delivered any more: the topic is deleted, or the incarnation has ended. Readers are told so."""
+        """Delivers nothing more: the topic is deleted, or the incarnation has ended. Readers get
+        this error.
+        """
         self.gone = error
         for follower in tuple(self.followers):
             follower.closed(error)

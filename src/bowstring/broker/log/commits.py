@@ -1,4 +1,4 @@
-"""A flush is committed: each part of the broker that has to know is told, in a fixed order."""
+"""Notifies each part of the broker of a committed flush, in a fixed order."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ from bowstring.broker.log.flusher import Flush
 from bowstring.broker.reading.caches import PageCache, TailKey
 from bowstring.broker.topic_table import TopicTable
 from bowstring.broker.upkeep.usage import Usage
+from bowstring.broker.witness import Witness
 from bowstring.core.changes import Change, Floor
 
 
 class Commits:
-    """The flusher's watcher: pages go to the tail, changes to their actors, then those who wait are woken."""
+    """The flusher's watcher: pages go to the tail, changes to their actors, then those who wait are
+    woken.
+    """
 
-    def __init__(self, *, topics: TopicTable, tail: PageCache[TailKey], usage: Usage, counters: Counters) -> None:
+    def __init__(self, *, topics: TopicTable, tail: PageCache[TailKey], usage: Usage, counters: Counters, witness: Witness) -> None:
         self._topics = topics
         self._tail = tail
         self._usage = usage
         self._counters = counters
+        self._witness = witness
         self.told: list[Callable[[Flush], None]] = []
         """Called with every committed flush when everything else is done."""
 
@@ -31,6 +35,7 @@ class Commits:
 
     def committed(self, flush: Flush) -> None:
         """The flush is durable: readers see it, and what waited for it goes on."""
+        self._witness.landed(flush)
         for change, page in flush.pages:
             self._counters.topic_bytes[change.topic] += len(page.header) + len(page.body)
             if self._topics.actor(change.topic, change.partition) is not None:
@@ -47,6 +52,7 @@ class Commits:
             actor.flushed()
         for tell in self.told:
             tell(flush)
+        self._witness.committed(flush)
 
     def _committed_change(self, actor: PartitionActor, change: Change, sequence: int) -> None:
         if isinstance(change, Floor):  # the one change with which pages leave the index

@@ -1,16 +1,19 @@
-"""How changes become durable: gather while the flush before is on its way, write, sync, commit, then let the answers go.
+"""How changes become durable: gather while the flush before is on its way, write, sync, commit,
+then let the answers go.
 
     pending ──take──► append to the segment, sync ──► commit the journal row ──► answers, readers
                       (stage one: large flushes)      (stage two: every flush)
 
-Two flushes can be on their way: while one is being committed, the next writes and syncs its segment. There is no timer. An idle broker
-takes a change at once; under load, whatever came while the flush before was on its way is the next flush, so flushes grow by
-themselves. A flush with few bytes of pages carries them in its journal row, and needs one sync instead of two; it has no stage one, so it
-waits until the commit before is done and gathers meanwhile.
+Two flushes can be on their way: while one is being committed, the next writes and syncs its
+segment. There is no timer. An idle broker takes a change at once; under load, whatever came while
+the flush before was on its way is the next flush, so flushes grow by themselves. A flush with few
+bytes of pages carries them in its journal row, and needs one sync instead of two; it has no stage
+one, so it waits until the commit before is done and gathers meanwhile.
 
-Every answer waits here until what it rests on is committed: `answer` attaches it to the newest flush there is, even if it says no
-(invariant 1). When a flush fails, nothing of it or after it counts: all answers fail, and the incarnation is over (invariant 2). A commit
-that is already under way in front of it is let finish first.
+Every answer waits here until what it rests on is committed: `answer` attaches it to the newest
+flush there is, even if it says no (invariant 1). When a flush fails, nothing of it or after it
+counts: all answers fail, and the incarnation is over (invariant 2). A commit that is already under
+way in front of it is let finish first.
 """
 
 from __future__ import annotations
@@ -29,9 +32,6 @@ from bowstring.ports.store import Page, Reference, Store
 from bowstring.settings import Settings
 
 Callback = Callable[[], None]
-
-OVERLAP_BYTES = 256 * 1024
-"""While a commit is under way, a flush of less than this waits for it and gathers: syncing early would only make two syncs of one."""
 
 
 class Watcher(Protocol):
@@ -90,7 +90,12 @@ class Flusher:
         store: Store,
         sequence: int,
         watcher: Watcher,
+        overlap_bytes: int,
     ) -> None:
+        self._overlap_bytes = overlap_bytes
+        """While a commit is under way, a flush of less than this waits for it and gathers: see
+        `Tuning`.
+        """
         self._settings = settings
         self._monotonic = clock.monotonic
         self._counters = counters
@@ -105,7 +110,7 @@ class Flusher:
         self._arrived = asyncio.Event()
         """Set when there is something pending, and when a commit has ended."""
         self._failure: Exception | None = None
-        """Something beside a flush has failed: the next step of `run` raises it."""
+        """A failure outside of a flush: the next step of `run` raises it."""
         self._at_boundary: list[Callable[[int], None]] = []
         self.flushes = 0
         self.committed = sequence
@@ -121,7 +126,9 @@ class Flusher:
         self._arrived.set()
 
     def answer(self, callback: Callback) -> None:
-        """Calls back when everything that was decided up to now is committed: at once, if all of it is."""
+        """Calls back when everything that was decided up to now is committed: at once, if all of it
+        is.
+        """
         if self._pending.changes:
             self._pending.answers.append(callback)
         elif self._under_way:
@@ -130,7 +137,9 @@ class Flusher:
             callback()
 
     def commitment(self) -> asyncio.Future[None]:
-        """Settled when everything that was decided up to now is committed. If that never comes to pass, it never is."""
+        """Settles when everything decided so far is committed. Never settles if the incarnation
+        ends first.
+        """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.answer(lambda: None if future.done() else future.set_result(None))
         return future
@@ -147,19 +156,23 @@ class Flusher:
 
     @property
     def oldest_seconds(self) -> float:
-        """How long the oldest flush under way has been so; 0 if there is none."""
+        """Age of the oldest flush under way; 0 if there is none."""
         return self._monotonic() - self._under_way[0].taken if self._under_way else 0.0
 
     def at_boundary(self, callback: Callable[[int], None]) -> None:
-        """Calls back with a sequence at a moment when everything that was decided is in flushes up to that one, and everything that will
-        be decided comes after it: at once if nothing is pending, else when the next flush is taken."""
+        """Calls back with a sequence at a moment when everything that was decided is in flushes up
+        to that one, and everything that will be decided comes after it: at once if nothing is
+        pending, else when the next flush is taken.
+        """
         if self._pending.changes:
             self._at_boundary.append(callback)
         else:
             callback(self._sequence)
 
     def uncommitted(self) -> list[Change]:
-        """The changes that are not known to be committed, in order: what live state has and loaded state may lack."""
+        """The changes that are not known to be committed, in order: what live state has and loaded
+        state may lack.
+        """
         return [change for flush in (*self._under_way, self._pending) for change in flush.changes]
 
     # The two stages
@@ -174,7 +187,9 @@ class Flusher:
             self._commit = asyncio.create_task(self._commit_flush(flush))
 
     def fail(self, failure: Exception) -> None:
-        """Something that the incarnation rests on has failed beside a flush: no flush may follow."""
+        """Notes a failure outside of a flush that the incarnation cannot survive: no flush may
+        follow.
+        """
         self._failure = failure
         self._arrived.set()
 
@@ -186,7 +201,7 @@ class Flusher:
                 raise self._failure
             if self._commit is not None and self._commit.done():
                 await self._settled()
-            if self._pending.changes and (self._commit is None or self._pending.page_bytes > OVERLAP_BYTES):
+            if self._pending.changes and (self._commit is None or self._pending.page_bytes > self._overlap_bytes):
                 return
             self._arrived.clear()
             await self._arrived.wait()
@@ -203,7 +218,9 @@ class Flusher:
         return flush
 
     async def _write(self, flush: Flush) -> None:
-        """Stage one: the pages of a large flush go into a segment, and are durable before anything refers to them."""
+        """Stage one: the pages of a large flush go into a segment, and are durable before anything
+        refers to them.
+        """
         pages = [page for _, page in flush.pages]
         if flush.page_bytes <= self._settings.flush_inline_bytes:
             flush.inlined, references = frames.inlined(pages, *self._journal.fence, flush.sequence)

@@ -1,8 +1,10 @@
-"""How state comes back: register under a new epoch, restore snapshots, then replay the journal on top of them.
+"""How state comes back: register under a new epoch, restore snapshots, then replay the journal on
+top of them.
 
-Registering first is what makes the rest true: from then on nothing of an earlier incarnation can land, so what is read is all there is.
-The ids that callers gave are not in the journal but in the pages themselves; those of pages that are not sealed are read back last, from
-pages that are verified like any other.
+Registering comes first, because from then on nothing of an earlier incarnation can land, so the
+loader reads everything there is. The ids that callers gave are not in the journal but in the pages
+themselves; those of pages that are not sealed are read back last, from pages that are verified like
+any other.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class Loaded(NamedTuple):
     usage: dict[int, int]
     """Bytes that extents have in each segment."""
     mentioned: frozenset[int] = frozenset()
-    """Segments that the journal speaks of, whether or not anything in them lives: nobody misses what is in those that are not used."""
+    """Segments that the journal mentions, whether or not anything in them lives. Those without live
+    pages may be reused.
+    """
 
     def segments(self) -> set[int]:
         """The segments that something refers to, or that are to be given back in good order."""
@@ -55,7 +59,7 @@ class Loaded(NamedTuple):
 
 
 async def load(catalog: Catalog, broker: int) -> Loaded:
-    """Raises what the catalog raises, and Damaged where the journal is not what it was."""
+    """Raises the errors of the catalog, and Damaged if the journal does not verify."""
     registered = await catalog.register(broker)
     journal = catalog.journal(registered.fence)
     rows = await catalog.topics()
@@ -78,7 +82,8 @@ async def _restore_sealed(journal: Journal, partitions: dict[Key, Partition]) ->
     states = [row for row in await journal.states() if (row.topic, row.partition) in partitions]
     for row in states:
         if row.machine == snapshots.PARTITION:
-            # Changes count from the state on, if it is as of our own journal; of another's nothing is replayed.
+            # Changes count from the state on, if it is as of our own journal; of another's nothing
+            # is replayed.
             sequence = row.sequence if row.broker == journal.fence.broker else 0
             try:
                 snapshots.restore(partitions[row.topic, row.partition], row.state, sequence)
@@ -114,7 +119,9 @@ async def _replay(journal: Journal, registered: Registered, partitions: dict[Key
 
 
 async def restore_ids(partitions: Iterable[Partition], reader: PageReader) -> None:
-    """Reads back the ids of the pages that are not sealed, whatever the window: a seal writes them to a section."""
+    """Reads back the ids of the pages that are not sealed, whatever the window: a seal writes them
+    to a section.
+    """
     for partition in partitions:
         named = [entry for entry in partition.pages.since(0) if entry.columns & ID]
         for start in range(0, len(named), PAGES_A_READ):
@@ -132,8 +139,10 @@ async def _restore(partition: Partition, entries: list[PageEntry], reader: PageR
 
 
 async def _restore_what_can_be_read(partition: Partition, entries: list[PageEntry], reader: PageReader) -> None:
-    """A damaged page does not keep the broker from starting, but its partition cannot tell repeated ids until the window has passed. That
-    lasts, and is in its snapshots: so a page counts as damaged only when it was read in vain several times."""
+    """A damaged page does not keep the broker from starting, but its partition cannot tell repeated
+    ids until the window has passed. That lasts, and is in its snapshots: so a page counts as
+    damaged only when it was read in vain several times.
+    """
     for entry in entries:
         for tries_left in reversed(range(TRIES_MAX)):
             try:

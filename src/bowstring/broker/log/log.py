@@ -1,4 +1,6 @@
-"""The log of one incarnation: its flusher, the actors of its partitions, and those who wait for them."""
+"""The log of one incarnation: its flusher, the actors of its partitions, and those who wait for
+them.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from bowstring import errors
 from bowstring.broker.disk_room import DiskRoom
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.admission import Admission
+from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.log.commits import Commits
 from bowstring.broker.log.flusher import Flusher
 from bowstring.broker.log.loader import Loaded
@@ -31,8 +34,8 @@ class Log:
         self.clock = surroundings.clock
         self.topics = reading.topics
         self.journal = journal
-        self.lookups = Lookups(reading.reader, reading.extents, reading.note_damage)
-        self.commits = Commits(topics=self.topics, tail=reading.caches.tail, usage=usage, counters=counters)
+        self.lookups = Lookups(reading.reader, reading.extents, reading.note_damage, surroundings.witness)
+        self.commits = Commits(topics=self.topics, tail=reading.caches.tail, usage=usage, counters=counters, witness=surroundings.witness)
         self.flusher = Flusher(
             settings=settings,
             clock=self.clock,
@@ -41,7 +44,9 @@ class Log:
             store=surroundings.store,
             sequence=loaded.sequence,
             watcher=self.commits,
+            overlap_bytes=surroundings.tuning.overlap_bytes,
         )
+        self.alarm = Alarm(self.clock, self.flusher.fail)
         self.room = DiskRoom(surroundings, lambda: self.flusher.waiting_bytes)
         self.admission = Admission(bytes_max=settings.memory_publish_bytes, flusher=self.flusher, counters=counters)
         self.publishers = Publishers(
@@ -54,7 +59,10 @@ class Log:
 
     def add_topic(self, row: TopicRow, partitions: Sequence[Partition]) -> Topic:
         """The topic with an actor for each partition, in the table of topics."""
-        actors = [PartitionActor(partition, flusher=self.flusher, clock=self.clock, lookups=self.lookups) for partition in partitions]
+        actors = [
+            PartitionActor(partition, flusher=self.flusher, clock=self.clock, lookups=self.lookups, alarm=self.alarm)
+            for partition in partitions
+        ]
         topic = Topic(row, actors)
         self.topics.add(topic)
         return topic
@@ -65,16 +73,21 @@ class Log:
         return self.admission.ended
 
     async def durable(self) -> None:
-        """Waits until everything that was decided up to now is committed. Raises Unavailable when the incarnation ends before."""
+        """Waits until everything that was decided up to now is committed. Raises Unavailable when
+        the incarnation ends before.
+        """
         await self.admission.durable()
 
     async def check_fence(self) -> None:
-        """Raises Fenced if another incarnation has taken over without this one having heard: it may give back what we use."""
+        """Raises Fenced if another incarnation has taken over without this one having heard: it may
+        give back what we use.
+        """
         await self.journal.edit(Edit())
 
     def end(self, error: errors.Error) -> None:
-        """The incarnation is over: everybody who waits is told so."""
+        """The incarnation is over: all callers that wait get this error."""
         self.admission.end(error)
+        self.alarm.stop()
         for actor in self.topics.actors():
             actor.end(error)
         self.topics.changed()

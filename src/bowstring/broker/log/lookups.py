@@ -1,11 +1,11 @@
 """Looking for messages that may be known: the I/O behind a partition's `Lookup`.
 
-Hashes give candidates, from memory and from the sections of sealed pages. Each is compared with what is stored, so that two ids that
-share a hash are never taken for one.
+Hashes give candidates, from memory and from the sections of sealed pages. Each is compared with the
+stored id, so that two ids that share a hash are never taken for one.
 
 Sections within the deduplication window are known in memory. Those that are older are searched on
-the disk, newest first, and only when the `Lookup` asks for what is `old`: for an id that is found in
-a newer section no older one is read.
+the disk, newest first, and only when the `Lookup` asks for what is `old`: for an id that is found
+in a newer section no older one is read.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from bowstring.broker.reading.extents import Extents
 from bowstring.broker.reading.page_reader import PageReader
+from bowstring.broker.witness import Witness
 from bowstring.core.decisions import BatchName, Found, Ids, Lookup, Rows, SealedBatch
 from bowstring.core.id_sections import batch_hashes
 from bowstring.core.natural_ids import Hits
@@ -29,16 +30,19 @@ Texts = Callable[[Rows], pa.Array]
 
 
 class Lookups:
-    """Finds out what a partition has to know before it can decide."""
+    """Reads what a partition has to know before it can decide."""
 
-    def __init__(self, reader: PageReader, extents: Extents, damaged: Callable[[Partition, Damaged], None]) -> None:
+    def __init__(self, reader: PageReader, extents: Extents, damaged: Callable[[Partition, Damaged], None], witness: Witness) -> None:
         self._reader = reader
         self._extents = extents
         self._damaged = damaged
-        """Is told what could not be read."""
+        """Called with pages that could not be read."""
+        self._witness = witness
 
     def at_once(self, partition: Partition, lookup: Lookup, hashes: Hashes, now: int) -> Found | None:
-        """What memory alone can tell: that nothing is known. This is what nearly every batch meets with."""
+        """What memory alone can tell: that nothing is known. This is what nearly every batch meets
+        with.
+        """
         owned = lookup.owned is not None and len(lookup.owned)
         if len(lookup.hits.rows) or lookup.batches or lookup.old or owned:
             return None
@@ -47,11 +51,15 @@ class Lookups:
         return Found(partition.moves, lookup.hits, np.empty(0, np.int64), {})
 
     async def look_up(self, partition: Partition, lookup: Lookup, ids: Ids | None, texts: Texts, now: int) -> Found:
-        """Reads and compares. Raises Damaged where that cannot be done; if something has moved meanwhile it begins again."""
+        """Reads and compares. Raises Damaged where that cannot be done; if something has moved
+        meanwhile it begins again.
+        """
         while True:
             moves = partition.moves
             try:
-                return await self._look_up(partition, lookup, ids, texts, now)
+                found = await self._look_up(partition, lookup, ids, texts, now)
+                self._witness.looked_up(partition, found)
+                return found
             except Damaged as error:
                 if moves == partition.moves:
                     self._damaged(partition, error)
@@ -95,7 +103,9 @@ class Lookups:
         return Hits(hits.rows[same], hits.offsets[same]), stored.arrived[same]
 
     async def _with_old(self, partition: Partition, hashes: Hashes, found: tuple[Hits, Rows], texts: Texts, now: int) -> tuple[Hits, Rows]:
-        """What was found, and for each id of which no live message was, the messages in older sections down to one that is."""
+        """What was found, and for each id of which no live message was, the messages in older
+        sections down to one that is.
+        """
         parts = [found]
         left = np.setdiff1d(np.arange(len(hashes)), _settled(partition, found[0]))
         for extent in await self._extents.older(partition, now - partition.window):

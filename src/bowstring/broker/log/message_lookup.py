@@ -1,8 +1,9 @@
 """Messages by their ids: where one is, and deleting some.
 
-A generated id names its partition; a natural one is looked for in all of them, because it may have been published with any key. A request
-of many ids is one lookup and one change in each partition that it concerns, and all are durable before it is answered: also with a no,
-because that rests on what may not be durable yet (invariant 1).
+A generated id names its partition; a natural one is looked for in all of them, because it may have
+been published with any key. A request of many ids is one lookup and one change in each partition
+that it concerns, and all are durable before it is answered: also with a no, because that rests on
+what may not be durable yet (invariant 1).
 
 An id is known until retention takes its message. Each question is asked twice: first within the
 deduplication window, which memory answers, and then, only for ids that were not found there, in
@@ -68,8 +69,9 @@ async def _find_natural(topic: Topic, message_id: str, old: bool) -> Place | Non
 
 
 async def delete(log: Log, topic: str, group: str, message_ids: Sequence[str]) -> list[Place | errors.Error]:
-    """Deletes messages of a group: for each id where its message was, or why it is not deleted. What was deleted before is answered as it
-    was then."""
+    """Deletes messages of a group: for each id where its message was, or why it is not deleted.
+    What was deleted before is answered as it was then.
+    """
     found = log.topics.topic(topic)
     _check(group, message_ids)
     outcomes = await _delete_all(log, found, group, message_ids, old=False)
@@ -82,7 +84,9 @@ async def delete(log: Log, topic: str, group: str, message_ids: Sequence[str]) -
 
 
 async def _delete_all(log: Log, topic: Topic, group: str, message_ids: Sequence[str], *, old: bool) -> list[Place | errors.Error | None]:
-    """What the request comes to in all partitions: for each id where its message was, why it is not deleted, or None if there is none."""
+    """What the request comes to in all partitions: for each id where its message was, why it is not
+    deleted, or None if there is none.
+    """
     column = pa.array(message_ids, pa.utf8())
     hashes, given = id_hashes(column), _generated(message_ids)
     outcomes: list[Place | errors.Error | None] = [None] * len(message_ids)
@@ -141,4 +145,4 @@ def _not_found(topic: str, message_id: str) -> errors.MessageNotFound:
 
 
 def _unreadable(topic: Topic) -> errors.Corrupt:
-    return errors.Corrupt(f"stored ids of '{topic.row.name}' could not be read, so nobody can tell whether this one is stored.")
+    return errors.Corrupt(f"stored ids of '{topic.row.name}' could not be read, so whether this one is stored is unknown.")

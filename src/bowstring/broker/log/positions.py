@@ -1,7 +1,8 @@
 """The named positions of readers, over the partitions of their topic.
 
-A position is a change of each partition that it concerns. All of one call go into one flush, so they are durable together or not at all,
-and whoever asked is answered when they are: also with a no, because that rests on positions that may not be durable yet (invariant 1).
+A position is a change of each partition that it concerns. All of one call go into one flush, so
+they are durable together or not at all, and the caller gets its answer when they are. A refusal
+waits too, because it rests on positions that may not be durable yet (invariant 1).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ async def commit(log: Log, topic: str, name: str, offsets: Mapping[int, int], to
 
 
 async def put(log: Log, topic: str, name: str, offsets: Mapping[int, int], *, dry_run: bool) -> PositionFacts:
-    """Moves a position anywhere, or only says what it would be."""
+    """Moves a position anywhere, or only returns the new one."""
     return await _move(log, log.topics.topic(topic), name, offsets, forward=False, dry_run=dry_run)
 
 

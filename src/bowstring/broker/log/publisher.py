@@ -1,4 +1,6 @@
-"""A producer's stream into the broker: credit first, one check of each batch, then the partition's actor."""
+"""A producer's stream into the broker: credit first, one check of each batch, then the partition's
+actor.
+"""
 
 from __future__ import annotations
 
@@ -75,12 +77,16 @@ class Publisher:
         self._admitted = 0
 
     async def admit(self, size: int) -> None:
-        """Waits until there is memory for the next batch. It is given back when that batch is answered."""
+        """Waits until there is memory for the next batch. It is given back when that batch is
+        answered.
+        """
         await self._admission.admit(size)
         self._admitted += size
 
     def publish(self, batch: PublishedBatch) -> asyncio.Future[Answer]:
-        """Takes an admitted batch. The future is settled when everything the answer rests on is committed."""
+        """Takes an admitted batch. The future is settled when everything the answer rests on is
+        committed.
+        """
         answer = self._admission.outstanding(self._admitted)
         self._admitted = 0
         try:
@@ -115,7 +121,7 @@ class Publisher:
         actor.ask(PublishBatch(publish, self._group, columns, batch.data, answer))
 
     def close(self) -> None:
-        """The stream has ended. What it published goes on."""
+        """The stream has ended. Its batches under way continue."""
         self._closed(self._producer, self)
 
 
@@ -140,7 +146,7 @@ def _latest(column: pa.Array) -> int:
 
 
 def _ids(column: pa.Array, partition: int) -> Ids:
-    """What the machine needs of a column of ids; no loop over rows but for ids that a kit had generated."""
+    """The hashes of a column of ids, for the machine; loops only over rows with generated ids."""
     hashes, firsts = id_hashes(column), None
     order = np.argsort(hashes)
     ordered = hashes[order]

@@ -1,8 +1,8 @@
-"""What a partition can be asked: each request says how it is decided, and the actor does the rest.
+"""The requests to a partition: each says how it is decided, and the actor does the rest.
 
-`decide` has no await and changes nothing. Whatever has to be read first comes as `Found`: the request
-says with a `Lookup` what that is. A request that is to be decided in the order in which it came is
-`in_order`, and then those behind it wait for it.
+`decide` has no await and changes nothing. Whatever has to be read first comes as `Found`: the
+request says with a `Lookup` what that is. A request that is to be decided in the order in which it
+came is `in_order`, and then those behind it wait for it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from bowstring.core import deleting, known_messages, moving, publishing
 from bowstring.core.answers import Answer
 from bowstring.core.changes import Append, Change, Floor
 from bowstring.core.decisions import BatchName, Decided, Decision, Deleted, Found, GivenBack, Ids, Lookup, Publish, Refused, Rows, Wait
+from bowstring.core.machine import NEVER
 from bowstring.core.pages import Origin, PageHeader, encode_header
 from bowstring.core.partition import Partition
 from bowstring.messages import encoding
@@ -28,7 +29,7 @@ from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page
 
 Told = TypeVar("Told")
-"""What whoever asks is told."""
+"""The answer to the caller."""
 
 
 class Request(ABC, Generic[Told]):
@@ -40,28 +41,32 @@ class Request(ABC, Generic[Told]):
     """Whether others of the same kind wait while this one does."""
     ids: Ids | None = None
     """The ids that a `Lookup` of it is about."""
+    deadline: int = NEVER
+    """When it is too late to decide it otherwise than with a no."""
     name: BatchName | None = None
     """The batch, if it is one: by this it is recognised when it comes again."""
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
-        """Settled when what it rests on is committed."""
+        """Settles when everything that it rests on is committed."""
 
     @abstractmethod
     def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[Told]:
-        """Changes nothing, and may be called again: after a `Wait`, or with what a `Lookup` has found."""
+        """Decides. Changes nothing, and may be called again: after a `Wait`, or with the result of
+        a `Lookup`.
+        """
 
     def texts(self, rows: Rows) -> pa.Array:
         """The ids of some rows."""
         raise NotImplementedError
 
     def page(self, change: Change, decided: Decided[Told]) -> Page | None:
-        """What the change carries."""
+        """The page of the change."""
         del change, decided
         return None
 
     def not_compared(self, partition: Partition, lookup: Lookup, error: Damaged) -> errors.Error:
-        """The refusal if what is stored cannot be read."""
+        """The refusal if stored messages cannot be read."""
         del lookup
         return errors.Corrupt(f"topic {partition.topic}, partition {partition.number}: {error}")
 
@@ -97,7 +102,7 @@ class PublishBatch(Request[Answer]):
         return self.batch.column("id").take(pa.array(rows))
 
     def page(self, change: Change, decided: Decided[Answer]) -> Page | None:
-        """The batch as it came, or what is new of it."""
+        """The batch as it came, or its new rows."""
         if not isinstance(change, Append) or not change.rows:
             return None
         columns, data = self.publish.columns, self.data
@@ -113,10 +118,14 @@ class PublishBatch(Request[Answer]):
         return BatchName(self.publish.producer, self.publish.number)
 
     def not_compared(self, partition: Partition, lookup: Lookup, error: Damaged) -> errors.Error:
-        """What is damaged may be this very batch, if it came before: then it may well be stored."""
+        """The damaged page may hold this very batch, if it came before: then it may well be stored."""
         if self.name in lookup.batches:
             return errors.OutcomeUnknown(f"the batch came before, and whether it is stored cannot be read: {error}")
         return errors.Corrupt(f"an id could not be compared with the stored one: {error}")
+
+    @property
+    def deadline(self) -> int:  # type: ignore[override]
+        return self.publish.sent + self.publish.timeout + 1
 
     def late(self, now: int) -> int:
         """By how much it has missed its deadline, in microseconds."""
@@ -124,7 +133,9 @@ class PublishBatch(Request[Answer]):
 
 
 class DeleteMessages(Request[Deleted]):
-    """Deletes what of these ids belongs to the group; with `old` also what the deduplication window has passed."""
+    """Deletes what of these ids belongs to the group; with `old` also what the deduplication window
+    has passed.
+    """
 
     def __init__(self, wanted: Ids, group: str, column: pa.Array, *, old: bool) -> None:
         super().__init__()
@@ -215,7 +226,9 @@ class MovePosition(Request[None]):
 
 
 class RaiseFloor(Request[None]):
-    """Retention has come further. What it has come to is decided by a function of `core`, after everything was read for it."""
+    """Retention has come further. What it has come to is decided by a function of `core`, after
+    everything was read for it.
+    """
 
     def __init__(self, floor: Callable[[Partition, int], Floor | None]) -> None:
         super().__init__()

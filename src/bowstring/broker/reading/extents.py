@@ -1,10 +1,13 @@
-"""Where sealed pages are, and how sealed messages are recognised: extents from the catalog, their sections from the store.
+"""Where sealed pages are, and how sealed messages are recognised: extents from the catalog, their
+sections from the store.
 
-Nothing of it is loaded at the start. The extents of a partition come with the first question about it, sections when they are needed, and
-both stay in caches that are bounded in bytes. Whoever seals, cleans or removes says `forget`, and the next question reads anew.
+Nothing of it is loaded at the start. The extents of a partition come with the first question about
+it, sections when they are needed, and both stay in caches that are bounded in bytes. Code that
+seals, cleans or removes calls `forget`, and the next question reads anew.
 
-What is found here may have moved by the time it is read: the cleaner copies pages and gives the old segment back. A reader then meets bytes
-of another life, which do not verify. It looks whether the partition's `moves` have gone on, and if so, asks here again.
+What is found here may have moved by the time it is read: the cleaner copies pages and gives the old
+segment back. A reader then meets bytes of another life, which do not verify. It looks whether the
+partition's `moves` have gone on, and if so, asks here again.
 """
 
 from __future__ import annotations
@@ -101,7 +104,9 @@ class Extents:
     # Pages
 
     async def entries(self, partition: Partition, offset: int, end: int, bytes_max: int, pages_max: int) -> list[PageEntry]:
-        """The next sealed pages from the offset on, of one extent: about so many bytes, but at least one if there is any before `end`."""
+        """The next sealed pages from the offset on, of one extent: about so many bytes, but at
+        least one if there is any before `end`.
+        """
         extents = await self.of(partition)
         at = bisect_right(extents, offset, key=lambda extent: extent.end_offset)
         while at < len(extents) and extents[at].first_offset < end:
@@ -144,7 +149,9 @@ class Extents:
         return next(known.find(hashes, wanted), None) is None
 
     async def candidates(self, partition: Partition, hashes: Hashes, horizon: int) -> Hits:
-        """Sealed messages that have arrived since then and may have these hashes: to be compared with what is stored."""
+        """Sealed messages that have arrived since then and may have these hashes: to be compared
+        with the stored ids.
+        """
         rows, offsets = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         wanted = _sections(await self.of(partition), horizon)
         known = self._ids.get((partition.topic, partition.number)) or KnownIds[Reference]()
@@ -158,15 +165,17 @@ class Extents:
         return Hits(np.concatenate(rows), np.concatenate(offsets))
 
     async def older(self, partition: Partition, horizon: int) -> list[Extent]:
-        """The extents with ids in which nothing has arrived since then, the newest first; those of which nothing is retained are left
-        out."""
+        """The extents with ids in which nothing has arrived since then, the newest first; those of
+        which nothing is retained are left out.
+        """
         first = partition.retained.first
         extents = reversed(await self.of(partition))
         return [extent for extent in extents if extent.ids is not None and extent.arrived_last < horizon and extent.end_offset > first]
 
     async def search(self, extent: Extent, hashes: Hashes) -> Hits:
-        """Messages of an extent that may have these hashes. Nothing of it need be in memory: its directory is read, and the blocks that
-        these hashes fall into."""
+        """Messages of an extent that may have these hashes. Nothing of it need be in memory: its
+        directory is read, and the blocks that these hashes fall into.
+        """
         await self._clock.sleep(0.0)  # there may be many extents, and all of this in the caches
         rows, offsets = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         if extent.ids is not None:
@@ -204,8 +213,9 @@ class Extents:
         self._keep_ids((partition.topic, partition.number), known)
 
     async def joined_ids(self, extents: list[Extent], first_offset: int) -> Built:
-        """One ids section of the entries of several. Of their hashes only what the filters kept is known, so there are no more buckets than
-        the least of them had."""
+        """One ids section of the entries of several. Of their hashes only what the filters kept is
+        known, so there are no more buckets than the least of them had.
+        """
         sources = [(extent, extent.ids, *await self._directory(extent, extent.ids)) for extent in extents if extent.ids is not None]
         count = sum(header.count for _, _, header, _, _ in sources)
         least = min((header.detail for _, _, header, _, _ in sources), default=0)

@@ -1,8 +1,9 @@
-"""A reader's stream out of the broker: whole pages as they are, new ones as they are committed, nothing that was deleted.
+"""A reader's stream out of the broker: whole pages as they are, new ones as they are committed,
+nothing that was deleted.
 
-A page goes out untouched when the reader may have all its rows. Where some are deleted or outside the range, the rest is taken into a new
-message: a slice would carry its neighbours' bytes in its padding (invariant 13). So it is where the reader wants only some of the rows or
-of the columns.
+A page goes out untouched when the reader may have all its rows. Where some are deleted or outside
+the range, the rest is taken into a new message: a slice would carry its neighbours' bytes in its
+padding (invariant 13). So it is where the reader wants only some of the rows or of the columns.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page
 
 ANSWER_BYTES = 4 * 1024 * 1024
-"""What is read at once for one reader."""
+"""Bytes that one round reads for one reader."""
 PAGES_A_READ = 256
 BARE_BYTES = 256
 """What rows of which no column is wanted count, so that a reader that takes none bounds them, too."""
@@ -48,14 +49,22 @@ class _Cursor:
         self.end = end
         """The first offset that is not wanted any more; 0 to follow for ever."""
         self.until = until
-        """What arrives at this moment or later is not wanted any more; 0 once that is an `end`, or if there is none."""
+        """The reader does not want messages that arrive at this moment or later; 0 once that is an
+        `end`, or if there is none.
+        """
         self.upto = 0
-        """What could be delivered when pages were looked for: none that came since may go out with them."""
+        """What could be delivered when pages were looked for: none that came since may go out with
+        them.
+        """
         self.has_delivered = offset != 0
-        """From then on nothing may be missing; a reader from the beginning begins with what is there."""
+        """From then on nothing may be missing; a reader from the beginning begins with what is
+        there.
+        """
         self.floor = 0 if self.has_delivered else retained.floor
         self.horizon = 0 if self.has_delivered else moments.horizon
-        """What retention had taken when it began it does not miss: what was below the floor, and what had arrived before the horizon."""
+        """What retention had taken when it began it does not miss: what was below the floor, and
+        what had arrived before the horizon.
+        """
 
     @property
     def done(self) -> bool:
@@ -68,7 +77,9 @@ class _Cursor:
         return min(readable, self.end or readable)
 
     def check_overtaken(self, topic: str) -> None:
-        """A reader that retention has overtaken is told so, never passed over what is gone; but one that begins, begins where it can."""
+        """Raises OutOfRange when retention has overtaken a reader, instead of skipping messages. A
+        reader that begins starts where it can.
+        """
         retained = self.actor.partition.retained
         if retained.lacks(max(self.offset, self.floor)):
             if self.has_delivered:
@@ -93,7 +104,9 @@ class Fetcher:
         self._turn = 0
 
     async def next(self, bytes_max: int) -> list[Fetched]:
-        """What comes next, about so many bytes, of one partition; waits until there is something. Empty when every range is read."""
+        """What comes next, about so many bytes, of one partition; waits until there is something.
+        Empty when every range is read.
+        """
         while True:
             if all(cursor.done for cursor in self._cursors):
                 return []
@@ -108,25 +121,28 @@ class Fetcher:
                 if fetched:
                     rows, size = sum([piece.rows for piece in fetched]), sum([piece.size for piece in fetched])
                     self._reading.counters.fetched(cursor.actor.partition.topic, len(fetched), rows, size)
+                    self._reading.witness.fetched(self._topic, self._selection.where, fetched)
                     return fetched
             await self._wait()
 
     async def _wait(self) -> None:
-        """Until there may be something to read in one of the partitions, or the moment has come until which they are read. No polling."""
+        """Until there may be something to read in one of the partitions, or the moment has come
+        until which they are read. No polling.
+        """
         event = asyncio.Event()
-        waiting = [cursor.actor for cursor in self._cursors if not cursor.done]
-        if not waiting:
-            return
+        waiting = [cursor for cursor in self._cursors if not cursor.done]
+        if not waiting or any(cursor.offset < cursor.limit or cursor.actor.gone is not None for cursor in waiting):
+            return  # something has come while others were looked at
         alarm = self._alarm(event)
-        for actor in waiting:
-            actor.wake_when_readable(event)
+        for cursor in waiting:
+            cursor.actor.wake_when_readable(event, cursor.offset)
         try:
             await event.wait()
         finally:
             if alarm is not None:
                 alarm.cancel()
-            for actor in waiting:
-                actor.forget(event)
+            for cursor in waiting:
+                cursor.actor.forget(event)
 
     def _alarm(self, event: asyncio.Event) -> asyncio.Task[None] | None:
         until = max((cursor.until for cursor in self._cursors), default=0)
@@ -198,7 +214,7 @@ class Fetcher:
         return [Fetched(cursor.actor.partition.number, cursor.offset, 0, 0, 0, 0, [], [], None, 0)]
 
     def _cut(self, cursor: _Cursor, entry: PageEntry, page: Page, moments: Moments) -> Fetched | None:
-        """What the reader may have of a page: None if there is nothing yet."""
+        """The rows of a page that the reader may have; None if there are none yet."""
         partition = cursor.actor.partition
         first = max(entry.first_offset, cursor.offset)
         end = min(entry.end, cursor.limit, cursor.upto)
@@ -212,6 +228,7 @@ class Fetcher:
         header = decode_header(page.header)
         batch = encoding.decode(header.columns, page.body)
         seen = visible(partition, entry, header, batch, moments, first, end)
+        self._reading.witness.cut(partition, first, end, len(seen.offsets))
         if cursor.has_delivered and seen.youngest_hidden >= max(cursor.horizon, 0):
             raise out_of_range(self._topic, partition, first)
         cursor.offset = end
@@ -224,7 +241,7 @@ class Fetcher:
     # For notices
 
     def follow(self, notices: Notices) -> None:
-        """Has the partitions tell of what is deleted."""
+        """Subscribes to the deletions of the partitions."""
         self._notices = notices
         for cursor in self._cursors:
             cursor.actor.followers[notices] = None
@@ -239,7 +256,7 @@ class Fetcher:
         return max((cursor.offset for cursor in self._cursors if cursor.actor.partition.number == partition), default=0)
 
     def deleted_since(self, partition: int, first: int) -> Runs:
-        """What is deleted from an offset on, up to where this reader is."""
+        """The deleted rows from an offset on, up to this reader's position."""
         found = [cursor for cursor in self._cursors if cursor.actor.partition.number == partition]
         return deleted_runs(found[0].actor, first, found[0].offset) if found else []
 
@@ -295,7 +312,9 @@ def _dated(entry: PageEntry, header: PageHeader, offsets: NDArray[np.int64]) -> 
 
 
 def _origins(origins: tuple[Origin, ...], rows: NDArray[np.int64]) -> list[Origin]:
-    """The origins of the rows that are left: one for each run within one origin, since the kit makes ids from consecutive rows."""
+    """The origins of the rows that are left: one for each run within one origin, since the kit
+    makes ids from consecutive rows.
+    """
     found: list[Origin] = []
     start = 0
     for origin in origins:
@@ -315,7 +334,9 @@ def make_fetcher(
     until: int,
     topic_id: int = 0,
 ) -> Fetcher:
-    """Raises TopicNotFound, InvalidArgument for a wrong partition, OutOfRange for an offset beyond the end."""
+    """Raises TopicNotFound, InvalidArgument for a wrong partition, OutOfRange for an offset beyond
+    the end.
+    """
     found = reading.topics.topic(topic)
     if topic_id not in (0, found.row.id):
         raise errors.TopicNotFound(

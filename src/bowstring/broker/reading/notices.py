@@ -1,8 +1,10 @@
-"""What a reader has to be told about messages that it was sent already: those deleted since, how long the rest is kept, and the end.
+"""Notices to a reader about messages that it has already: deletions, how long the rest is kept, and
+the end.
 
-A fetch stream sends ahead of its program, by some megabytes. So its reader may hold messages that are deleted before the program gets them.
-Partitions tell their followers when a deletion is committed, never before (invariant 1), and a follower keeps what concerns its
-stream until the stream has room to send it. A stream without deletions pays nothing for this but the registration.
+A fetch stream sends ahead of its program, by some megabytes. So its reader may hold messages that
+are deleted before the program gets them. Partitions tell their followers when a deletion is
+committed, never before (invariant 1), and a follower keeps what concerns its stream until the
+stream has room to send it. A stream without deletions pays nothing for this but the registration.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ RUNS_MAX: Final = 10_000
 
 
 class Notice(NamedTuple):
-    """One thing that a stream has to tell; what is 0 or empty is not told."""
+    """One notice of a stream; fields that are 0 or empty are not sent."""
 
     retention: int = 0
     partition: int = 0
@@ -34,8 +36,9 @@ class Notice(NamedTuple):
 
 
 class Notices:
-    """What one stream has to tell beside its messages, from here on. `ended` is called with what closes a partition: a deleted topic,
-    mostly."""
+    """What one stream has to tell beside its messages, from here on. `ended` is called with what
+    closes a partition: a deleted topic, mostly.
+    """
 
     def __init__(self, fetcher: Fetcher, ended: Callable[[errors.Error], object]) -> None:
         self._fetcher = fetcher
@@ -45,7 +48,9 @@ class Notices:
         fetcher.follow(self)
 
     async def begin(self, held: Mapping[int, int]) -> None:
-        """What was deleted of the messages that the reader holds from these offsets on is told first: it may have missed that."""
+        """What was deleted of the messages that the reader holds from these offsets on is told
+        first: it may have missed that.
+        """
         deleted = [(number, self._fetcher.deleted_since(number, first)) for number, first in held.items()]
         if any(runs for _, runs in deleted):
             await self._fetcher.durable()  # some of it may have been decided a moment ago

@@ -1,4 +1,4 @@
-"""Pages for whoever needs them: from the tail, from the cache, else from the store or the journal, verified."""
+"""Reads pages: from the tail, from the cache, else from the store or the journal, verified."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bowstring.broker.reading.caches import Caches, TailKey
 from bowstring.broker.reading.extents import Extents
+from bowstring.broker.witness import UNWITNESSED, Witness
 from bowstring.core.pages import LOST, Origin, PageEntry, PageHeader, decode_header
 from bowstring.core.partition import Partition
 from bowstring.frames import reference_of
@@ -21,7 +22,9 @@ from bowstring.ports.store import Page, Store
 
 
 class StoredMessages(NamedTuple):
-    """What is known of messages at some offsets: their ids (empty where they have none of their own) and when they arrived."""
+    """The ids of messages at some offsets (empty if they have none of their own) and when they
+    arrived.
+    """
 
     ids: list[str]
     arrived: NDArray[np.int64]
@@ -30,15 +33,18 @@ class StoredMessages(NamedTuple):
 class PageReader:
     """Reads committed pages."""
 
-    def __init__(self, *, store: Store, journal: Journal, caches: Caches, extents: Extents) -> None:
+    def __init__(self, *, store: Store, journal: Journal, caches: Caches, extents: Extents, witness: Witness = UNWITNESSED) -> None:
         self._store = store
         self._journal = journal
         self._broker = journal.fence.broker
         self._caches = caches
         self._extents = extents
+        self._witness = witness
 
     async def entries(self, partition: Partition, offset: int, end: int, bytes_max: int, pages_max: int) -> list[PageEntry]:
-        """The next pages from the offset on that begin before `end`: about so many bytes, but at least one if there is any."""
+        """The next pages from the offset on that begin before `end`: about so many bytes, but at
+        least one if there is any.
+        """
         while offset < partition.sealed_end:
             moves = partition.moves
             found = await self._extents.entries(partition, offset, min(end, partition.sealed_end), bytes_max, pages_max)
@@ -61,11 +67,18 @@ class PageReader:
         return partition.pages[at] if at < len(partition.pages) else None
 
     async def pages(self, partition: Partition, entries: Sequence[PageEntry], *, keep: bool = True) -> list[Page]:
-        """The pages of these entries, in their order. Raises Damaged, naming the offsets. `keep` them if others may want them soon."""
+        """The pages of these entries, in their order. Raises Damaged, naming the offsets. `keep`
+        them if others may want them soon.
+        """
         found = [self._cached(partition, entry) for entry in entries]
         missing = [at for at, page in enumerate(found) if page is None]
         if missing:
-            for at, page in zip(missing, await self._read(partition, [entries[at] for at in missing], keep), strict=True):
+            moves = partition.moves
+            try:
+                read = await self._read(partition, [entries[at] for at in missing], keep)
+            finally:
+                self._witness.read(partition, entries, moves)
+            for at, page in zip(missing, read, strict=True):
                 found[at] = page
         return [page for page in found if page is not None]
 
@@ -104,7 +117,7 @@ class PageReader:
     # Single messages, for those who recognise them
 
     async def messages(self, partition: Partition, offsets: NDArray[np.int64]) -> StoredMessages:
-        """What is stored at these offsets, in their order; an arrival of 0 where nothing is any more."""
+        """The messages at these offsets, in their order; an arrival of 0 for one that is gone."""
         ids, arrived = [""] * len(offsets), np.zeros(len(offsets), np.int64)
         for entry, wanted in await self._holders(partition, offsets):
             page = (await self.pages(partition, [entry]))[0]
@@ -118,7 +131,9 @@ class PageReader:
         return StoredMessages(ids, arrived)
 
     async def groups(self, partition: Partition, offsets: NDArray[np.int64]) -> list[str | None]:
-        """The producer groups that the messages at these offsets belong to, in their order; None where nothing is any more."""
+        """The producer groups that the messages at these offsets belong to, in their order; None
+        where nothing is any more.
+        """
         groups: list[str | None] = [None] * len(offsets)
         for entry, wanted in await self._holders(partition, offsets):
             origins = decode_header((await self.pages(partition, [entry]))[0].header).origins
@@ -128,7 +143,9 @@ class PageReader:
         return groups
 
     async def origins(self, partition: Partition, offset: int) -> list[tuple[int, Origin]]:
-        """The origins in the page that holds the offset, each with its first offset; none if it is gone."""
+        """The origins in the page that holds the offset, each with its first offset; none if it is
+        gone.
+        """
         for entry, _ in await self._holders(partition, np.array([offset], np.int64)):
             header = decode_header((await self.pages(partition, [entry]))[0].header)
             starts = entry.first_offset + np.cumsum([0, *(origin.rows for origin in header.origins)])

@@ -1,4 +1,4 @@
-"""The reading room of one incarnation: caches, extents and the page reader, and the time that delivering goes by."""
+"""The reading room of one incarnation: caches, extents, the page reader, and the clock of delivery."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ class Reading:
         self.clock = surroundings.clock
         self.trusted = TrustedClock(surroundings.clock)
         self.counters = surroundings.counters
+        self.witness = surroundings.witness
         self._observer = surroundings.observer
         self.caches = Caches(PageCache(settings.memory_tail_bytes, touch=False), PageCache(settings.memory_pages_bytes, touch=True))
         self.extents = Extents(journal=journal, store=store, settings=settings, clock=surroundings.clock)
-        self.reader = PageReader(store=store, journal=journal, caches=self.caches, extents=self.extents)
+        self.reader = PageReader(store=store, journal=journal, caches=self.caches, extents=self.extents, witness=surroundings.witness)
 
     def moments(self, topic: int) -> Moments:
-        """The time that delivering messages of the topic goes by. Raises TopicNotFound."""
+        """The time by which messages of the topic are delivered. Raises TopicNotFound."""
         now = self.trusted.now()
         return Moments(now, now - int(self.topics.by_id(topic).settings.retention * 1e6))
 

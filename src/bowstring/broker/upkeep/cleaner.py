@@ -1,15 +1,18 @@
-"""Space that dead pages take is given back: what lives in a segment that is mostly dead is copied, and the segment is used again.
+"""Space that dead pages take is given back: what lives in a segment that is mostly dead is copied,
+and the segment is used again.
 
-Topics of different retention share segments, so a segment may hold a few pages that live for a year among many that are gone since last
-week. When less than `ALIVE_MIN` of its bytes are in use, the extents that use it are rewritten some at a time, in the order of their
-partitions: their pages in it are copied, their sections written anew, and in one edit the new extents take the old ones' place. Pages of
-which no row is delivered any more are left behind, unless an id in them is still taken. When no extent uses the segment any more it is
-free by itself (`upkeep`).
+Topics of different retention share segments, so a segment may hold a few pages that live for a year
+among many that are gone since last week. When less than `ALIVE_MIN` of its bytes are in use, the
+extents that use it are rewritten some at a time, in the order of their partitions: their pages in
+it are copied, their sections written anew, and in one edit the new extents take the old ones'
+place. Pages of which no row is delivered any more are left behind, unless an id in them is still
+taken. When no extent uses the segment any more it is free by itself (`upkeep`).
 
-On the way, neighbouring extents that are small are joined: a partition that gets little has one after every seal, and a thousand of them
-take longer to load and to search than one.
+On the way, neighbouring extents that are small are joined: a partition that gets little has one
+after every seal, and a thousand of them take longer to load and to search than one.
 
-A page that cannot be read stays where it is, and so does its segment: nothing that is damaged is thrown away.
+A page that cannot be read stays where it is, and so does its segment: nothing that is damaged is
+thrown away.
 """
 
 from __future__ import annotations
@@ -100,7 +103,9 @@ class Cleaner:
         return sorted(wanted, key=lambda segment: (shares[segment], segment))
 
     async def _clean(self, segment: int) -> None:
-        """Rewrites the extents that use the segment, as far as the budget goes. What is left over comes with the next turn."""
+        """Rewrites the extents that use the segment, as far as the budget goes. The rest follows in
+        the next turn.
+        """
         after: ExtentKey | None = None
         while self._budget > 0:
             extents = await self._journal.extents_in(segment, after, EXTENTS_A_READ)
@@ -127,9 +132,11 @@ class Cleaner:
                 self._observer.note("upkeep-postponed", work="joining extents", problem=str(error))
 
     async def _rewrite(self, jobs: list[_Job], segment: int) -> None:
-        """Makes one extent of those of each job, with no page in the segment. They are written together, because every write begins on a
-        block of the disk: extents of a few hundred bytes, each for itself, would leave segments behind that are as empty as before. Raises
-        Damaged when all is done that can be."""
+        """Makes one extent of those of each job, with no page in the segment. They are written
+        together, because every write begins on a block of the disk: extents of a few hundred bytes,
+        each for itself, would leave segments behind that are as empty as before. Raises Damaged
+        when all is done that can be.
+        """
         damage: Damaged | None = None
         with Placing(self._store, self._usage, self._journal.fence.broker, self._flusher.committed) as placing:
             drafted: list[tuple[_Job, Draft]] = []
@@ -157,7 +164,9 @@ class Cleaner:
             raise damage
 
     async def _drafted(self, placing: Placing, job: _Job, segment: int) -> Draft | None:
-        """The extent to be, None if nothing in it lives. Its pages are written when the placing is flushed."""
+        """The extent to be, None if nothing in it lives. Its pages are written when the placing is
+        flushed.
+        """
         pages: list[Placed] = []
         for extent in job.extents:
             index = await self._extents.index(extent)
@@ -189,7 +198,9 @@ class Cleaner:
 
 
 def _is_needed(partition: Partition, entry: PageEntry) -> bool:
-    """Whether a row may be delivered, or its owner has deleted it and its id is still taken: that is told by comparing with the page."""
+    """Whether a row may be delivered, or its owner has deleted it and its id is still taken:
+    recognising the id needs the page.
+    """
     first, end = entry.first_offset, entry.end
     if partition.is_whole(first, end) or len(partition.live(first, end)):
         return True

@@ -1,11 +1,13 @@
 """Small pages that lie next to each other in the log become one, when they are sealed.
 
-A page of one message is mostly frame and metadata, and costs a reader as much as a page of a thousand. What a page has to tell of each of
-its batches (whose it is, when it arrived) goes on as origins.
+A page of one message is mostly frame and metadata, and costs a reader as much as a page of a
+thousand. What a page has to tell of each of its batches (whose it is, when it arrived) goes on as
+origins.
 
-All pages that are inlined in the journal have to be written to a segment anyway. Those that are in one already are copied if they are
-small: a flush for a hundred partitions leaves a hundred of a few KiB, and whoever reads one partition a week later would have to read them
-one by one, each from another place. Their bytes are written twice, those of large pages never.
+All pages that are inlined in the journal have to be written to a segment anyway. Those that are in
+one already are copied if they are small: a flush for a hundred partitions leaves a hundred of a few
+KiB, and a reader of one partition would have to read them one by one a week later, each from
+another place. Their bytes are written twice, those of large pages never.
 """
 
 from __future__ import annotations
@@ -20,12 +22,10 @@ from bowstring.core.pages import Origin, PageEntry, PageHeader, decode_header, e
 from bowstring.messages import encoding
 from bowstring.ports.store import Page
 
-SMALL_BYTES = 16 * 1024
-"""Pages in segments that are shorter are copied together."""
 BYTES_MAX = 128 * 1024
 ROWS_MAX = 16_384
 UNPACKED_BYTES_MAX = 1024 * 1024
-"""What a coalesced page may have unpacked: pages that were compressed may be larger than they look."""
+"""The largest coalesced page when decompressed: compressed pages may be larger than they look."""
 
 
 class Sealable(NamedTuple):
@@ -36,9 +36,11 @@ class Sealable(NamedTuple):
     """None for one that stays where it is, or is lost."""
 
 
-def runs(entries: Iterable[PageEntry], *, hurry: bool) -> Iterator[list[PageEntry]]:
-    """The pages in order: those that are to become one together, others alone. In a hurry only those are copied that have to be."""
-    for copied, run in groupby(entries, lambda entry: not entry.segment or (entry.length < SMALL_BYTES and not hurry)):
+def runs(entries: Iterable[PageEntry], *, small_bytes: int) -> Iterator[list[PageEntry]]:
+    """The pages in order: those that are to become one together, others alone. Pages in segments
+    are copied if they are shorter than `small_bytes`; in a hurry that is 0.
+    """
+    for copied, run in groupby(entries, lambda entry: not entry.segment or entry.length < small_bytes):
         if copied:
             yield from _groups(run)
         else:
@@ -63,7 +65,9 @@ def _groups(entries: Iterable[PageEntry]) -> Iterator[list[PageEntry]]:
 
 
 def coalesce(entries: Sequence[PageEntry], pages: Sequence[Page]) -> list[Sealable]:
-    """One page of all these, or if they are too large unpacked, or do not have the same columns after all, each for itself."""
+    """One page of all these, or if they are too large unpacked, or do not have the same columns
+    after all, each for itself.
+    """
     headers = [decode_header(page.header) for page in pages]
     if len(pages) > 1 and len({header.columns for header in headers}) == 1:
         batches = [encoding.decode(header.columns, page.body) for header, page in zip(headers, pages, strict=True)]
@@ -83,6 +87,7 @@ def _joined(entries: Sequence[PageEntry], headers: list[PageHeader], batches: li
         columns=encoded.mask,
         expires=0 if any(not entry.expires for entry in entries) else max(entry.expires for entry in entries),
         due=max(entry.due for entry in entries),
+        visible=last.visible,
     )
     return Sealable(entry, Page(encode_header(header), encoded.data))
 

@@ -1,6 +1,7 @@
-"""Writing pages and sections beside the flushes: by sealer and cleaner, in slices that no flush has to wait for long.
+"""Writes pages and sections for sealer and cleaner, in slices that no flush has to wait for long.
 
-What was written is pinned until the catalog refers to it, or the work is given up: nobody may use its segment again meanwhile.
+Written pages are pinned until the catalog refers to them, or the work is given up: their segment
+must not be reused meanwhile.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from bowstring.ports.store import Page, Reference, Store
 SLICE_BYTES = 512 * 1024
 """So much is written and synced at a time: one or two milliseconds."""
 PAUSE_SECONDS = 0.002
-"""How long the loop is left to others after each step of one or two milliseconds: a flush that is under way meanwhile loses half its time
-at most."""
+"""How long the loop is left to others after each step of one or two milliseconds: a flush that is
+under way meanwhile loses half its time at most.
+"""
 
 
 class Place:
@@ -48,7 +50,7 @@ class Placing:
         self._usage = usage
         self.broker = broker
         self.sequence = sequence
-        """What was committed in the broker's journal when the work began."""
+        """The last committed sequence of the broker's journal when the work began."""
         self._pending: list[tuple[Place, Page]] = []
         self._bytes = 0
         self._pinned: list[int] = []
@@ -93,12 +95,12 @@ class Placed(NamedTuple):
             return self.entry
         reference = self.place.known
         return self.entry._replace(
-            segment=reference.segment, position=reference.position, length=reference.length, sequence=reference.sequence
+            segment=reference.segment, position=reference.position, length=reference.length, written=reference.sequence
         )
 
 
 class Draft(NamedTuple):
-    """An extent in the making: pages that have been written, what it spans, and by what its messages are recognised."""
+    """An extent in the making: its written pages, its offsets, and the hashes of its messages."""
 
     partition: Partition
     pages: list[Placed]
@@ -110,7 +112,7 @@ class Draft(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What the catalog is to be told of an extent, and where the blocks of its ids are."""
+    """The catalog's row of an extent, and the places of its blocks of ids."""
 
     extent: Extent
     blocks: list[BlockPlace]
@@ -129,7 +131,7 @@ async def write_sections(placing: Placing, drafts: Sequence[Draft]) -> list[Writ
 
 
 class _Sections:
-    """What is written of one extent beside its pages."""
+    """The sections of one extent."""
 
     def __init__(self, draft: Draft) -> None:
         self._partition = draft.partition
@@ -142,7 +144,7 @@ class _Sections:
 
     def _page(self, kind: str, count: int, body: bytes, detail: int = 0) -> Page:
         topic, number = self._partition.topic, self._partition.number
-        header = SectionHeader(kind, sections.VERSION, topic, number, self._first, self._end, count, detail)
+        header = SectionHeader(kind, sections.version_of(kind), topic, number, self._first, self._end, count, detail)
         return Page(sections.encode_header(header), body)
 
     async def write_index_and_blocks(self, placing: Placing) -> None:

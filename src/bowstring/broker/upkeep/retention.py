@@ -1,12 +1,16 @@
-"""What is too old, or too much, goes: the floor of each partition rises, and what is below it gives its space back.
+"""Removes messages that are too old, or too many: raises the floor of each partition, and frees the
+space below it.
 
-Readers do not wait for it: what is too old by the second is not delivered (`visibility`), whether the floor has come there yet or not. Here
-pages go as a whole, oldest first. The floor is a change like any other and is committed with the next flush; only then extents that
-are below it leave the catalog. Pages with rows whose due time keeps them stay where they are, and the floor passes them by: it says
-which rows are kept. Age goes by the trusted clock, so that a clock that jumps deletes nothing.
+Readers do not wait for it: what is too old by the second is not delivered (`visibility`), whether
+the floor has come there yet or not. Here pages go as a whole, oldest first. The floor is a change
+like any other and is committed with the next flush; only then extents that are below it leave the
+catalog. Pages with rows whose due time keeps them stay where they are, and the floor passes them
+by: it says which rows are kept. Age goes by the trusted clock, so that a clock that jumps deletes
+nothing.
 
-A turn looks at some partitions, and the next one at the next: with ten thousand of them each has its turn every ten seconds. It is a
-glance, because what was found once holds until something moves; an idle broker has next to nothing to do, however many there are.
+A turn looks at some partitions, and the next one at the next: with ten thousand of them each has
+its turn every ten seconds. It is a glance, because what was found once holds until something moves;
+an idle broker has next to nothing to do, however many there are.
 """
 
 from __future__ import annotations
@@ -48,7 +52,7 @@ NEVER = 1 << 62
 
 
 class _Seen(NamedTuple):
-    """What was found in a partition, as of that many moves and that floor."""
+    """The findings about a partition, as of that many moves and that floor."""
 
     moves: int
     floor: int
@@ -118,7 +122,9 @@ class Retention:
                     self._note_damage(partition, error)
 
     async def _glance(self, topic: Topic, actor: PartitionActor, seen: _Seen | None, now: int) -> None:
-        """What nobody has seen yet, or has changed since, is asked for; then it is known when there will be something to do."""
+        """Reads the facts about a partition that is new, or has changed since; then it is known
+        when there is something to do.
+        """
         partition, is_new = actor.partition, seen is None
         if seen is None:
             seen = self._seen[partition.topic, partition.number] = await self._look(partition)
@@ -141,7 +147,9 @@ class Retention:
         return _Seen(moves, floor, 0 if entries else end, entries[0].arrived if entries else NEVER, expires)
 
     async def _entries(self, partition: Partition, offset: int, end: int, pages_max: int) -> list[PageEntry]:
-        """The next pages. An extent whose index cannot be read counts as one page that cannot be read, so that it holds nothing up."""
+        """The next pages. An extent whose index cannot be read counts as one page that cannot be
+        read, so that it holds nothing up.
+        """
         try:
             return await self._reader.entries(partition, offset, end, 1 << 40, pages_max)
         except Damaged:
@@ -200,7 +208,9 @@ class Retention:
                 return _Reach(floor, kept)
 
     async def _kept(self, partition: Partition, entry: PageEntry, horizon: int) -> Runs:
-        """The rows of an old page whose due time keeps them: all of them, where they cannot be read, until none could be kept."""
+        """The rows of an old page whose due time keeps them: all of them, where they cannot be
+        read, until none could be kept.
+        """
         live: NDArray[np.int64] = partition.live(entry.first_offset, entry.end)
         try:
             page = (await self._reader.pages(partition, [entry]))[0]
@@ -213,7 +223,7 @@ class Retention:
         return tuple(runs_of(live[due[live - entry.first_offset] >= horizon]))
 
     async def _reach_by_bytes(self, topic: Topic, partition: Partition, reach: _Reach) -> _Reach:
-        """Goes on page by page until what is left is not too much."""
+        """Continues page by page until the rest fits the limit."""
         limit = topic.settings.retention_bytes
         if limit is None:
             return reach
@@ -266,7 +276,9 @@ def _is_too_much(topic: Topic, partition: Partition) -> bool:
 
 
 def _as_a_page(extent: Extent) -> PageEntry:
-    """Nobody knows what is due in it, so all of it is kept until it is mended, or until bytes are too many."""
+    """The due times in it are unknown, so all of it is kept until it is repaired, or until the
+    bytes exceed the limit.
+    """
     rows = extent.end_offset - extent.first_offset
     return PageEntry(
         first_offset=extent.first_offset,
@@ -275,7 +287,7 @@ def _as_a_page(extent: Extent) -> PageEntry:
         segment=LOST,
         position=0,
         length=extent.bytes,
-        sequence=0,
+        written=0,
         columns=0,
         arrived_last=extent.arrived_last,
         due=NEVER,

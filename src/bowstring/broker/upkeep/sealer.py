@@ -1,4 +1,5 @@
-"""What keeps the journal short: its pages move into extents, its changes into snapshots, and its rows are trimmed.
+"""What keeps the journal short: its pages move into extents, its changes into snapshots, and its
+rows are trimmed.
 
     for some partitions at a time:
       pages that are inlined in the journal, and small ones ──coalesced──► segment ┐
@@ -6,13 +7,15 @@
     for some partitions at a time: their state as of a flush, once that flush is committed ──► edit: snapshots, chunks of deletions
     edit after edit: rows of the journal go
 
-Each step is small, because flushes wait behind it: the loop is given up after every few pages, a write to a segment is small
-and is synced at once (`placing`), an edit has a few dozen rows. The order makes every crash harmless. An extent is added only after its
-bytes are durable; while the journal still has the rows, the loader skips what extents and snapshots tell already (`Partition.replay`);
-and the rows go last.
+Each step is small, because flushes wait behind it: the loop is given up after every few pages, a
+write to a segment is small and is synced at once (`placing`), an edit has a few dozen rows. The
+order makes every crash harmless. An extent is added only after its bytes are durable; while the
+journal still has the rows, the loader skips what extents and snapshots tell already
+(`Partition.replay`); and the rows go last.
 
-A page of the journal that cannot be read keeps the seal from going on. It is tried again at the next one; after `TRIES_MAX` it is written
-down as lost, so that one bad page does not let the journal grow for ever: its offsets then answer `Corrupt`.
+A page of the journal that cannot be read keeps the seal from going on. It is tried again at the
+next one; after `TRIES_MAX` it is written down as lost, so that one bad page does not let the
+journal grow for ever: its offsets then answer `Corrupt`.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from bowstring.broker.upkeep.placement import PAUSE_SECONDS, Draft, Placed, Plac
 from bowstring.broker.upkeep.switch import Switch
 from bowstring.broker.upkeep.usage import Usage
 from bowstring.core.id_sections import Builder, batch_hashes, parts_in, parts_of
+from bowstring.core.machine import NEVER
 from bowstring.core.pages import LOST, PAGES_AT_ONCE, PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.snapshots import DELETIONS, PARTITION, snapshot
@@ -46,17 +50,19 @@ PARTITIONS_A_STEP = 32
 PAGES_AN_EXTENT = 4096
 """A partition with more pages gets several extents: with more of them each would hold up the loop."""
 IDS_MAX = 1 << 20
-"""Messages with ids, in an extent or before a seal is due, or a few more: one that is not sealed takes three times the memory."""
+"""Messages with ids, in an extent or before a seal is due, or a few more: one that is not sealed
+takes three times the memory.
+"""
 PAGE_COST = 8 * 1024
 """So many bytes take as long to copy as it takes to look at a page."""
 HURRY = 2
-"""So many times what a seal is due for."""
+"""A seal is in a hurry at this many times its threshold."""
 ROWS_A_TRIM = 200
 TRIES_MAX = 3
 
 
 class Counts(NamedTuple):
-    """What has come together since the last seal."""
+    """The amounts since the last seal."""
 
     rows: int = 0
     changes: int = 0
@@ -76,6 +82,8 @@ class Sealer:
         self._store = surroundings.store
         self._counters = surroundings.counters
         self._observer = surroundings.observer
+        self._witness = surroundings.witness
+        self._small_page_bytes = surroundings.tuning.small_page_bytes
         self._broker = log.fence.broker
         self._flusher = log.flusher
         self._topics = log.topics
@@ -118,18 +126,23 @@ class Sealer:
         return self._counts.ids >= IDS_MAX and not self._postponed
 
     async def seal(self) -> None:
-        """Seals everything that is committed now. Raises DiskFull, Damaged (nothing is lost, and it can be tried again), or worse."""
+        """Seals everything that is committed now. Raises DiskFull, Damaged (nothing is lost, and it
+        can be tried again), or worse.
+        """
         before, self._counts = self._counts, Counts()
         self._hurry = before.bytes >= HURRY * self._settings.seal_bytes or before.rows >= HURRY * self._settings.seal_rows
+        self._witness.seal_began()
         try:
             await self._seal(self._flusher.committed)
         except (DiskFull, Damaged):
+            self._witness.seal_ended(whole=False)
             self._counts = Counts(*map(sum, zip(before, self._counts, strict=True)))
             self._postponed = True
             raise
         self._postponed = False
         self._sealed_at = self._clock.monotonic()
         self._counters.seals += 1
+        self._witness.seal_ended(whole=True)
         self._observer.note("journal-sealed", rows=before.rows, bytes=before.bytes)
 
     async def _seal(self, sequence: int) -> None:
@@ -164,10 +177,12 @@ class Sealer:
                 self._extents.adopt(draft.partition, extent, draft.hashes, blocks, draft.group)
 
     async def _pages(self, placing: Placing, partition: Partition, sequence: int) -> list[Placed]:
-        """The next pages of a partition, where they are or are going to be. Inlined and small ones are coalesced and written."""
+        """The next pages of a partition, where they are or are going to be. Inlined and small ones
+        are coalesced and written.
+        """
         found: list[Placed] = []
         ids = 0
-        for group in runs(partition.pages.upto(sequence), hurry=self._hurry):
+        for group in runs(partition.pages.upto(sequence), small_bytes=0 if self._hurry else self._small_page_bytes):
             if len(found) >= PAGES_AN_EXTENT or ids >= IDS_MAX:
                 break
             ids += sum([entry.rows for entry in group if entry.columns & ID])
@@ -192,8 +207,9 @@ class Sealer:
         return coalesce(entries, pages)
 
     async def _one_by_one(self, partition: Partition, entries: list[PageEntry]) -> list[Sealable]:
-        """Some of these pages cannot be read. Those in segments stay there. Raises Damaged for others, until they have been tried often
-        enough: then they are lost."""
+        """Some of these pages cannot be read. Those in segments stay there. Raises Damaged for
+        others, until they have been tried often enough: then they are lost.
+        """
         found: list[Sealable] = []
         for entry in entries:
             if entry.segment:
@@ -211,7 +227,9 @@ class Sealer:
         return found
 
     async def _draft(self, partition: Partition, pages: list[Placed]) -> Draft:
-        """With the hashes of everything in these pages by which it may be recognised: natural ids, and batches."""
+        """With the hashes of everything in these pages by which it may be recognised: natural ids,
+        and batches.
+        """
         first, end = pages[0].entry.first_offset, pages[-1].entry.end
         producers, numbers, firsts = partition.batches.below(end, partition.deletions)
         batches = batch_hashes(producers, numbers)
@@ -259,6 +277,7 @@ class Sealer:
             raise
         for partition, head in zip(partitions, heads, strict=True):
             partition.snapshot_sequence, partition.snapshot_end = head.sequence, partition.sealed_end
+        self._witness.captured()
 
     # The journal
 
@@ -266,9 +285,16 @@ class Sealer:
         """Is nothing of it in our journal any more? Another broker's is never replayed here."""
         return extent.broker != self._broker or extent.index.sequence <= self.trimmed
 
+    def _oldest_needed(self) -> int:
+        """The oldest row that a partition still needs. What became visible late may have been
+        written long before.
+        """
+        return min((actor.partition.oldest_needed() for actor in self._topics.actors() if actor.closed is None), default=NEVER)
+
     async def _trim(self, sequence: int) -> None:
-        while self.trimmed < sequence - 1:
-            upto = min(self.trimmed + ROWS_A_TRIM, sequence - 1)
+        last = min(sequence, self._oldest_needed()) - 1
+        while self.trimmed < last:
+            upto = min(self.trimmed + ROWS_A_TRIM, last)
             await self._journal.edit(Edit(trim=upto))
             self.trimmed = upto
 

@@ -8,16 +8,18 @@ from bowstring.broker.counters import Counters
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.reading.extents import Extents
 from bowstring.broker.upkeep.usage import Usage
+from bowstring.broker.witness import Witness
 from bowstring.ports.extents import Extent
 
 
 class Switch:
     """Brings a partition, the usage of segments and the cached extents in line with the catalog."""
 
-    def __init__(self, *, usage: Usage, extents: Extents, counters: Counters) -> None:
+    def __init__(self, *, usage: Usage, extents: Extents, counters: Counters, witness: Witness) -> None:
         self._usage = usage
         self._extents = extents
         self._counters = counters
+        self._witness = witness
         self.told: list[Callable[[PartitionActor], None]] = []
         """Called with a partition when it has one more extent."""
 
@@ -44,3 +46,4 @@ class Switch:
         partition = actor.partition
         actor.moved(partition.sealed_bytes - sum(extent.bytes for extent in old) + (new.bytes if new is not None else 0))
         self._extents.forget(partition.topic, partition.number)
+        self._witness.replaced(old, new)

@@ -1,7 +1,9 @@
-"""What a broker does beside its flushes, one thing after the other: retention, seal, clearing away, cleaning, making room.
+"""The work between the flushes, one thing after the other: retention, seal, clearing away,
+cleaning, making room.
 
-They all change where things are, so they take turns in one task and never meet each other. Each turn is a moment's work in small steps. A
-full disk or a damaged page is told the observer and tried again at a later turn; anything worse ends the incarnation.
+They all change where things are, so they take turns in one task and never meet each other. Each
+turn is a moment's work in small steps. It reports a full disk or a damaged page to the observer,
+and tries again at a later turn; anything worse ends the incarnation.
 """
 
 from __future__ import annotations
@@ -33,11 +35,12 @@ class Upkeep:
         self._reserve = surroundings.reserve
         self._counters = surroundings.counters
         self._observer = surroundings.observer
+        self._witness = surroundings.witness
         self._log = log
         self._usage = usage
         self._deleted = dict.fromkeys(deleted)
         """Topics whose rows in the catalog are to be cleared away."""
-        self.switch = switch = Switch(usage=usage, extents=reading.extents, counters=surroundings.counters)
+        self.switch = switch = Switch(usage=usage, extents=reading.extents, counters=surroundings.counters, witness=surroundings.witness)
         self.sealer = Sealer(surroundings, log, reading, usage, switch, trimmed=trimmed)
         self.retention = Retention(surroundings, log, reading, self.sealer, switch)
         self.cleaner = Cleaner(surroundings, log, reading.extents, usage, switch, self.sealer.has_trimmed)
@@ -45,7 +48,7 @@ class Upkeep:
         switch.told.append(self.cleaner.sealed)
         self._task: asyncio.Task[None] | None = None
         self._troubles: dict[str, str] = {}
-        """What kept each kind of work from being done, so that it is told once."""
+        """The problem of each kind of work, so that it is reported once."""
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run())
@@ -70,6 +73,7 @@ class Upkeep:
 
     async def _turn(self) -> None:
         clock = self._clock
+        self._witness.turn_began()
         for kind, work in self._works():
             name, counted, begun = work.__qualname__, self._counters.work(kind), clock.monotonic()
             try:
@@ -82,6 +86,7 @@ class Upkeep:
                 counted.troubles += 1
             counted.turns += 1
             counted.seconds += clock.monotonic() - begun
+        self._witness.turn_ended()
 
     def _works(self) -> tuple[tuple[str, Callable[[], Coroutine[None, None, None]]], ...]:
         """Each kind of work, by the name under which it is counted."""
@@ -98,17 +103,22 @@ class Upkeep:
             await self.sealer.seal()
 
     async def _clear_away(self) -> None:
-        """Rows of deleted topics go, some at a time, and with them what they use."""
+        """Removes rows of deleted topics, some at a time, and frees what they use."""
         for topic in list(self._deleted):
             while await self._journal.forget_topic(topic, ROWS_A_STEP):
                 pass
-            self._usage.reset_sealed(await self._journal.usage())
+            sealed = await self._journal.usage()
+            self._witness.cleared(self._usage.sealed(), sealed)
+            self._usage.reset_sealed(sealed)
             del self._deleted[topic]
 
     async def _give_back(self) -> None:
-        """Segments that nothing uses any more are used again, and if the disk was full, there may be room now."""
+        """Segments that nothing uses any more are used again, and if the disk was full, there may
+        be room now.
+        """
         unused = self._usage.unused(self._store.segments())
         if unused:
+            self._witness.released(unused)
             await self._log.check_fence()  # a successor may use what we take to be free
             await self._store.release(unused)
             self._counters.released += len(unused)

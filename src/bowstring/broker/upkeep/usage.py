@@ -1,8 +1,8 @@
 """Which segments are needed: bytes that something refers to, in each.
 
-Two kinds of things refer to a segment: pages that the journal has and that are not sealed yet, and extents. A segment that neither uses
-is given back to the store, unless somebody has pinned it: a backup that still copies it,
-or a seal that has written to it and has yet to tell the catalog.
+Two kinds of things refer to a segment: pages that the journal has and that are not sealed yet, and
+extents. A segment that neither uses is given back to the store, unless it is pinned: by a backup
+that still copies it, or by a seal that has written to it and not yet committed that.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class Usage:
         _add(self._recent, segments, -1)
 
     def left_the_index(self, before: Mapping[int, int], after: Mapping[int, int]) -> None:
-        """The index of a partition's recent pages had `before` in these segments, and has `after` now."""
+        """The index of a partition's recent pages had `before` in these segments, and has `after`
+        now.
+        """
         self.remove_recent({segment: size - after.get(segment, 0) for segment, size in before.items()})
 
     def add_sealed(self, uses: Iterable[tuple[int, int]]) -> None:
@@ -41,8 +43,12 @@ class Usage:
         _add(self._sealed, dict(uses), -1)
 
     def reset_sealed(self, sealed: Mapping[int, int]) -> None:
-        """What the catalog says that extents use."""
+        """The bytes that extents use, from the catalog."""
         self._sealed = Counter(sealed)
+
+    def sealed(self) -> dict[int, int]:
+        """The bytes that extents use, as far as this object knows."""
+        return dict(self._sealed)
 
     def of(self, segment: int) -> int:
         return self._recent[segment] + self._sealed[segment]
@@ -63,7 +69,9 @@ class Usage:
 
     @contextmanager
     def hold(self) -> Generator[None]:
-        """While the block runs nothing is given back: somebody is about to find out what he has to pin."""
+        """While the block runs no segment is given back: the caller is about to find out what it
+        has to pin.
+        """
         self._holds += 1
         try:
             yield

@@ -1,10 +1,12 @@
-"""What brokers have in common, in SQLite: epochs, topics and partitions.
+"""The shared part of the catalog in SQLite: epochs, topics and partitions.
 
-What SQLite recovers after a process was killed may not be on the disk yet: `register` is a commit to the same WAL, and its sync takes
-all that is before it along. So nothing may be told from the catalog before `register` has returned.
+Rows that SQLite recovers after a process was killed may not be on the disk yet. `register` is a
+commit to the same WAL, and its sync also covers everything before it. So nothing from the catalog
+may leave the broker before `register` has returned.
 
-Checksums guard the journal, the inlined pages, and what edits store (`extents`). The rest of the file (topics, partitions, SQLite's own
-structure) has none, and a flipped bit there is outside the fault model.
+Checksums guard the journal, the inlined pages, and what edits store (`extents`). The rest of the
+file (topics, partitions, SQLite's own structure) has none, and a flipped bit there is outside the
+fault model.
 """
 
 from __future__ import annotations
@@ -89,11 +91,13 @@ class SqliteCatalog:
 
     @property
     def wal_bytes(self) -> int:
-        """How much a checkpoint would have to move now: for whoever has an idle moment to use."""
+        """How much a checkpoint would have to move now, for callers with an idle moment."""
         return self.database.wal_bytes
 
     async def checkpoint(self) -> None:
-        """Moves what is in the WAL into the file, and lets the WAL begin anew. Raises nothing: a failure is told to the next write."""
+        """Moves the contents of the WAL into the file, and restarts the WAL. Raises nothing: the
+        next write raises a failure.
+        """
         await self.database.checkpoint()
 
     def statistics(self) -> CatalogStatistics:
@@ -108,7 +112,7 @@ class SqliteCatalog:
             return self.registered(connection, Fence(broker, epoch))
 
     def registered(self, connection: apsw.Connection, fence: Fence) -> Registered:
-        """What somebody with the fence starts from now."""
+        """What the incarnation with the fence starts from."""
         span = journal_rows.span(fence.broker)
         first = self.database.ask(connection, "first_position", **span)
         last = self.database.ask(connection, "last_position", **span)

@@ -1,20 +1,26 @@
 """One SQLite file and the worker that owns its one connection.
 
-Everything that touches the connection is a plain function that is handed to the worker, and runs in the order in which it was asked for.
-There is nothing to race with inside a process, and the file is locked against others.
+Everything that touches the connection is a plain function that is handed to the worker, and runs in
+the order in which it was asked for. There is nothing to race with inside a process, and the file is
+locked against others.
 
-SQLite's errors are translated in one place each for writing and reading. A full disk rolls back, and the connection stays good; that
-nothing of such a commit comes back after a crash rests on SQLite writing the frame that commits last (true for devices that it takes
-to be power-safe, its default, where it does not pad). Every other failure of a write ends the catalog: after a failed sync nobody can
-say what is on the disk, so nothing is tried again, and SQLite is kept from its own checkpoint at closing as well.
+SQLite's errors are translated in one place each for writing and reading. A full disk rolls back,
+and the connection stays good; that nothing of such a commit comes back after a crash rests on
+SQLite writing the frame that commits last (true for devices that it takes to be power-safe, its
+default, where it does not pad). Every other failure of a write ends the catalog: after a failed
+sync no process can know what is on the disk, so the catalog tries nothing again, and keeps SQLite
+from its own checkpoint at closing as well.
 
-The WAL is checkpointed by us and not by SQLite, which does it inside the commit that crosses the line and delays its answer. Here the
-answer goes out first, and the checkpoint is handed to the worker behind it. A commit that comes meanwhile waits; how long depends on
-the WAL's size, so it is kept small. Measured (2 KiB pages, 16 KiB inlined, the worst case; one run each on a busy machine), a checkpoint
-takes about 3 ms for 1 MiB of WAL, 5 for 2, 10 to 12 for 4, 20 for 8 and 40 for 16; with tiny flushes 1 ms for 1 MiB. The work is the same
-all in all, but spread differently: at 1 MiB the longest wait is shortest, and one commit in 50 has it, so that the 99th percentile of
-such commits is 4 ms; from 4 MiB on it is below 1 ms, and the waits are rarer and longer. 1 MiB was chosen for the longest wait. One that
-finds the disk full leaves the WAL as it is, which is no harm, and is tried again when the WAL has grown by as much again.
+The WAL is checkpointed by us and not by SQLite, which does it inside the commit that crosses the
+line and delays its answer. Here the answer goes out first, and the checkpoint is handed to the
+worker behind it. A commit that comes meanwhile waits; how long depends on the WAL's size, so it is
+kept small. Measured (2 KiB pages, 16 KiB inlined, the worst case; one run each on a busy machine),
+a checkpoint takes about 3 ms for 1 MiB of WAL, 5 for 2, 10 to 12 for 4, 20 for 8 and 40 for 16;
+with tiny flushes 1 ms for 1 MiB. The work is the same all in all, but spread differently: at 1 MiB
+the longest wait is shortest, and one commit in 50 has it, so that the 99th percentile of such
+commits is 4 ms; from 4 MiB on it is below 1 ms, and the waits are rarer and longer. 1 MiB was
+chosen for the longest wait. One that finds the disk full leaves the WAL as it is, which is no harm,
+and is tried again when the WAL has grown by as much again.
 """
 
 from __future__ import annotations
@@ -41,7 +47,9 @@ _FRAME_HEADER_BYTES = 24  # what SQLite puts before each page in the WAL
 
 
 class CatalogStatistics(NamedTuple):
-    """What the catalog did since it was opened. `wal_bytes` is what a checkpoint would have to move now."""
+    """What the catalog did since it was opened. `wal_bytes` is what a checkpoint would have to move
+    now.
+    """
 
     commits: int
     checkpoints: int
@@ -50,7 +58,7 @@ class CatalogStatistics(NamedTuple):
 
 
 class Database:
-    """The file of one catalog. What belongs to the worker is said below."""
+    """The file of one catalog. Comments below say what belongs to the worker."""
 
     def __init__(
         self, path: str, worker: Worker, *, vfs: str | None, sync_directory: Callable[[], None] | None, wal_bytes_max: int
@@ -62,10 +70,11 @@ class Database:
         self._wal_bytes_max = wal_bytes_max
         self._wal_bytes_due = wal_bytes_max  # where the next checkpoint is due
         self.sql = queries()
-        # Only the worker touches what follows; the loop reads the numbers, which may be a moment old.
+        # Only the worker touches what follows; the loop reads the numbers, which may be a moment
+        # old.
         self.connection: apsw.Connection | None = None
         self.failure = ""
-        """Why nothing is written any more, once that is so."""
+        """The failure after which nothing is written any more."""
         self.commits = 0
         self._checkpoints = 0
         self.wal_bytes = 0
@@ -76,7 +85,7 @@ class Database:
     # ---- called on the loop ------------------------------------------------------------------------------------------
 
     async def look(self, read: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **options: P.kwargs) -> T:
-        """What a function reads from the connection."""
+        """Runs a function that reads from the connection."""
 
         def look() -> T:
             with self.reading() as connection:
@@ -102,7 +111,9 @@ class Database:
         await self.worker.run(self._close)
 
     async def checkpoint(self) -> None:
-        """Moves what is in the WAL into the file, and lets the WAL begin anew. Raises nothing: a failure is told to the next write."""
+        """Moves the contents of the WAL into the file, and restarts the WAL. Raises nothing: the
+        next write raises a failure.
+        """
         await self.worker.run(self._checkpoint_now)
 
     def checkpoint_if_due(self) -> None:
@@ -127,7 +138,9 @@ class Database:
         self.connection = connection
 
     def ask(self, connection: apsw.Connection, query: str, **values: apsw.SQLiteValue) -> Any:
-        """The one value that a query gives, or None. The query is run to its end: one that writes commits only there."""
+        """The one value that a query gives, or None. The query is run to its end: one that writes
+        commits only there.
+        """
         found = connection.execute(self.sql[query], values).fetchall()
         return found[0][0] if found else None
 
@@ -165,7 +178,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Generator[apsw.Connection]:
-        """The one place where errors of writing are understood."""
+        """The one place that translates errors of writing."""
         if self.failure or self.connection is None:
             raise StorageFailed(self.failure or f"the catalog {self.path} is not open")
         try:
@@ -191,7 +204,9 @@ class Database:
 
     @contextmanager
     def reading(self) -> Generator[apsw.Connection]:
-        """The one place where errors of reading are understood: whatever it was, these bytes cannot be had."""
+        """The one place that translates errors of reading: whatever the cause, these bytes cannot
+        be read.
+        """
         if self.connection is None:
             raise StorageFailed(f"the catalog {self.path} is not open")
         try:

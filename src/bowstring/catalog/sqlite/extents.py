@@ -1,17 +1,19 @@
-"""Extents and states in SQLite: what an edit does inside its transaction, and how they are read.
+"""Extents and states in SQLite: carries out edits inside a transaction, and reads rows.
 
-These are plain functions on the catalog's connection; `journal.SqliteJournal` runs them on the worker, inside its transactions. An edit
-is prepared (values, checksums) before it is handed to the worker, because flushes wait behind it there: what is left are a few
-statements per row, each a look-up in a b-tree.
+These are plain functions on the catalog's connection; `journal.SqliteJournal` runs them on the
+worker, inside its transactions. An edit is prepared (values, checksums) before it is handed to the
+worker, because flushes wait behind it there: what is left are a few statements per row, each a
+look-up in a b-tree.
 
-Measured (2 KiB pages; processor time, best of a few on a busy machine; each edit has one sync besides): adding 100 extents of one
-segment each 1.5 ms, dropping them 1.4, storing 100 states of 300 bytes 0.3. Trimming 500 rows with 16 KiB of inlined pages takes 5.2
-to 6.7 ms and 100 of them 1.2 to 1.7, because SQLite goes through the chain of pages that such a row has; rows without take 1 µs. So a
-step of 2 ms is 100 extents, or 100 rows with pages, or 1,000 without. With 10,000 partitions of 10 extents each, `sealed` takes 70 ms,
-`usage` 25, `states` 35.
+Measured (2 KiB pages; processor time, best of a few on a busy machine; each edit has one sync
+besides): adding 100 extents of one segment each 1.5 ms, dropping them 1.4, storing 100 states of
+300 bytes 0.3. Trimming 500 rows with 16 KiB of inlined pages takes 5.2 to 6.7 ms and 100 of them
+1.2 to 1.7, because SQLite goes through the chain of pages that such a row has; rows without take 1
+µs. So a step of 2 ms is 100 extents, or 100 rows with pages, or 1,000 without. With 10,000
+partitions of 10 extents each, `sealed` takes 70 ms, `usage` 25, `states` 35.
 
-An extent that is damaged can be dropped and forgotten all the same: that needs only its key. Which segments it used is then not known,
-and their rows are found by going through the whole table.
+An extent that is damaged can be dropped and forgotten all the same: that needs only its key. Which
+segments it used is then not known, and their rows are found by going through the whole table.
 """
 
 from __future__ import annotations
@@ -57,8 +59,9 @@ def prepare(edit: Edit, first_position: int) -> Prepared:
 
 
 def apply(connection: apsw.Connection, edit: Prepared, broker: int, span: Mapping[str, int]) -> None:
-    """The whole edit, inside the caller's transaction. `span` are the positions of the broker's journal. Raises Damaged or Fenced, and then
-    the transaction must not be committed."""
+    """The whole edit, inside the caller's transaction. `span` are the positions of the broker's
+    journal. Raises Damaged or Fenced, and then the transaction must not be committed.
+    """
     for topic, partition in edit.partitions:
         owner = _run(connection, "owner", {"topic": topic, "partition": partition})
         if not owner or owner[0][0] != broker:
@@ -72,7 +75,7 @@ def apply(connection: apsw.Connection, edit: Prepared, broker: int, span: Mappin
 
 
 def change(connection: apsw.Connection, edit: Prepared) -> None:
-    """The extents and states of an edit, whoever asks for it."""
+    """Writes the extents and states of an edit."""
     for key in edit.drop:
         _drop(connection, key)
     for extent in edit.add:
@@ -92,8 +95,9 @@ def change(connection: apsw.Connection, edit: Prepared) -> None:
 
 
 def forget(connection: apsw.Connection, broker: int, topic: int, rows_max: int) -> bool:
-    """Removes up to so many rows of a topic's partitions that the broker owns, inside the caller's transaction; says whether some are
-    left."""
+    """Removes up to so many rows of a topic's partitions that the broker owns, inside the caller's
+    transaction; says whether some are left.
+    """
     of: Values = {"topic": topic, "broker": broker}
     found = _run(connection, "extents_of_topic", {**of, "rows_max": rows_max})
     for row in found:
@@ -103,7 +107,9 @@ def forget(connection: apsw.Connection, broker: int, topic: int, rows_max: int) 
 
 
 def extents(connection: apsw.Connection, topic: int, partition: int, offset: int, rows_max: int) -> list[Extent]:
-    """The extents that end after the offset. The first row may be one that does not: it is verified before it is passed over."""
+    """The extents that end after the offset. The first row may be one that does not: it is verified
+    before it is passed over.
+    """
     where: Values = {"topic": topic, "partition": partition, "offset": offset, "rows_max": rows_max + 1}
     found = [verified_extent(row) for row in _run(connection, "extents", where)]
     return [extent for extent in found if extent.end_offset > offset][:rows_max]

@@ -4,10 +4,10 @@ The order of the settings matters. WAL with `synchronous=FULL` alone loses commi
 WAL is itself a transaction in the old journal mode, whose end is the unlinking of the rollback
 journal, and as long as that unlinking is not in the directory on the disk, a power cut brings the
 old journal back, which then undoes the switch and everything behind it. With `EXTRA` SQLite syncs
-the directory after the unlinking. Then the directory is synced once more by us, because the WAL
-file is a new name, too, and only then is anything written that somebody is told about. The settings
+the directory after the unlinking. Then the catalog syncs the directory once more, because the WAL
+file is a new name, too. Only after that does it write anything that leaves the broker. The settings
 are read back: SQLite does not complain about a pragma that it did not follow, and a catalog that
-runs without them would lose data at the next power cut without a word.
+runs without them would silently lose data at the next power cut.
 
 `locking_mode=EXCLUSIVE` comes before the first access. It keeps other processes out, and SQLite
 then keeps the WAL's index on its heap instead of in shared memory, which a VFS written in Python
@@ -67,9 +67,9 @@ def connect(path: str, *, vfs: str | None = None, sync_directory: Callable[[], N
 
 
 def connect_to_look(path: str) -> apsw.Connection:
-    """Opens the file and its WAL so that nothing on the disk changes, not even beside them: for a
-    directory that nobody serves, which may be read-only. Raises Corrupt if it is no catalog, and
-    what `connect` raises for another's or a later one's.
+    """Opens the file and its WAL without changing anything in the directory: for a directory that
+    no broker serves, which may be read-only. Raises Corrupt if it is not a catalog, and the errors
+    of `connect` for another application's or a later format.
 
     A WAL cannot be read without an index of it, which SQLite keeps in a file; with exclusive
     locking it keeps it on its heap. That takes a lock which a file that is open for reading only
@@ -100,9 +100,7 @@ def connect_to_look(path: str) -> apsw.Connection:
 
 @contextmanager
 def transaction(connection: apsw.Connection) -> Generator[None]:
-    """All or nothing of what is done inside. What SQLite raises, also at the commit, is the
-    caller's to understand.
-    """
+    """A transaction. The caller handles SQLite's errors, also those of the commit."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -139,9 +137,7 @@ def abandon(connection: apsw.Connection) -> None:
 
 
 def _opened(path: str, vfs: str | None) -> apsw.Connection:
-    """The file, if it is ours and in nobody's use, with a lock that keeps others out until it is
-    closed.
-    """
+    """The file, if it is ours and not in use, with a lock that keeps others out until it is closed."""
     connection = apsw.Connection(path, vfs=vfs)
     try:
         connection.pragma("locking_mode", "EXCLUSIVE")
@@ -174,7 +170,7 @@ def _settle(connection: apsw.Connection, path: str, sync_directory: Callable[[],
 
 
 def _refuse_strangers(connection: apsw.Connection, path: str) -> None:
-    """Lets pass what is empty, or ours and not newer than this software."""
+    """Accepts a file that is empty, or ours and not newer than this software."""
     application, version = connection.pragma("application_id"), connection.pragma("user_version")
     if application == 0 and version == 0 and connection.pragma("schema_version") == 0:
         return
@@ -202,8 +198,7 @@ def _migrate(connection: apsw.Connection) -> None:
 
 
 def _fold_in(connection: apsw.Connection) -> None:
-    """Checkpoints what an incarnation before has left in the WAL, so that crashes one after the
-    other do not make it grow.
+    """Checkpoints the WAL of an earlier incarnation, so that repeated crashes do not make it grow.
 
     It is needed for safety too: a checkpoint whose sync failed has left pages of the database that
     only the cache has. The WAL still has all of them, and is durable (`wal`); folding it in writes
@@ -222,7 +217,7 @@ def _sync_directory_of(path: str) -> None:
 
 @contextmanager
 def _opening(path: str) -> Generator[None]:
-    """What can go wrong at opening, as what the caller can do about it."""
+    """The errors of opening, shaped by what the caller can do about them."""
     try:
         yield
     except (Error, StorageFailed):

@@ -1,4 +1,4 @@
-"""A catalog that lives on as another: it was restored from a backup, and the one that it was copied from may live on, too."""
+"""Turns a restored catalog into that of another cluster, because the original may still be in use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _FORMAT_OF_ONE_COUNTER = 3
 
 
 def begin_anew(path: str, *, epochs: int) -> tuple[bytes, int]:
-    """Gives the data a new name, and lets that many epochs pass. Gives name and epoch. Durable when it returns."""
+    """Gives the data a new name, and lets that many epochs pass. Gives name and epoch. Durable when
+    it returns.
+    """
     try:
         connection = apsw.Connection(path)
         try:

@@ -1,10 +1,12 @@
-"""What belongs to one broker, in SQLite: its journal, its inlined pages, and edits.
+"""One broker's part of the catalog in SQLite: its journal, its inlined pages, and edits.
 
-A commit is one statement that stores the journal row if the epoch is still the fence's and the row before is the last one. The check is
-there because the incarnation that asks may be one that this process has dropped already.
+A commit is one statement that stores the journal row if the epoch is still the fence's and the row
+before is the last one. The check is there because the incarnation that asks may be one that this
+process has dropped already.
 
-A commit that stores nothing is looked into afterwards. If the very same row is there, it landed before, and that is the answer; this
-is how somebody whose answer was lost asks. Everything else is `Fenced`.
+If a commit stores nothing, the journal finds out why. If the very same row is there, it landed
+before, and the commit succeeds; a caller whose answer was lost can ask this way. Everything else is
+`Fenced`.
 """
 
 from __future__ import annotations
@@ -124,7 +126,9 @@ def _row_of(reference: Reference) -> int:
 
 
 def _part(blob: apsw.Blob, reference: Reference) -> bytes:
-    """What a reference names, no more: SQLite reads only the pages of the file that these bytes are on."""
+    """The bytes of a reference, no more: SQLite reads only the pages of the file that hold these
+    bytes.
+    """
     start, length = reference.position, reference.length
     if start < 0 or length < 0 or start + length > blob.length():
         raise Damaged(f"journal row {reference.sequence} has {blob.length()} bytes of pages, and not {length} from {start} on")

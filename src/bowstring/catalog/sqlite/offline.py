@@ -1,9 +1,12 @@
-"""A catalog that is only looked at: every row, each for itself, so that a damaged one does not hide the others.
+"""A catalog opened for inspection: reads every row separately, so that a damaged one does not hide
+the others.
 
-The catalog of a broker that serves refuses a question when one row of the answer is damaged. Whoever looks at a directory offline wants
-to know which row it is, and what the others say. So each reading here gives either what the row says or how it is damaged, with its key.
+The catalog of a broker that serves refuses a question when one row of the answer is damaged. An
+inspection has to know which row it is, and what the others hold. So each read here yields either
+the contents of the row or its damage, with its key.
 
-Older formats are read as they are, and said in today's words. A catalog of the first format has neither extents nor states.
+Older formats are read as they are, and said in today's words. A catalog of the first format has
+neither extents nor states.
 """
 
 from __future__ import annotations
@@ -29,7 +32,9 @@ _FORMAT_OF_BROKERS = 3
 
 
 class Bad(NamedTuple):
-    """A row that does not verify: its key, as far as it can be believed, what is wrong with it, and its values as they are."""
+    """A row that does not verify: its key, as far as it can be believed, what is wrong with it, and
+    its values as they are.
+    """
 
     key: tuple[Any, ...]
     why: str
@@ -82,7 +87,7 @@ class CatalogReading:
             copying.finish()
 
     def trouble(self) -> list[str]:
-        """What SQLite finds wrong with its own structure; nothing if all is well."""
+        """SQLite's own complaints about its structure; empty if all is well."""
         return [text for (text,) in self._rows("PRAGMA integrity_check(20)") if text != "ok"]
 
     @property
@@ -110,8 +115,9 @@ class CatalogReading:
         return [PartitionRow(topic.id, number, second_format.BROKER) for topic in self.topics() for number in range(topic.partitions)]
 
     def journal(self) -> Iterator[JournalRow | Bad]:
-        """The rows in order, broker by broker. One that is missing is bad, too, without values. The key of a bad one is a position: broker
-        and sequence."""
+        """The rows in order, broker by broker. One that is missing is bad, too, without values. The
+        key of a bad one is a position: broker and sequence.
+        """
         key = self._key
         broker, expected = 0, 0
         for values in self._rows(f"SELECT {key}, epoch, crc, changes, length(pages) FROM journal ORDER BY {key}"):
@@ -127,7 +133,9 @@ class CatalogReading:
 
     @property
     def _key(self) -> str:
-        """The column that is the key of the journal: of broker 1 the numbers are the same in all formats."""
+        """The column that is the key of the journal: of broker 1 the numbers are the same in all
+        formats.
+        """
         return "position" if self._knows_brokers else "sequence"
 
     def inlined(self, broker: int, sequence: int) -> bytes:
@@ -155,7 +163,9 @@ class CatalogReading:
         return [Use(*values) for values in self._later("SELECT * FROM segment_use")]
 
     def states(self) -> Iterator[StateRow | Bad]:
-        """By topic, partition, machine and part. The key of a bad one is these four; its last value is the state."""
+        """By topic, partition, machine and part. The key of a bad one is these four; its last value
+        is the state.
+        """
         if not self._knows_brokers:
             yield from self._states_before()
             return

@@ -1,7 +1,8 @@
-"""Rows of a catalog put in the place of damaged ones, offline and in one transaction. Only `bowstring inspect --repair` does this.
+"""Replaces damaged rows of a catalog, offline and in one transaction. Only `bowstring inspect
+--repair` does this.
 
-What is put there is computed elsewhere (`inspection.rebuild`); here it gets its checksums and goes into the tables. A row of
-`segment_use` says nothing that extents do not say, so that table is simply written anew.
+`inspection.rebuild` computes the new rows; this module adds their checksums and writes them. A row
+of `segment_use` says nothing that extents do not say, so that table is simply written anew.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from bowstring.ports.journal import Edit, Row
 
 
 class Mend(NamedTuple):
-    """What is to be changed."""
+    """The changes to make."""
 
     drop_extents: Sequence[tuple[Any, ...]] = ()
     """Keys, as they stand in the rows."""
@@ -31,14 +32,16 @@ class Mend(NamedTuple):
     rows: Sequence[tuple[int, Row]] = ()
     """Rows of brokers' journals; the inlined pages of one that is there stay with it."""
     uses: Sequence[Extent] | None = None
-    """All extents, if what is written down by segment is to be made anew."""
+    """All extents, if the table of uses by segment has to be made anew."""
 
     def __bool__(self) -> bool:
         return any(self[:5]) or self.uses is not None
 
 
 def mend(path: str, change: Mend) -> None:
-    """All of it or nothing; durable when it returns. Raises what opening a catalog raises, and Damaged."""
+    """All of it or nothing; durable when it returns. Raises what opening a catalog raises, and
+    Damaged.
+    """
     connection = file.connect(path)
     try:
         with file.transaction(connection):
