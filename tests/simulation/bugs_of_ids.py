@@ -59,18 +59,3 @@ def ids_are_found_in_a_section_that_retention_has_emptied() -> Generator[None]:
         patch.object(Partition, "is_gone", is_gone),
     ):
         yield
-
-
-@bug(CALM, OLD.only(natural=0.0))
-def batches_that_are_not_sealed_are_forgotten_with_the_window() -> Generator[None]:
-    """A seal writes to a section only the batches that the window has not passed."""
-    original = Partition.apply
-
-    def apply(self: Partition, change: Any) -> None:
-        original(self, change)
-        first = self.pages.arrived_before(self.arrived - self.window)
-        if first:
-            self.batches.drop_below(self.pages[first - 1].end)
-
-    with patch.object(Partition, "apply", apply):
-        yield
