@@ -54,7 +54,7 @@ async def _measure(folder: Path, partitions: int, batch: Encoded, flushes: int) 
     broker = Broker(settings=Settings(), clock=SystemClock(), catalog=catalog, store=store)
     try:
         await broker.start()
-        await broker.create_topic("bench", partitions=partitions)
+        await broker.topics.create("bench", partitions=partitions)
         wal = data / f"{CATALOG}-wal"
         publisher = await broker.publisher("bench", os.urandom(16), 1, "default")
         before, committed = wal.stat().st_size, broker.statistics().flushes

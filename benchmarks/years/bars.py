@@ -18,6 +18,7 @@ BEHIND_SHARE = 0.3
 IDS_SHARE = 0.6
 IDS_MB = 300
 FLAT = 1.15
+KEPT_MS = 20.0
 
 
 def rows(found: dict[str, Found]) -> list[Row]:
@@ -81,6 +82,11 @@ def _memory(found: Found) -> list[Row]:
     ]
 
 
+def _kept(found: Found) -> list[Row]:
+    made = [most("retention, 100,000 rows kept below the floor, CPU a minute", found["cpu_ms"], KEPT_MS, "ms")]
+    return [*made, Row("  at most, of so many looks", f"{found['cpu_ms_max']:.1f} ms, {found['looks']}")]
+
+
 _ROWS: dict[str, Callable[[Found], list[Row]]] = {
     "start-segments": _start("start, 1,000 segments, full journal"),
     "start-partitions": _start("start, 10,000 partitions"),
@@ -91,4 +97,5 @@ _ROWS: dict[str, Callable[[Found], list[Row]]] = {
     "behind": _behind,
     "ids": _ids,
     "memory": _memory,
+    "kept": _kept,
 }

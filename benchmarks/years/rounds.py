@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.years import keeping, starting, upkeep
+from benchmarks.years import keeping, kept, starting, upkeep
 
 Work = Callable[[Path], dict[str, Any]]
 
@@ -20,6 +20,7 @@ FULL: dict[str, Work] = {
     "behind": lambda folder: keeping.behind(folder, 100, 100_000),
     "ids": lambda folder: upkeep.with_ids(folder, 10_000_000, 1_800_000),
     "memory": lambda folder: keeping.memory(folder, 1_000_000, 50_000_000),
+    "kept": lambda folder: kept.measure(folder, 100_000),
 }
 QUICK: dict[str, Work] = {
     "start-segments": lambda folder: starting.many_segments(folder, 1_000_000, 2_000),
@@ -31,5 +32,6 @@ QUICK: dict[str, Work] = {
     "behind": lambda folder: keeping.behind(folder, 100, 10_000),
     "ids": lambda folder: upkeep.with_ids(folder, 1_000_000, 450_000),
     "memory": lambda folder: keeping.memory(folder, 1_000_000, 5_000_000),
+    "kept": lambda folder: kept.measure(folder, 100_000),
 }
 NAMES = tuple(FULL)

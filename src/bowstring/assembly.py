@@ -39,6 +39,7 @@ def assemble(
     witness: Witness = UNWITNESSED,
     tuning: Tuning | None = None,
     number: int = 1,
+    reclaims: bool = True,
     starts_again: bool = True,
     software: str = "bowstring",
 ) -> Assembled:
@@ -55,6 +56,7 @@ def assemble(
         witness=witness,
         tuning=tuning,
         number=number,
+        reclaims=reclaims,
         starts_again=starts_again,
     )
     return Assembled(broker, Gateway(broker, settings, broker.clock, software=software, observer=observer))

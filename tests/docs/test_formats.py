@@ -91,8 +91,8 @@ def test_extents_lead_to_their_pages_and_ids(data: Path) -> None:
     for topic, partition, first, end, pages, sections in extents:
         places = {kind: (segment, position) for kind, segment, position, _, _ in msgspec.msgpack.decode(sections)}
         _, header, body = in_segment(data, *places["index"])
-        assert header[:7] == ["index", 1, topic, partition, first, end, pages]
-        numbers = struct.unpack(f"<{11 * pages}q", body)
+        assert header[:7] == ["index", 2, topic, partition, first, end, pages]
+        numbers = struct.unpack(f"<{12 * pages}q", body)
         for row in range(pages):
             offset, count, _, in_file, at, _, sequence, *_ = numbers[row::pages]
             assert first <= offset < end

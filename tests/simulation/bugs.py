@@ -11,12 +11,14 @@ from tests.simulation import (
     bugs_of_backing_up,
     bugs_of_deleting,
     bugs_of_delivery,
+    bugs_of_due_times,
     bugs_of_flushing,
     bugs_of_ids,
     bugs_of_keeping,
     bugs_of_reading,
     bugs_of_room,
     bugs_of_state,
+    bugs_of_takeover,
     bugs_of_the_kit,
 )
 from tests.simulation.planting import BUGS, Bug
@@ -26,11 +28,13 @@ FILES = (
     bugs_of_state,
     bugs_of_keeping,
     bugs_of_reading,
+    bugs_of_takeover,
     bugs_of_the_kit,
     bugs_of_deleting,
     bugs_of_room,
     bugs_of_backing_up,
     bugs_of_delivery,
+    bugs_of_due_times,
     bugs_of_ids,
 )
 """Where they are; each adds its own to the list."""

@@ -8,12 +8,11 @@ from unittest.mock import patch
 
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.lookups import Lookups
-from bowstring.broker.upkeep import cleaner, sealer
-from bowstring.core import deleting
+from bowstring.broker.upkeep import cleaner
+from bowstring.core import deleting, snapshots
 from bowstring.core.deletions import Deletions
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
-from bowstring.ports.extents import StateRow
 from tests.simulation.load import KIB
 from tests.simulation.planting import CALM, CRASHES, JOURNAL, SEALING, bug
 
@@ -44,12 +43,12 @@ def delete_counts_from_the_first_row_of_a_coalesced_page() -> Generator[None]:
 @bug(CRASHES, DELETING)
 def delete_is_lost_at_a_seal() -> Generator[None]:
     """Deletions are not written beside the snapshot that stands for them."""
+    original = snapshots.capture
 
-    def nothing(partition: Partition, _broker: int, _sequence: int) -> list[StateRow]:
-        partition.deletions.capture()
-        return []
+    def without(partition: Partition) -> Any:
+        return [part for part in original(partition) if part.machine != snapshots.DELETIONS]
 
-    with patch.object(sealer, "_changed_chunks", nothing):
+    with patch.object(snapshots, "capture", without):
         yield
 
 
@@ -113,5 +112,5 @@ def deleted_rows_travel_in_whole_pages() -> Generator[None]:
 @bug(CALM.only(full_every=0.3, full_seconds=0.1), FAILING_SEALS)
 def chunks_of_deletions_are_forgotten_after_a_failed_edit() -> Generator[None]:
     """The disk is full when a seal writes them, and the next seal takes them to be written."""
-    with patch.object(sealer, "_is_of", lambda *_: False):
+    with patch.object(snapshots, "put_back", lambda *_: None):
         yield

@@ -13,17 +13,20 @@ from bowstring.broker.reading import fetcher, visibility
 from bowstring.broker.reading.extents import Extents
 from bowstring.broker.reading.fetcher import Fetcher, _Cursor
 from bowstring.broker.trusted_clock import TrustedClock
-from bowstring.broker.upkeep import cleaner, coalesced_page, sealer, usage
+from bowstring.broker.upkeep import capture, cleaner, coalesced_page, sealer, usage
 from bowstring.broker.upkeep.cleaner import Cleaner
 from bowstring.broker.upkeep.placement import Placed, Placing, _Sections
 from bowstring.broker.upkeep.retention import Retention
 from bowstring.broker.upkeep.sealer import Sealer
+from bowstring.broker.upkeep.survey import Survey
 from bowstring.broker.upkeep.usage import Usage
+from bowstring.core import snapshots
 from bowstring.core.machine import NEVER
 from bowstring.core.natural_ids import Hits
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.retained import Retained
+from bowstring.core.retention import NO_ROWS
 from bowstring.core.unsealed_batches import UnsealedBatches
 from bowstring.ports.extents import StateRow
 from tests.simulation.load import KIB
@@ -38,6 +41,18 @@ OVERTAKING = KEEPING.only(
 def _unchecked() -> Generator[None]:
     """The machine's own checks at load would stop some of these."""
     with patch.object(Partition, "check", lambda _: None):
+        yield
+
+
+@contextmanager
+def _without_chunks(machine: str) -> Generator[None]:
+    """Chunks of a machine count as written, and are not."""
+    original = snapshots.capture
+
+    def captured(partition: Partition) -> list[Any]:
+        return [part for part in original(partition) if part.machine != machine]
+
+    with patch.object(snapshots, "capture", captured):
         yield
 
 
@@ -57,13 +72,25 @@ def journal_is_trimmed_one_row_too_far() -> Generator[None]:
 
 
 @bug(CRASHES, SEALING)
+def trim_passes_what_a_state_still_needs() -> Generator[None]:
+    """One partition of each step gets no new state, and the journal is trimmed as if it had one."""
+    original = Sealer.snapshot
+
+    async def snapshot(self: Sealer, actors: Any) -> None:
+        await original(self, actors[1:] if len(actors) > 1 else actors)
+
+    with patch.object(Sealer, "snapshot", snapshot), patch.object(Partition, "oldest_needed", lambda _: NEVER), _unchecked():
+        yield
+
+
+@bug(CRASHES, SEALING)
 def snapshot_says_that_it_is_one_flush_newer() -> Generator[None]:
     """The flush after it is not applied at load."""
 
     def newer(topic: int, partition: int, machine: str, part: int, broker: int, sequence: int, state: bytes) -> StateRow:
         return StateRow(topic, partition, machine, part, broker, sequence + (part == 0), state)
 
-    with patch.object(sealer, "StateRow", newer), _unchecked():
+    with patch.object(capture, "StateRow", newer), _unchecked():
         yield
 
 
@@ -143,12 +170,7 @@ def arrival_of_coalesced_rows_is_that_of_the_first() -> Generator[None]:
 @bug(CRASHES.only(slow_rate=0.05, slow_seconds=0.5), HURRY.only(seal_seconds=1.0, upkeep_seconds=0.4))
 def deletions_are_not_written_at_seal() -> Generator[None]:
     """What was taken back is there again when the journal is trimmed and the broker starts anew."""
-
-    def nothing(partition: Partition) -> list[Any]:
-        partition.deletions.capture()
-        return []
-
-    with patch.object(sealer, "_changed_chunks", nothing):
+    with _without_chunks(snapshots.DELETIONS):
         yield
 
 
@@ -259,16 +281,15 @@ def use_of_a_segment_is_counted_too_low() -> Generator[None]:
 @bug(CALM, KEEPING)
 def retention_takes_one_page_too_many() -> Generator[None]:
     """The first page that is young enough goes, too."""
-    original = Retention._reach
+    original = Survey.facts
 
-    async def reach(self: Retention, partition: Partition, horizon: int) -> Any:
-        found = await original(self, partition, horizon)
-        reader = self._reader
-        entries = await reader.entries(partition, found.floor, partition.readable_offset, 1, 1)
-        grows = entries and found.floor > partition.retained.floor
-        return found._replace(floor=min(entries[0].end, partition.readable_offset)) if grows else found
+    async def facts(self: Survey, partition: Partition, *arguments: Any) -> Any:
+        found = await original(self, partition, *arguments)
+        aged_to, end = found.facts.aged_to, partition.readable_offset
+        entries = await self._reader.entries(partition, aged_to, end, 1, 1) if aged_to > partition.retained.floor else []
+        return found._replace(facts=found.facts._replace(aged_to=min(entries[0].end, end))) if entries else found
 
-    with patch.object(Retention, "_reach", reach):
+    with patch.object(Survey, "facts", facts):
         yield
 
 
@@ -282,11 +303,13 @@ def retention_goes_by_a_wall_clock_that_jumps() -> Generator[None]:
 @bug(CALM, KEEPING.only(delayed=0.5))
 def rows_with_a_due_time_go_with_the_others() -> Generator[None]:
     """Nothing is kept below the floor."""
+    original = Survey.facts
 
-    async def nothing(*_: Any) -> tuple[()]:
-        return ()
+    async def facts(self: Survey, *arguments: Any) -> Any:
+        found = await original(self, *arguments)
+        return found._replace(facts=found.facts._replace(due_later=NO_ROWS, unknown=()))
 
-    with patch.object(Retention, "_kept", nothing):
+    with patch.object(Survey, "facts", facts):
         yield
 
 

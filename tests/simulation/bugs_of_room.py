@@ -1,4 +1,4 @@
-"""Planted bugs of what has to come back: credit, segments, the rows of deleted topics, and a segment that comes back too early."""
+"""Planted bugs of what has to come back: credit, segments, and the rows of deleted topics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from unittest.mock import patch
 from bowstring.broker.incarnation import Incarnation
 from bowstring.broker.log.admission import Admission
 from bowstring.broker.log.commits import Commits
-from bowstring.broker.log.log import Log
 from bowstring.broker.upkeep.upkeep import Upkeep
 from tests.simulation.load import KIB
 from tests.simulation.planting import CALM, CRASHES, CUTS, SEALING, SEGMENTS, bug
@@ -17,7 +16,6 @@ from tests.simulation.planting import CALM, CRASHES, CUTS, SEALING, SEGMENTS, bu
 CROWDED = SEGMENTS.only(seconds=10.0, publish_bytes=8 * KIB, large=0.6, large_bytes=20 * KIB, readers=0, pause_seconds=0.02)
 MORTAL = SEALING.only(seconds=6.0, topics=1, mortal_topics=2, mortal_seconds=0.5, inline_bytes=0, seal_seconds=0.5, readers=1)
 UNSEALED = MORTAL.only(topics=0, seal_seconds=600.0, segment_bytes=8 * KIB, large=0.5)
-FENCED = SEGMENTS.only(seconds=8.0, usurp_every=1.0, isolated=1.0, upkeep_seconds=0.3, segment_bytes=8 * KIB, large=0.3, readers=1)
 
 # ---- credit ------------------------------------------------------------------------------------------------------------
 
@@ -80,15 +78,4 @@ def pages_that_land_after_their_topic_is_deleted_keep_their_segment() -> Generat
             original(self, flush)
 
     with patch.object(Commits, "committed", committed):
-        yield
-
-
-@bug(CALM, FENCED)
-def segments_are_released_without_asking_for_the_fence() -> Generator[None]:
-    """A fenced broker gives back what its successor has written, because it knows nothing of it."""
-
-    async def nothing(_: Log) -> None:
-        pass
-
-    with patch.object(Log, "check_fence", nothing):
         yield

@@ -32,6 +32,10 @@ from tests.simulation.load import KIB, Load
 from tests.simulation.options import Options
 from tests.simulation.planting import CALM, CRASHES, CUTS, FULL, HURRY, IDS, JOURNAL, SEGMENTS, SLOW, bug
 
+STALE = Load(seconds=10.0, mortal_topics=0, tail_bytes=1024 * KIB, readers=4, tight=0.0, usurp_every=0.7).only(
+    topics=1, partitions_max=1, producers=5, batches=0.0, pause_seconds=0.02, natural=0.0, isolated=0.0
+)
+
 # ---- loading -----------------------------------------------------------------------------------------------------------
 
 
@@ -171,7 +175,7 @@ def checksum_is_not_verified() -> Generator[None]:
         yield
 
 
-@bug(FULL.only(full_every=2.0), Load(seconds=10.0, mortal_topics=0, tail_bytes=1024 * KIB, readers=4, tight=0.0, usurp_every=0.7))
+@bug(FULL.only(full_every=2.0), STALE)
 def tail_cache_is_stale() -> Generator[None]:
     """Pages go into the tail when they are written, and the tail outlives the incarnation: it has pages of flushes that failed."""
     tails: list[Any] = []

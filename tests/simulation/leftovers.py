@@ -35,7 +35,7 @@ async def leftovers(server: Server) -> list[Violation]:
     for _ in range(TURNS_MAX):
         await asyncio.sleep(server.load.upkeep_seconds + server.world.options.sync_seconds * 10)
         epoch, catalog = server.watch.last, server.catalog
-        if epoch is None or catalog is None or epoch.log.ended is not None or not server.node.alive:
+        if epoch is None or catalog is None or epoch.log.ended is not None or not server.alive:
             return []
         broken = everything_comes_back(_credit(epoch), _topics(epoch, server.watch.inspection, catalog))
         if not broken:

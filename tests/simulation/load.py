@@ -87,7 +87,11 @@ class Load:
     impatient: float = 0.0
     """The share of deletes that are given up after a few syncs, and asked again."""
     chunk_bits: int = 20
-    """Deletions are written in chunks of so many offsets, as a power of two."""
+    """Deletions and kept rows are written in chunks of so many offsets, as a power of two."""
+    cut_bytes: int = 64 * KIB
+    """Pages of so many bytes are cut at a seal, where rows are due later than the others are kept."""
+    kept_seconds: float = 60.0
+    """How often rows that are kept below the floor are released."""
 
     stop_every: float = 0.0
     """The broker is stopped in good order, and started again."""
@@ -144,6 +148,8 @@ class Load:
         return Tuning(
             overlap_bytes=self.overlap_bytes,
             small_page_bytes=self.small_bytes,
+            cut_page_bytes=self.cut_bytes,
+            kept_seconds=self.kept_seconds,
             free_files_max=2,
             shared_directory=bool(self.usurp_every),
             reserve_bytes=max(self.reserve_bytes, self.wal_bytes),
@@ -159,6 +165,8 @@ def drawn_load(seed: int) -> Load:
         brink=random.Random(f"{seed}/brink").choice((0.0, 0.0, 0.3)),
         chunk_bits=random.Random(f"{seed}/chunks").choice((4, 7, 20)),
         finds=random.Random(f"{seed}/finds").choice((0.0, 0.1, 0.5)),
+        cut_bytes=random.Random(f"{seed}/cuts").choice((256, 1024, 64 * KIB)),
+        kept_seconds=random.Random(f"{seed}/kept").choice((0.5, 2.0, 60.0)),
         forgets=random.Random(f"{seed}/forgets").choice((0.0, 0.0, 0.3)),
     )
 

@@ -60,6 +60,9 @@ class Life:
     def __init__(self, name: str) -> None:
         self.name = name
         self.dead = False
+        self.paused = False
+        """Stopped as by SIGSTOP: what becomes ready meanwhile is held."""
+        self.held: list[asyncio.Handle] = []
         self.tasks: list[asyncio.Task[Any]] = []
         self._prune_at = TASKS_PRUNE
 
@@ -181,6 +184,9 @@ class SeededLoop(asyncio.BaseEventLoop):
             if life is not None and life.dead:
                 self.graveyard.append(handle)
                 continue
+            if life is not None and life.paused:
+                life.held.append(handle)
+                continue
             self.steps += 1
             if self.steps > self.steps_max:
                 self._stuck(f"{self.steps_max} steps were taken")
@@ -188,6 +194,16 @@ class SeededLoop(asyncio.BaseEventLoop):
             handle._run()
             if self._timers and self._timers[0][0] <= self._now:
                 self._collect()
+
+    def pause(self, life: Life, seconds: float) -> None:
+        """Nothing of the process runs for so long."""
+        life.paused = True
+        self.outside_later(seconds, self._resume, life)
+
+    def _resume(self, life: Life) -> None:
+        life.paused = False
+        held, life.held = life.held, []
+        self._ready += held
 
     def _is_dead(self, handle: asyncio.Handle) -> bool:
         life = handle._context.get(LIFE)

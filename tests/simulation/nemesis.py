@@ -40,8 +40,13 @@ class Nemesis:
     def start(self) -> None:
         """Begins. Every node must have been started once."""
         options = self._world.options
+        drives: list[object] = []
         for node in self._nodes:
             self._keepers.append(asyncio.create_task(self._keep(node), name=f"keeper of {node.name}"))
+            if node.drive is not None and node.drive in drives:  # another process of a machine that is struck already
+                self._every(options.crash_every, node.crash)
+                continue
+            drives.append(node.drive)
             self._every(options.jump_every, lambda node=node: self._jump(node))
             if node.drive is None:
                 self._every(options.client_crash_every, node.crash)

@@ -178,7 +178,7 @@ class Run:
         keepers = [world.node("backups", disk=False)] if self.load.backup_every else []
         for node in keepers:
             node.start(Backups(self.server, workload).run)
-        nemesis = Nemesis(world, kept=[self.server.node, *producers, *readers])
+        nemesis = Nemesis(world, kept=[*self.server.nodes, *producers, *readers])
         troubles = [asyncio.create_task(self._every(self.load.stop_every, self.server.stop))]
         troubles.append(asyncio.create_task(self._every(self.load.usurp_every, self.server.usurp)))
         await nemesis.run(self.load.seconds)
@@ -226,14 +226,13 @@ class Run:
         await self._read("check", lambda life: self.workload.read_all(life, "check"))
         self.workload.violations += await leftovers(self.server)
         self.server.node.power_cut()
-        self.server.node.restart()
+        self.server.start()
         await self._read("probe", self.workload.probe)
         await self._read("judge", self.workload.read_finally)
         self.read_to_the_end = True
 
     async def _read(self, name: str, main: Callable[[Incarnation], object]) -> None:
-        if not self.server.node.alive:
-            self.server.node.restart()
+        self.server.start()
         node = self.world.node(name, disk=False)
         life = node.start(main)  # type: ignore[arg-type]
         await self._before(self.world.loop.time() + READING_SECONDS, life.ended, name)

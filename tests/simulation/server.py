@@ -1,117 +1,49 @@
-"""The broker as a process of the simulated world, watched from outside.
+"""The broker as processes of the simulated world, watched from outside.
 
 `bowstring.assembly` puts the product's own code together, as it does for `bowstring.server`, here on simulated ports. A witness and a
 handler around the gateway look on, and tell the `watch`.
+
+In most worlds one process is the broker, and has the catalog open. In worlds with takeovers two nodes serve the broker's number in turn.
+The catalog has a process of its own (`catalog_host`), and all three share a drive. When a node's turn is over it dies, pauses, or goes on
+without knowing. The other raises the epoch, loads the journal and goes on in it; the address moves to it. A node that finds out that it
+has lost its fence ends, and is started again to wait for its next turn.
 """
 
 from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bowstring import errors
-from bowstring.assembly import assemble
-from bowstring.broker.broker import Broker
+from bowstring.assembly import Assembled, assemble
 from bowstring.catalog.sqlite import copy
 from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from bowstring.core import offset_set
-from bowstring.gateway.gateway import Gateway
-from bowstring.ports.disk import Buffer
-from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
-from bowstring.ports.transport import Caller, Handler, Inbound
-from bowstring.wire.codec import split
-from bowstring.wire.generated import bowstring_pb2 as pb
+from bowstring.ports.catalog import Catalog
+from bowstring.ports.failures import Damaged, DiskFull, Fenced, StorageFailed
 from tests.simulation.backing_up import PAGES_A_STEP, RealFiles, SimulatedArchive
+from tests.simulation.catalog_host import CatalogHost, RemoteCatalog
 from tests.simulation.load import Load
+from tests.simulation.overhearing import WatchedHandler
 from tests.simulation.watch import SimulationWitness, Watch
 
 if TYPE_CHECKING:
+    from tests.simulation.network import Listener
     from tests.simulation.node import Incarnation, Node
     from tests.simulation.world import World
-
-Key = tuple[bytes, int, int]
-"""A batch: producer, partition, number."""
 
 ADDRESS = "broker:27769"
 MAY_RAISE = (StorageFailed, Damaged, DiskFull, errors.Error)
 """How the process ends by design: it could not start, or its storage failed."""
-
-
-class WatchedHandler:
-    """`ports.transport.Handler` that looks at what goes in and out."""
-
-    def __init__(self, handler: Handler, watch: Watch) -> None:
-        self._handler = handler
-        self._watch = watch
-
-    async def call(self, method: str, request: bytes, caller: Caller) -> bytes:
-        return await self._handler.call(method, request, caller)
-
-    async def stream(self, method: str, inbound: Inbound, caller: Caller) -> None:
-        if method == "Publish" and self._watch.turns_away():
-            raise errors.LoginRequired("the login has run out.", hint="Log in again.")
-        watched = {"Fetch": Overheard, "Publish": Publishes}.get(method)
-        await self._handler.stream(method, inbound if watched is None else watched(inbound, self._watch), caller)
-
-
-class Overheard:
-    """`ports.transport.Inbound` of a reader."""
-
-    def __init__(self, inbound: Inbound, watch: Watch) -> None:
-        self._inbound = inbound
-        self._watch = watch
-
-    async def read(self) -> bytes | None:
-        return await self._inbound.read()
-
-    async def write(self, message: Buffer) -> None:
-        self._watch.answered(message)
-        await self._inbound.write(message)
-
-
-class Publishes:
-    """`ports.transport.Inbound` of a producer."""
-
-    def __init__(self, inbound: Inbound, watch: Watch) -> None:
-        self._inbound = inbound
-        self._watch = watch
-        self._producer = b""
-
-    async def read(self) -> bytes | None:
-        message = await self._inbound.read()
-        if message is not None:
-            request = pb.PublishRequest.FromString(split(message)[0])
-            if request.HasField("open"):
-                self._producer = request.open.producer
-            else:
-                self._watch.published(self._producer, request)
-        return message
-
-    async def write(self, message: Buffer) -> None:
-        self._watch.acknowledged(self._producer, pb.PublishAnswer.FromString(bytes(message)))
-        await self._inbound.write(message)
-
-
-class Fencible:
-    """The catalog as one broker object has it. Once another has taken over, this one cannot register again: the old broker is to find out
-    that it is fenced, and not to take over in its turn."""
-
-    def __init__(self, catalog: SqliteCatalog) -> None:
-        self._catalog = catalog
-        self.usurped = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._catalog, name)
-
-    async def register(self, broker: int) -> object:
-        if self.usurped:
-            await asyncio.get_running_loop().create_future()
-        return await self._catalog.register(broker)
+PAUSE_SECONDS = 1.0
+"""The mean time for which a node pauses when its turn is over."""
+FAREWELL_SECONDS = 0.3
+"""So long at most clients of a node whose turn is over keep their connections to it."""
 
 
 class Server:
-    """The broker's machine, and the process on it."""
+    """The nodes that are the broker, one or two, and with two of them the catalog's process."""
 
     def __init__(self, world: World, load: Load) -> None:
         self.world = world
@@ -121,80 +53,138 @@ class Server:
         self.watch = Watch(world, self.node.drive)
         self.address = ADDRESS
         self.files = RealFiles()
-        self.catalog: SqliteCatalog | None = None
-        """That of the process that runs."""
+        self._alone: SqliteCatalog | None = None
+        """The catalog of the one process that is the broker."""
+        self._host: CatalogHost | None = None
+        self.nodes = [self.node]
+        self._brokers = [self.node]
+        if load.usurp_every:
+            self._host = CatalogHost(self._catalog)
+            for name in ("broker-2", "catalog"):
+                node = world.node(name, drive=self.node.drive, may_raise=MAY_RAISE)
+                node.wall = self.node.wall  # processes of one machine
+                self.nodes.append(node)
+            self._brokers = self.nodes[:2]
+        self._turn = 0
+        """Which of the brokers serves, or is to serve."""
+        self._turns = asyncio.Event()
+        self._serving: list[Incarnation | None] = [None, None]
         self._stopping: asyncio.Event | None = None
-        self._usurping: asyncio.Event | None = None
-        self._isolating = world.source("isolating")
+        self._random = world.source("turns")
         offset_set.CHUNK_BITS = load.chunk_bits
         copy.PAGES_A_STEP = PAGES_A_STEP
 
+    @property
+    def catalog(self) -> SqliteCatalog | None:
+        """That of the process that runs."""
+        return self._alone if self._host is None else self._host.catalog
+
+    @property
+    def alive(self) -> bool:
+        return all(node.alive for node in self.nodes)
+
     def start(self) -> None:
-        self.node.start(self._main)
+        """Starts every process that does not run."""
+        if self._host is not None and not self.nodes[2].alive:
+            self.nodes[2].start(self._host.main)
+        for number, node in enumerate(self._brokers):
+            if not node.alive:
+                node.start(partial(self._main, number))
 
     def stop(self) -> None:
         """In good order, as by SIGTERM."""
-        if self.node.alive and self._stopping is not None:
+        if self._brokers[self._turn].alive and self._stopping is not None:
             self._stopping.set()
-            self.world.fault("stop", self.node.name)
+            self.world.fault("stop", self._brokers[self._turn].name)
 
     def usurp(self) -> None:
-        """Another incarnation takes over."""
-        if self.node.alive and self._usurping is not None:
-            self._usurping.set()
+        """The other node takes over. The one whose turn is over dies, pauses, or goes on."""
+        before, after = self._turn, 1 - self._turn
+        old = self._brokers[before]
+        epoch, life = self.watch.last, old.incarnation
+        if life is None or life is not self._serving[before]:
+            return  # it has not begun yet
+        busy = epoch is not None and not epoch.log.flusher.idle
+        kind = self._random.choice(("dies", "pauses", "pauses", "goes on"))
+        if kind == "dies":
+            old.crash()
+        elif kind == "pauses":
+            self.world.loop.pause(life, self._random.expovariate(1.0 / PAUSE_SECONDS))
+        if self._serving[after] is not None:  # it has not found out yet that its last turn is over
+            self._brokers[after].crash()
+        isolated = self._random.random() < self.load.isolated
+        for connection in [each for each in self.world.network.connections if each.server is life]:
+            seconds = 0.0 if isolated else self._random.uniform(0.0, FAREWELL_SECONDS)
+            self.world.loop.outside_later(seconds, connection.break_anyhow)
+        self._turn = after
+        self._turns.set()
+        self.world.fault("usurper", f"{old.name} {kind}", felt=busy)
 
-    async def _main(self, life: Incarnation) -> None:
-        stopping, self._usurping = asyncio.Event(), None
-        life.disk.lock(ADDRESS)
-        catalog = SqliteCatalog(
+    async def _main(self, number: int, life: Incarnation) -> None:
+        self._serving[number] = None
+        while self._host is not None and self._turn != number:
+            self._turns.clear()
+            await self._turns.wait()
+        catalog: Catalog
+        if self._host is None:
+            life.disk.lock(ADDRESS)
+            catalog = self._alone = self._catalog(life)
+        else:
+            catalog = RemoteCatalog(self._host)  # type: ignore[assignment]
+            await catalog.open()
+        self._count_recycled(life)
+        assembled = self._assemble(life, catalog)
+        self._serving[number] = life
+        await assembled.broker.start()
+        self.world.sometimes("node took over", self._host is not None)
+        await self._serve(number, life, assembled)
+
+    async def _serve(self, number: int, life: Incarnation, assembled: Assembled) -> None:
+        broker, gateway = assembled
+        if self._turn != number:
+            return
+        listener = self._listen(number, life, assembled)
+        stopping = self._stopping = asyncio.Event()
+        wait = asyncio.ensure_future(stopping.wait())
+        await asyncio.wait([broker.failed, wait], return_when=asyncio.FIRST_COMPLETED)
+        wait.cancel()
+        if broker.failed.done():
+            failure = broker.failed.result()
+            if isinstance(failure, Fenced):
+                self.world.sometimes("node found out that another has taken over")
+                return
+            raise StorageFailed(str(failure)) if isinstance(failure, MAY_RAISE) else failure
+        gateway.close(errors.Unavailable("the broker is stopping."))
+        listener.close()
+        await broker.stop()
+
+    def _listen(self, number: int, life: Incarnation, assembled: Assembled) -> Listener:
+        """Takes the address, also from a node that still lives and has lost its turn."""
+        self.world.network.listeners.pop(ADDRESS, None)
+        return life.listen(ADDRESS, WatchedHandler(assembled.gateway, self.watch, lambda: self._turn == number))
+
+    def _catalog(self, life: Incarnation) -> SqliteCatalog:
+        return SqliteCatalog(
             "catalog.sqlite",
             life.worker(),
             vfs=life.disk.vfs,
             sync_directory=life.disk.sync_directory_now,
             wal_bytes_max=self.load.wal_bytes,
         )
-        self.catalog = catalog
-        self._count_recycled(life)
-        broker, gateway, fencible = await self._broker(life, catalog)
-        listener = life.listen(ADDRESS, WatchedHandler(gateway, self.watch))
-        self._stopping, self._usurping = stopping, asyncio.Event()
-        while True:
-            waits = [asyncio.ensure_future(event.wait()) for event in (stopping, self._usurping)]
-            await asyncio.wait([broker.failed, *waits], return_when=asyncio.FIRST_COMPLETED)
-            for wait in waits:
-                wait.cancel()
-            if broker.failed.done():
-                failure = broker.failed.result()
-                raise StorageFailed(str(failure)) if isinstance(failure, MAY_RAISE) else failure
-            if stopping.is_set():
-                gateway.close(errors.Unavailable("the broker is stopping."))
-                listener.close()
-                return await broker.stop()
-            self._usurping.clear()
-            fencible.usurped = True
-            if self._isolating.random() < self.load.isolated:
-                for connection in list(self.world.network.connections):
-                    connection.break_anyhow()
-            busy = broker.live is not None and not broker.live.log.flusher.idle
-            broker, gateway, fencible = await self._broker(life, catalog, opened=True)
-            listener.handler = WatchedHandler(gateway, self.watch)
-            self.world.fault("usurper", life.name, felt=busy)
 
-    async def _broker(self, life: Incarnation, catalog: SqliteCatalog, *, opened: bool = False) -> tuple[Broker, Gateway, Fencible]:
-        fencible = Fencible(catalog)
-        if opened:
-            fencible.open = _nothing  # type: ignore[attr-defined]
-        broker, gateway = assemble(
+    def _assemble(self, life: Incarnation, catalog: Catalog) -> Assembled:
+        real = self.catalog
+        assert real is not None
+        return assemble(
             self.load.settings(),
             clock=life.clock,
-            catalog=fencible,  # type: ignore[arg-type]
+            catalog=catalog,
             disk=life.disk,
             archives=partial(SimulatedArchive, life, self.files),
-            witness=SimulationWitness(self.watch, catalog),
+            witness=SimulationWitness(self.watch, real),
             tuning=self.load.tuning(),
+            reclaims=self._host is None,
         )
-        await broker.start()
-        return broker, gateway, fencible
 
     def _count_recycled(self, life: Incarnation) -> None:
         rename = life.disk.rename
@@ -207,7 +197,3 @@ class Server:
                 self.world.sometimes("segment put aside")
 
         life.disk.rename = counted  # type: ignore[method-assign]
-
-
-async def _nothing() -> None:
-    """The catalog is open already."""

@@ -66,6 +66,9 @@ class Watch:
 
     def begun(self, epoch: Epoch, sequence: int) -> None:
         """A new incarnation was loaded; the one before is dead, or is fenced and may commit nothing any more."""
+        if self.last is not None and self.last.fence.epoch > epoch.fence.epoch:
+            self.world.sometimes("node was fenced before it had loaded")
+            return
         before, self.last = self.last, epoch
         self.begins.append(self.world.loop.time())
         if before is not None:
@@ -93,6 +96,7 @@ class Watch:
             if isinstance(change, Floor):
                 self.world.sometimes("floor raised")
                 self.world.sometimes("row kept below the floor", bool(change.kept))
+                self.world.sometimes("row released below the floor", bool(change.released))
             if isinstance(change, Append) and change.rows:
                 self._expires(change.topic, change.partition, change.first_offset, change.expires)
                 key = (change.producer, change.partition, change.number)
@@ -204,6 +208,9 @@ class SimulationWitness(Witness):
 
     def seal_ended(self, *, whole: bool) -> None:
         self._sightings.seal_ended(self.epoch, whole=whole)
+
+    def page_cut(self) -> None:
+        self._watch.world.sometimes("page cut at a seal")
 
     def captured(self) -> None:
         self._watch.violations += self._watch.inspection.look_ahead(self._catalog)

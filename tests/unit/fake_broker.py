@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any
 
 from bowstring import errors
 from bowstring.client.client import Client
 from bowstring.messages import encoding, ids
 from bowstring.wire import codec, status
 from bowstring.wire.generated import bowstring_pb2 as pb
+from tests.unit.fake_topic import FakePartition, FakeTopic
 from tests.unit.virtual_time import FakeClock
 
 
@@ -33,28 +32,6 @@ class FakeRandomness:
     def unique(self) -> bytes:
         self.count += 1
         return self.count.to_bytes(16, "big")
-
-
-@dataclass
-class FakePartition:
-    """A log, and what its producers have stored in it."""
-
-    log: list[tuple[bytes, int, int, str | None, dict[str, Any]]] = field(default_factory=list)
-    """Rows as (producer, number, row, natural id, columns)."""
-    pages: list[tuple[int, pb.FetchAnswer, bytes]] = field(default_factory=list)
-    last: dict[bytes, int] = field(default_factory=dict)
-    stored: dict[tuple[bytes, int], pb.Stored] = field(default_factory=dict)
-    natural: dict[str, int] = field(default_factory=dict)
-    grown: asyncio.Event = field(default_factory=asyncio.Event)
-
-
-@dataclass
-class FakeTopic:
-    id: int
-    partitions: list[FakePartition]
-
-    def values(self, partition: int = 0) -> list[bytes | None]:
-        return [row[4].get("value") for row in self.partitions[partition].log]
 
 
 class FakeBroker:
@@ -275,6 +252,9 @@ class FakeBroker:
         if not 1 <= offset <= len(partition.log) + 1:
             raise errors.OutOfRange(f"{offset} was asked for.")
         while not wanted.end or offset < wanted.end:
+            if (elsewhere := _misdirected(self.elsewhere(wanted.partition))) is not None:
+                elsewhere.details["partition"] = str(wanted.partition)
+                raise elsewhere
             page = next((page for page in partition.pages if page[1].next_offset > offset), None)
             if page is None or credit[0] <= 0:
                 partition.grown.clear()

@@ -26,6 +26,11 @@ class FakeCluster:
         home = self.homes[partition]
         return None if home == asked else home
 
+    def move(self, partition: int, address: str) -> None:
+        """Another broker serves the partition from now on. Whoever waits for it at the old one is told."""
+        self.homes[partition] = address
+        self.topic.partitions[partition].grown.set()
+
     @asynccontextmanager
     async def connected(self, *seeds: str) -> AsyncIterator[Client]:
         """A client that knows these seeds."""

@@ -20,7 +20,8 @@ from bowstring.core.due_blocks import (
     encode_due_directory,
     joined,
 )
-from bowstring.core.sections import BlockPlace, SectionHeader
+from bowstring.core.id_sections import BlockPlace
+from bowstring.core.sections import SectionHeader
 
 MOMENTS = st.lists(st.integers(0, 40), max_size=60)
 MOMENT = st.integers(0, 45)

@@ -150,3 +150,38 @@ def test_there_is_one_stream_to_a_broker_even_if_a_seed_turns_out_to_be_it():
             assert len(streams(cluster, "b:1")) == opened, "two streams would fence each other for ever"
 
     run(story())
+
+
+def test_a_reader_follows_its_partitions_to_their_brokers():
+    async def story():
+        cluster = FakeCluster(4)
+        async with cluster.connected() as client, client.producer("t") as producer, client.reader("t") as reader:
+            seen: dict[int, list[bytes | None]] = {number: [] for number in range(4)}
+            for number in range(40):
+                await producer.send_batch([b"%d" % number], partition=number % 4)
+                if number in (10, 20, 30):
+                    cluster.move(number // 10, ("b:1", "a:1")[number // 10 % 2])
+                message = await anext(reader)
+                seen[message.partition].append(message.value)
+                assert message.offset == len(seen[message.partition]), "nothing is left out, nothing comes twice"
+            assert seen == {partition: [b"%d" % number for number in range(partition, 40, 4)] for partition in range(4)}
+            assert reader.statistics().connections > 2
+
+    run(story())
+
+
+@pytest.mark.parametrize("named", [{}, {2: "b:1"}])
+def test_a_reader_with_an_end_reads_from_several_brokers_up_to_it(named):
+    async def story():
+        cluster = FakeCluster(4)
+        async with cluster.connected() as client, client.producer("t") as producer:
+            for number in range(80):
+                producer.send_batch([bytes(50_000)], partition=number % 4)
+            await producer.flush()
+            cluster.homes |= named
+            reader = client.reader("t", end="latest")
+            rows = [(message.partition, message.offset) async for message in reader]
+            assert sorted(rows) == [(partition, offset) for partition in range(4) for offset in range(1, 21)]
+            assert reader.statistics().bytes_ahead == 0
+
+    run(story())

@@ -12,9 +12,8 @@ restarted: there the error says that the broker has `ended`, and kits raise it a
 from __future__ import annotations
 
 import asyncio
-import fnmatch
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from bowstring import errors
 from bowstring.broker import statistics
@@ -29,15 +28,15 @@ from bowstring.broker.shortage import Shortage, disk_full
 from bowstring.broker.statistics import Statistics, TopicsStatistics
 from bowstring.broker.steady_clock import SteadyClock
 from bowstring.broker.surroundings import Surroundings
-from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name, check_numbers, encode_settings
+from bowstring.broker.topic_administration import TopicAdministration
 from bowstring.broker.tuning import Tuning
 from bowstring.broker.witness import UNWITNESSED, Witness
 from bowstring.messages.limits import NAME_BYTES_MAX
 from bowstring.ports.archive import Archive
-from bowstring.ports.catalog import Catalog, TopicRow
+from bowstring.ports.catalog import Catalog
 from bowstring.ports.clock import Clock
 from bowstring.ports.events import UNOBSERVED, Observer
-from bowstring.ports.failures import DiskFull, Fenced, StorageFailed
+from bowstring.ports.failures import DiskFull, Fenced
 from bowstring.ports.store import Store
 from bowstring.ports.transport import NOBODY, Caller
 from bowstring.settings import Settings
@@ -76,6 +75,7 @@ class Broker:
         witness: Witness = UNWITNESSED,
         tuning: Tuning | None = None,
         number: int = 1,
+        reclaims: bool = True,
         starts_again: bool = True,
     ) -> None:
         self.settings = settings
@@ -91,6 +91,8 @@ class Broker:
         """Space for the catalog, on a disk that can be full."""
         self._archives = archives
         """Makes a backup in a directory of this host, where there is something to back up."""
+        self._reclaims = reclaims
+        """After another node has taken over its number it registers again. Otherwise it ends: whoever runs it decides what follows."""
         self._starts_again = starts_again
         """Whether it is restarted after a failure, so that waiting for it makes sense."""
         self._backing_up = False
@@ -110,8 +112,7 @@ class Broker:
         self._incarnation: Incarnation | None = None
         self._unavailable: errors.Error = errors.Unavailable("the broker is starting.")
         self._serving: asyncio.Task[None] | None = None
-        self._rare = asyncio.Lock()
-        self._transactions: dict[asyncio.Task[Any], None] = {}
+        self.topics = TopicAdministration(lambda: self.serving, settings, self.clock, observer, self._for_good)
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         """Settled with the cause when the broker has ended by itself."""
 
@@ -153,6 +154,8 @@ class Broker:
                     self._end(lost_because(failure))
                     if isinstance(failure, Fenced):
                         self._observer.note("fenced")
+                        if not self._reclaims:
+                            raise
                     else:
                         self._shortage.begin()
                     if self._reserve is not None and isinstance(failure, DiskFull):
@@ -172,7 +175,9 @@ class Broker:
             try:
                 await self._begin()
                 return self._observer.note("loaded-again", incarnation=self.incarnation, seconds=self.clock.monotonic() - begun)
-            except (DiskFull, Fenced):
+            except (DiskFull, Fenced) as failure:
+                if isinstance(failure, Fenced) and not self._reclaims:
+                    raise
                 await self.clock.sleep(RETRY_SECONDS)
 
     def _end(self, error: errors.Error) -> None:
@@ -233,125 +238,10 @@ class Broker:
             return Readiness(False, "stuck", f"a flush has been under way for {seconds:.0f} s: the disk hangs.")
         return Readiness(True, "full", disk_full().message) if incarnation.log.room.is_full else Readiness(True, "serving")
 
-    # Topics
-
-    async def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int = 1,
-        retention: float | None = None,
-        retention_bytes: int | None = None,
-        deduplication: float | None = None,
-        exists_ok: bool = False,
-        caller: Caller = NOBODY,
-    ) -> TopicFacts:
-        """Creates a topic, durably. This broker's settings are the defaults."""
-        settings = TopicSettings(
-            retention=self.settings.topic_retention if retention is None else retention,
-            deduplication=self.settings.topic_deduplication if deduplication is None else deduplication,
-            retention_bytes=retention_bytes,
-        )
-        check_name(name)
-        check_numbers(partitions, settings, deduplication)
-
-        async def create(incarnation: Incarnation) -> Topic:
-            if incarnation.topics.has(name):
-                if exists_ok:
-                    return incarnation.topics.topic(name)
-                raise errors.TopicExists(f"there is a topic '{name}' already.", hint="Use exists_ok=True if that is fine.")
-            row = TopicRow(0, name, partitions, self.clock.now(), encode_settings(settings), None)
-            topic = await incarnation.create_topic(row)
-            self._observer.note("topic-created", topic=name, partitions=partitions, **_told(topic.settings, caller))
-            return topic
-
-        return (await self._transaction(create)).facts()
-
-    async def alter_topic(
-        self,
-        name: str,
-        *,
-        retention: float | None = None,
-        retention_bytes: int | None = None,
-        deduplication: float | None = None,
-        caller: Caller = NOBODY,
-    ) -> TopicFacts:
-        """Changes what is given, and only that; `retention_bytes=0` means no limit. A retention
-        below the deduplication window shortens that too, until the retention is longer again.
-        Durable when it returns.
-        """
-
-        async def alter(incarnation: Incarnation) -> Topic:
-            topic = incarnation.topics.topic(name)
-            before = topic.settings
-            settings = TopicSettings(
-                retention=before.retention if retention is None else retention,
-                deduplication=before.deduplication if deduplication is None else deduplication,
-                retention_bytes=before.retention_bytes if retention_bytes is None else retention_bytes or None,
-            )
-            check_numbers(topic.row.partitions, settings, deduplication)
-            await incarnation.alter_topic(topic, settings)
-            self._observer.note("topic-altered", topic=name, **_told(settings, caller))
-            return topic
-
-        return (await self._transaction(alter)).facts()
-
-    async def delete_topic(self, name: str, missing_ok: bool = False, caller: Caller = NOBODY) -> int:
-        """Durable when it returns. Gives the id of the topic, 0 if there was none."""
-
-        async def delete(incarnation: Incarnation) -> int:
-            if missing_ok and not incarnation.topics.has(name):
-                return 0
-            topic = incarnation.topics.topic(name)
-            messages = sum(actor.partition.messages for actor in topic.actors)
-            await incarnation.delete_topic(topic, self.clock.now())
-            self._observer.note("topic-deleted", topic=name, messages=messages, client=caller.address)
-            return topic.row.id
-
-        return await self._transaction(delete)
-
-    async def _transaction(self, steps: Callable[[Incarnation], Coroutine[None, None, T]]) -> T:
-        """A rare change of catalog and memory together. It completes even if its caller goes."""
-        task = asyncio.create_task(self._one_by_one(steps))
-        self._transactions[task] = None
-        task.add_done_callback(self._transaction_done)
-        return await asyncio.shield(task)
-
-    def _transaction_done(self, task: asyncio.Task[Any]) -> None:
-        """Its error is for its caller; if the caller has gone, the error is dropped."""
-        del self._transactions[task]
-        if not task.cancelled():
-            task.exception()
-
-    async def _one_by_one(self, steps: Callable[[Incarnation], Coroutine[None, None, T]]) -> T:
-        """A failure ends the incarnation as a failed flush does: memory may be ahead."""
-        async with self._rare:
-            incarnation = self.serving
-            try:
-                return await steps(incarnation)
-            except (DiskFull, Fenced) as failure:
-                incarnation.log.flusher.fail(failure)
-                raise lost_because(failure) from failure
-            except StorageFailed as failure:
-                incarnation.log.flusher.fail(failure)
-                told = f"the storage failed while this was done, so it may or may not be there: {failure}."
-                raise errors.OutcomeUnknown(told, hint="Look once the broker runs again.", details=self._for_good) from failure
-
     @property
     def _for_good(self) -> dict[str, str]:
         """The details of an error after which waiting for this broker is useless."""
         return {} if self._starts_again else {"ended": "for good"}
-
-    def describe_topic(self, name: str) -> TopicFacts:
-        return self.serving.topics.topic(name).facts()
-
-    def list_topics(self, pattern: str = "", after: str = "", limit: int = 0) -> tuple[list[TopicFacts], bool]:
-        """A page of topics by name, and whether there are more."""
-        limit = limit or 1000
-        names = [
-            topic for topic in self.serving.topics.all() if topic.row.name > after and fnmatch.fnmatchcase(topic.row.name, pattern or "*")
-        ]
-        return [topic.facts() for topic in names[:limit]], len(names) > limit
 
     # Backup
 
@@ -377,7 +267,7 @@ class Broker:
         if not 1 <= len(group) <= NAME_BYTES_MAX:
             raise errors.InvalidArgument(f"a producer group has 1 to {NAME_BYTES_MAX} characters, this one has {len(group)}.")
         if not self.serving.topics.has(topic) and self.settings.topic_create == "on-publish":
-            await self.create_topic(topic, exists_ok=True, caller=caller)
+            await self.topics.create(topic, exists_ok=True, caller=caller)
         incarnation = self.serving
         return incarnation.log.publishers.open(incarnation.topics.topic(topic), producer, stream, group)
 
@@ -389,9 +279,3 @@ class Broker:
         """
         incarnation = self.serving
         return make_fetcher(incarnation.reading, incarnation.log.durable, topic, froms, selection, until, topic_id)
-
-
-def _told(settings: TopicSettings, caller: Caller) -> dict[str, object]:
-    """A topic's settings as an event tells them, and who asked for them."""
-    spans = {"retention": settings.retention, "deduplication": settings.window}
-    return {**spans, "retention_bytes": settings.retention_bytes, "client": caller.address}

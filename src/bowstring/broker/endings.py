@@ -20,6 +20,8 @@ def lost_because(failure: DiskFull | Fenced) -> errors.Error:
 
 def ended_because(failure: BaseException) -> str:
     """The sentence for callers when the broker does not go on."""
+    if isinstance(failure, Fenced):
+        return "another node serves this broker now."
     if isinstance(failure, (StorageFailed, OSError)):
         return f"the broker has ended: its storage has failed: {failure}."
     return f"the broker has ended: {failure!r}."

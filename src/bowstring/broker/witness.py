@@ -65,6 +65,9 @@ class Witness:
         read.
         """
 
+    def page_cut(self) -> None:
+        """A page was cut at a seal, because some of its rows are due after the others are gone."""
+
     def captured(self) -> None:
         """The state of some partitions is in the catalog."""
 

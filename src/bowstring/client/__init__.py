@@ -1,7 +1,8 @@
 """The kit: what a program that sends and reads messages holds in its hands.
 
-It is written once, for asyncio, against the ports: clock, randomness and transport are arguments, so the simulation runs this very
-code. `bowstring.aio` is its face; `sync` is the thin face over one loop thread that `bowstring.connect` returns.
+It is written once, for asyncio, against the ports: clock, randomness and transport are arguments,
+so the simulation runs this very code. `bowstring.aio` is its face; `sync` is the thin face over one
+loop thread that `bowstring.connect` returns.
 
 A message on its way out:
 
@@ -17,7 +18,8 @@ A message on its way out:
 And on its way in:
 
     reader       follows the log                   reader_settings, ranges     what it was asked for
-    read_ahead   pages that have come              topic_stream                the streams that bring them
+    read_ahead   pages that have come              topic_stream, fetch_credit  the streams that bring them
+                                                   topic_questions             what they ask first
     pages        rows as they came                 freshness, commit_window    which of them may be handed out
     batch        rows as Arrow columns             message, kept_page          one row; both, pickled
 

@@ -14,7 +14,8 @@ _PLACE = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::(?P<port>
 
 
 def seeds(server: object, shown: str = "server=") -> list[str]:
-    """The addresses to try, in order, as host:port. `shown` is the caller's name for the argument."""
+    """The addresses to try, in order, as host:port. `shown` is the caller's name for the
+    argument."""
     if not isinstance(server, str) and (not isinstance(server, Sequence) or isinstance(server, bytes | bytearray | memoryview)):
         raise errors.InvalidArgument(f"{shown}{server!r} is of type {type(server).__name__}.", hint=_HINT)
     given = [server] if isinstance(server, str) else list(server)

@@ -13,7 +13,8 @@ from bowstring.wire.grpc_client import GrpcDialer
 async def back_up(
     address: str, target: str, proof: str, progress: Callable[[int, int], None], dialer: Dialer | None = None
 ) -> pb.BackupAnswer:
-    """Waits until the backup is made. Raises what the broker says, and Unavailable if it goes away."""
+    """Waits until the backup is made. Raises the broker's errors, and `Unavailable` if the broker
+    goes away."""
     channel = (dialer or GrpcDialer()).dial(address)
     try:
         stream = channel.stream("Backup")

@@ -50,7 +50,8 @@ class Freshness:
         """Rises with every deletion."""
 
     def deleted(self, partition: int, runs: Iterable[tuple[int, int]], passed: int) -> None:
-        """Notes deleted rows. Rows before `passed` were handed out, so they do not matter any more."""
+        """Notes deleted rows. Rows before `passed` were handed out, so they do not matter any
+        more."""
         known = self._deleted.get(partition)
         spans = [] if known is None else list(zip(known.starts.tolist(), known.ends.tolist(), strict=True))
         spans += [(offset, offset + rows) for offset, rows in runs]
@@ -68,7 +69,8 @@ class Freshness:
         self._version += 1
 
     def over_at(self, chunk: Chunk) -> int:
-        """The first moment at which one of its rows may not be handed out, by the broker's clock."""
+        """The first moment at which one of its rows may not be handed out, by the broker's
+        clock."""
         page = chunk.page
         return min(page.ages_from + self.retention + 1, page.expires_from)
 

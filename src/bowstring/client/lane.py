@@ -1,14 +1,17 @@
 """The order of a producer's batches in one partition, over resends and over brokers.
 
-The broker takes a batch only right after the one that it names as the one before, so nothing is ever stored out of order. Each batch
-names the last one before it that is not known to be refused. The lane decides this at each write, because refusals change it.
+The broker takes a batch only right after the one that it names as the one before, so nothing is
+ever stored out of order. Each batch names the last one before it that is not known to be refused.
+The lane decides this at each write, because refusals change it.
 
-When a batch in the middle of the pipeline is refused, those behind it name one that the broker lacks. The broker answers each of them
-with the last number that it has, and the lane is rewound: every unanswered batch is written again, in order. Answers to the
-writes before are still to come; only the answer to the last write of a batch rewinds again (`SentBatch.writes`).
+When a batch in the middle of the pipeline is refused, those behind it name one that the broker
+lacks. The broker answers each of them with the last number that it has, and the lane is rewound:
+every unanswered batch is written again, in order. Answers to the writes before are still to come;
+only the answer to the last write of a batch rewinds again (`SentBatch.writes`).
 
-A lane stands above the streams: `stream` carries it now. When its partition moves to another broker, the lane takes its unanswered batches
-from the one stream to the other, in order, under their old numbers.
+A lane stands above the streams: `stream` carries it now. When its partition moves to another
+broker, the lane takes its unanswered batches from the one stream to the other, in order, under
+their old numbers.
 """
 
 from __future__ import annotations

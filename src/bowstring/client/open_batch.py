@@ -11,10 +11,11 @@ It has three states. Both transitions happen under the lock of `open_batches`:
   to the loop, so the loop never sees a batch whose rows are still being counted.
 
 **Rows** lie in one flat list, `width` entries each: value and stamp; then the key; then attributes,
-due, expires and id. One list, because `list += tuple` is one step under the interpreter's lock: threads
-append side by side without a lock of ours. The stamp is the time in nanoseconds. As an object it is
-also the row's identity: a receipt keeps its stamp, and the row is searched only when a caller asks for it.
-Nothing here refers to receipts, so a receipt that the program ignores is freed at once.
+due, expires and id. One list, because `list += tuple` is one step under the interpreter's lock:
+threads append side by side without a lock of ours. The stamp is the time in nanoseconds. As an
+object it is also the row's identity: a receipt keeps its stamp, and the row is searched only when a
+caller asks for it. Nothing here refers to receipts, so a receipt that the program ignores is freed
+at once.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class OpenBatch:
         """Whether its rows have natural ids: all of them, or none."""
         self.size = 0
         self.limit = self.keyed_limit = self.wide_limit = CLOSED
-        """Up to which size `send` may append without the lock: rows of a value, rows with a key, rows with attributes."""
+        """Up to which size `send` may append without the lock: rows of a value, rows with a key,
+        rows with attributes."""
         self.sealed = False
         self.stamps: list[int] | None = None
         """The rows' stamps, once it is sealed."""
@@ -80,9 +82,11 @@ class OpenBatch:
         """How much of the producer's max_bytes it counts."""
         self.term = Term(0.0, 0.0, 0)
         self.barrier = 0
-        """How many batches the loop had written when the first row came. When these are answered, it is due."""
+        """How many batches the loop had written when the first row came. When these are answered,
+        it is due."""
         self.aged = 0.0
-        """Monotonic seconds: from then on it is sealed even if it cannot be written, so that its rows are about equally old."""
+        """Monotonic seconds: from then on it is sealed even if it cannot be written, so that its
+        rows are about equally old."""
         self.outcome = Outcome()
 
     def begin(self, number: int, width: int, has_ids: bool, term: Term) -> None:
@@ -90,8 +94,8 @@ class OpenBatch:
         self.number, self.width, self.has_ids, self.term = number, width, has_ids, term
 
     def seal(self) -> SentBatch:
-        """Ends the gathering. It says so before it counts: a thread that appends later sees `sealed`, and
-        `sender` puts that row into another batch."""
+        """Ends the gathering. It says so before it counts: a thread that appends later sees
+        `sealed`, and `sender` puts that row into another batch."""
         self.sealed = True
         self.limit = self.keyed_limit = self.wide_limit = CLOSED
         rows = len(self.items) // self.width

@@ -1,16 +1,20 @@
-"""The loop's half of a producer: it carries sealed batches to the brokers until each has an outcome.
+"""The loop's half of a producer: it carries sealed batches to the brokers until each has an
+outcome.
 
-Lanes keep the order within a partition; streams carry the batches, one stream for each broker. `routes` says which broker serves a
-partition, and a lane is on the stream to that broker.
+Lanes keep the order within a partition; streams carry the batches, one stream for each broker.
+`routes` says which broker serves a partition, and a lane is on the stream to that broker.
 
-**What if a broker says "not here, ask there"?** That is the outcome of one write, and the stream goes on. The whole lane leaves the
-stream and enters the one to the other broker, with its unanswered batches in order and under their numbers. What the first broker still
-answers about them counts only if it is "stored". The second broker knows what the first has stored; where it lacks a batch
-it says so, and the lane is rewound. A lane that is sent elsewhere again and again pauses in between.
+**What if a broker says "not here, ask there"?** That is the outcome of one write, and the stream
+goes on. The whole lane leaves the stream and enters the one to the other broker, with its
+unanswered batches in order and under their numbers. What the first broker still answers about them
+counts only if it is "stored". The second broker knows what the first has stored; where it lacks a
+batch it says so, and the lane is rewound. A lane that is sent elsewhere again and again pauses in
+between.
 
-**What if time is over?** A batch that was never written is certainly not stored: `DeadlinePassed`. For others only the broker knows: it
-refuses a batch that comes too late, so asking again gives a certain answer. A silent stream is replaced to ask. If no answer comes within
-a grace time, the outcome is unknown, and the error says so.
+**What if time is over?** A batch that was never written is certainly not stored: `DeadlinePassed`.
+For others only the broker knows: it refuses a batch that comes too late, so asking again gives a
+certain answer. A silent stream is replaced to ask. If no answer comes within a grace time, the
+outcome is unknown, and the error says so.
 """
 
 from __future__ import annotations
@@ -71,7 +75,8 @@ class Outbox:
     # ---- batches come in
 
     def work(self) -> None:
-        """Takes what is in the inbox, and has the streams look at the open batches. The program's half wakes the loop for it."""
+        """Takes what is in the inbox, and has the streams look at the open batches. The program's
+        half wakes the loop for it."""
         self._take()
         for stream in (self._home, *self._others.values()):
             stream.changed.set()
@@ -140,7 +145,8 @@ class Outbox:
         return self._others[address]
 
     def met(self, stream: PublishStream, batch_bytes_max: int) -> None:
-        """A stream has reached its broker. There is one stream to a broker, because a second would fence the first."""
+        """A stream has reached its broker. There is one stream to a broker, because a second would
+        fence the first."""
         self._open_batches.limits(batch_bytes_max)
         other = self._others.pop(stream.broker, None) if stream is self._home else None
         if other is not None:
@@ -151,7 +157,8 @@ class Outbox:
                     lane.enter(stream)
 
     def lost(self, stream: PublishStream) -> None:
-        """A broker that an answer had named does not answer: its lanes go back to the seeds, after a pause."""
+        """A broker that an answer had named does not answer: its lanes go back to the seeds, after
+        a pause."""
         if stream.address is not None and self._others.get(stream.address) is stream:
             del self._others[stream.address]
             self._routes.forget(stream.address)
@@ -160,7 +167,8 @@ class Outbox:
                 self._leave(lane, pauses=True)
 
     def _leave(self, lane: Lane, *, pauses: bool) -> None:
-        """Takes a lane off its stream; it enters the right one at once, or after a pause that grows with each move in vain."""
+        """Takes a lane off its stream; it enters the right one at once, or after a pause that grows
+        with each move in vain."""
         lane.leave()
         seconds = min(PAUSE_FIRST * 2**lane.moves, PAUSE_MAX) if pauses or lane.moves else 0.0
         lane.moves += 1
@@ -175,7 +183,8 @@ class Outbox:
             stream.changed.set()
 
     def described(self, partitions: int, identity: int) -> None:
-        """The topic has so many partitions; 0 if it does not exist and may be made by publishing."""
+        """The topic has so many partitions; 0 if it does not exist and may be made by
+        publishing."""
         known = self._open_batches.partitions
         partitions = partitions or known or 1
         if known and partitions != known:
@@ -189,7 +198,8 @@ class Outbox:
         self._tried.set()
 
     def attempted(self) -> None:
-        """A stream has ended, or could not be opened: rows that wait for partitions may be too late."""
+        """A stream has ended, or could not be opened: rows that wait for partitions may be too
+        late."""
         self._tried.set()
         late = errors.DeadlinePassed("the timeout passed before it could be sent; it is not stored.")
         self._note_failed(self._open_batches.fail_unrouted(late, self._clock.monotonic()))
@@ -206,7 +216,8 @@ class Outbox:
         return encoded
 
     def answered(self, stream: PublishStream, answer: pb.PublishAnswer) -> None:
-        """An answer came on a stream. If the lane has moved away since, it counts only if the batch is stored."""
+        """An answer came on a stream. If the lane has moved away since, it counts only if the batch
+        is stored."""
         lane = self.lane(answer.partition)
         batch = lane.unanswered.get(answer.number)
         kind = answer.WhichOneof("outcome")
@@ -245,7 +256,8 @@ class Outbox:
             raise errors.Unavailable("the topic of this stream is gone; there may be another of its name.")
 
     def give_up(self, batch: SentBatch, error: errors.Error) -> None:
-        """Decides that a batch has failed. Reports `Full`, not `DeadlinePassed`, when a full disk caused the timeout."""
+        """Decides that a batch has failed. Reports `Full`, not `DeadlinePassed`, when a full disk
+        caused the timeout."""
         lane = self.lane(batch.partition)
         full = lane.stream.full if lane.stream is not None else None
         if full is not None and isinstance(error, errors.DeadlinePassed):
@@ -254,8 +266,8 @@ class Outbox:
         self._decide(batch, error)
 
     def refuse(self, error: errors.Error, stream: PublishStream | None = None, number: int = 0) -> None:
-        """Gives up everything on a stream, or everything. A batch that was written before the stream of this number may be stored,
-        unless the topic is gone."""
+        """Gives up everything on a stream, or everything. A batch that was written before the
+        stream of this number may be stored, unless the topic is gone."""
         self._open_batches.seal_all()
         self.work()
         self._note_failed(self._open_batches.fail_unrouted(error))
@@ -283,7 +295,8 @@ class Outbox:
         self._room.set()
 
     def _note_failed(self, batches: list[SentBatch] | list[Placeholder]) -> None:
-        """Keeps failures for `flush`. Their bytes are given back already, so there may be room now."""
+        """Keeps failures for `flush`. Their bytes are given back already, so there may be room
+        now."""
         self.counts.refused += sum(batch.rows for batch in batches)
         self._failed += batches
         del self._failed[:-FAILURES_MAX]
@@ -302,7 +315,8 @@ class Outbox:
         batch.timer = self._loop.call_later(grace * ASK_SHARE, self._ask, batch, grace)
 
     def _ask(self, batch: SentBatch, grace: float) -> None:
-        """There is still no answer: asks on a new stream, unless the batch was written on one since."""
+        """There is still no answer: asks on a new stream, unless the batch was written on one
+        since."""
         stream = self.lane(batch.partition).stream
         if stream is not None:
             stream.ask_again(batch.stream)
@@ -339,7 +353,8 @@ class Outbox:
         return failed
 
     async def close(self) -> None:
-        """Ends the streams and their connections. Gives up what has no outcome, and wakes those who wait for room."""
+        """Ends the streams and their connections. Gives up what has no outcome, and wakes those who
+        wait for room."""
         self._closed = True
         if self._age_timer is not None:
             self._age_timer.cancel()

@@ -1,8 +1,8 @@
-"""Rows as they arrived from the broker, and the columns that are made from them on first use.
+"""Rows as they came from the broker, and the columns that are made of them on demand.
 
-A page is one answer of a fetch: the batch's own bytes and what the broker knows about its rows
-(offsets as runs, producers as origins, the time of arrival). The columns that the batch has are
-views into the answer's bytes; the others are made with vectors.
+A page is one answer of a fetch: the batch's own bytes and, beside them, what the broker knows about
+its rows (offsets as runs, producers as origins, the time of arrival). The columns that the batch
+has are views into the answer's bytes; the others are made with vectors.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bowstring import errors
+from bowstring.client.fetch_credit import FetchCredit
 from bowstring.messages import encoding, ids, schema
 from bowstring.wire.generated import bowstring_pb2 as pb
 
@@ -24,7 +25,7 @@ _MOMENT = pa.timestamp("us", "UTC")
 _NAME = pa.dictionary(pa.int32(), pa.utf8())
 
 NEVER: Final = 1 << 61
-"""A moment that does not come, and a span that does not end."""
+"""A moment that never comes, and a span that never ends."""
 
 COLUMNS: Final = pa.schema(
     [
@@ -46,7 +47,7 @@ COLUMNS: Final = pa.schema(
 
 
 class ReaderSelection(NamedTuple):
-    """The columns and the filter of a reader."""
+    """The columns that a reader wants, and of which messages."""
 
     names: frozenset[str] | None = None
     """The columns; None for all."""
@@ -54,9 +55,7 @@ class ReaderSelection(NamedTuple):
 
     @property
     def mask(self) -> int | None:
-        """The columns that travel. The kit always needs those that say how long a row may be handed
-        out (`freshness`).
-        """
+        """The wanted columns that travel, and those that `freshness` always needs."""
         if self.names is None:
             return None
         return schema.mask_of(column.name for column in schema.COLUMNS if column.name in self.names) | schema.DUE | schema.EXPIRES
@@ -75,9 +74,11 @@ class FetchedPage:
         self.rows = header.rows
         self.size = 0 if data is None else len(data)
         self.next_offset = header.next_offset
-        """The offset after its last row."""
+        """The offset behind it."""
         self.sifted = 0
-        """The edition of the deletions that its rows were compared with."""
+        """The version of the deletions that its rows were checked against."""
+        self.credit: FetchCredit | None = None
+        """The credit that it counts against."""
         self._data = data
         self._selected = selection.names
         self._columns: dict[str, pa.Array] = {}
@@ -85,7 +86,7 @@ class FetchedPage:
 
     @cached_property
     def batch(self) -> pa.RecordBatch:
-        """The producer's columns, over the bytes of the answer."""
+        """What the producer sent, over the bytes of the answer."""
         if self._data is None:
             return pa.RecordBatch.from_arrays([], names=[])
         return encoding.decode(self.header.columns, self._data)
@@ -101,8 +102,7 @@ class FetchedPage:
     @cached_property
     def ages(self) -> npt.NDArray[np.int64]:
         """The moment from which the age of each row counts: its arrival, or its due time if that is
-        later.
-        """
+        later."""
         arrived = _moments(self.any_column("arrived"), 0)
         return np.maximum(arrived, _moments(self.any_column("due"), 0)) if self.header.columns & schema.DUE else arrived
 
@@ -124,7 +124,7 @@ class FetchedPage:
         return int(self.expiries.min()) if self.header.columns & schema.EXPIRES else NEVER
 
     def has(self, name: str) -> bool:
-        """Whether the reader has asked for the column."""
+        """Whether the reader has this column."""
         return self._selected is None or name in self._selected
 
     def column(self, name: str) -> pa.Array:
@@ -134,7 +134,7 @@ class FetchedPage:
         return self.any_column(name)
 
     def any_column(self, name: str) -> pa.Array:
-        """A column of the page, whether or not the reader has asked for it."""
+        """A column that the page knows, even if the reader does not have it."""
         found = self._columns.get(name)
         if found is None:
             make = _MADE.get(name)
@@ -148,7 +148,7 @@ class FetchedPage:
         return found
 
     def entries(self, name: str) -> list[Any]:
-        """A column as a list of Python's own objects, made once; times as microseconds."""
+        """A column as a list of Python objects, made once; times as microseconds."""
         found = self._lists.get(name)
         if found is None:
             column = self.column(name)
@@ -161,7 +161,7 @@ class FetchedPage:
 
 
 class Remainder(FetchedPage):
-    """The remaining rows of a page."""
+    """The rows of a page that are left."""
 
     def __init__(self, whole: FetchedPage, rows: npt.NDArray[np.int64], next_offset: int) -> None:
         super().__init__(whole.topic, whole.header, None)
@@ -171,6 +171,7 @@ class Remainder(FetchedPage):
         self.rows = len(rows)
         self.size = whole.size * self.rows // whole.rows
         self.next_offset = next_offset
+        self.credit = whole.credit
 
     @cached_property
     def offsets(self) -> npt.NDArray[np.int64]:
@@ -224,7 +225,7 @@ class Chunk(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Where to go on behind these rows."""
+        """The offset behind it."""
         end = self.first + self.rows
         return self.page.next_offset if end == self.page.rows else int(self.page.offsets[end])
 
@@ -252,7 +253,8 @@ def _id(page: FetchedPage) -> pa.Array:
 
 
 def _created(page: FetchedPage) -> pa.Array:
-    """Another kit's producer may leave it out; then the arrival is the best estimate."""
+    """The time of creation. A producer of another kit may omit it; the arrival is the best guess
+    then."""
     if not page.header.columns & schema.CREATED:
         return _arrived(page)
     given = page.batch.column("created")
@@ -260,7 +262,8 @@ def _created(page: FetchedPage) -> pa.Array:
 
 
 def _arrived(page: FetchedPage) -> pa.Array:
-    """Rows of a page may have arrived at different times, if the broker has joined small pages."""
+    """The time of arrival. Rows of a page may have arrived at different times, if the broker has
+    joined small pages."""
     runs = page.header.runs
     moments = [run.arrived or page.header.arrived for run in runs]
     return pa.array(np.repeat(np.array(moments, np.int64), [run.rows for run in runs])).view(_MOMENT)

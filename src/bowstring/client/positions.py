@@ -92,7 +92,8 @@ class PositionCalls:
                 yield position
 
     async def _position_page(self, topic: str | None, after: tuple[str, str]) -> tuple[list[Position], tuple[str, str] | None]:
-        """The positions behind a topic and name, and where to go on; None if these were the last."""
+        """The positions behind a topic and name, and where to go on; None if these were the
+        last."""
         name = "" if topic is None else arguments.topic_name(topic)
         request = pb.ListPositionsRequest(topic=name, after_topic=after[0], after_name=after[1], limit=PAGE_POSITIONS)
         answer = pb.ListPositionsAnswer.FromString(await self._ask("ListPositions", request))

@@ -1,20 +1,24 @@
 """A producer's stream to one broker, and the streams that replace it.
 
-**When is a batch written?** A full one as soon as the window has room. An open one when everything is answered that was under way at its
-first row: so an idle producer sends at once, a busy one gathers while the batch before is on its way, and a busy partition does not starve
-a quiet one. Several full batches are under way at a time, so that the broker can commit them together.
+**When is a batch written?** A full one as soon as the window has room. An open one when everything
+is answered that was under way at its first row: so an idle producer sends at once, a busy one
+gathers while the batch before is on its way, and a busy partition does not starve a quiet one.
+Several full batches are under way at a time, so that the broker can commit them together.
 
-**What if the stream breaks?** It opens a new one (handshake, description of the topic, a higher stream number, which fences the old one)
-and writes everything unanswered again, in order, with the same numbers and the same `sent`. The broker answers what it already has as a
-duplicate. Lanes keep the order.
+**What if the stream breaks?** It opens a new one (handshake, description of the topic, a higher
+stream number, which fences the old one) and writes everything unanswered again, in order, with the
+same numbers and the same `sent`. The broker answers what it already has as a duplicate. Lanes keep
+the order.
 
-**What if the broker's disk is full?** It may have room a moment later, so everything is tried again until its time is over. What is
-certainly not stored then fails with `Full`, because that is what the operator has to know.
+**What if the broker's disk is full?** It may have room a moment later, so everything is tried again
+until its time is over. What is certainly not stored then fails with `Full`, because that is what
+the operator has to know.
 
-**What if the broker has ended for good?** Everything is given up at once: a batch that was never written is certainly not stored, and
-the outcome of the others is unknown.
+**What if the broker has ended for good?** Everything is given up at once: a batch that was never
+written is certainly not stored, and the outcome of the others is unknown.
 
-**What if another broker was named, and does not answer?** The outbox forgets the route and asks a seed again.
+**What if another broker was named, and does not answer?** The outbox forgets the route and asks a
+seed again.
 """
 
 from __future__ import annotations
@@ -37,7 +41,8 @@ if TYPE_CHECKING:
     from bowstring.client.outbox import Outbox
 
 FULL_SECONDS: Final = 0.5
-"""How often a broker whose disk is full is asked again: it does answer, and what is too late by then has to hear so within its grace."""
+"""How often a broker whose disk is full is asked again: it does answer, and what is too late by
+then has to hear so within its grace."""
 DESCRIBE_SECONDS: Final = 5.0
 
 
@@ -142,7 +147,8 @@ class PublishStream:
         raise _why(ends)
 
     async def _describe(self) -> None:
-        """Asks how many partitions the topic has. One that does not exist may be made by publishing to it, with one partition."""
+        """Asks how many partitions the topic has. One that does not exist may be made by publishing
+        to it, with one partition."""
         request = pb.DescribeTopicRequest(name=self._outbox.topic).SerializeToString()
         try:
             topic = pb.Topic.FromString(await self._connection.channel.call("DescribeTopic", request, DESCRIBE_SECONDS))
@@ -174,7 +180,8 @@ class PublishStream:
         return batch
 
     def _message(self, batch: SentBatch) -> bytes | None:
-        """The request that publishes a batch; None if it cannot be encoded, which is then its outcome."""
+        """The request that publishes a batch; None if it cannot be encoded, which is then its
+        outcome."""
         try:
             encoded = self._outbox.begin_write(batch)
         except errors.Error as error:
@@ -193,7 +200,8 @@ class PublishStream:
             rows=encoded.rows,
         )
         message = codec.join_pieces(header.SerializeToString(), encoded.pieces, encoded.size)
-        # For a resend the batch in this message is as good, and the pieces that it was made of are freed.
+        # For a resend the batch in this message is as good, and the pieces that it was made of are
+        # freed.
         batch.content = encoded._replace(pieces=(memoryview(message)[-encoded.size :],))
         return message
 
@@ -205,7 +213,8 @@ class PublishStream:
 
 
 def _why(ends: Iterable[Any]) -> BaseException:
-    """Why a stream ended, from the ends of its reader and its writer. Reading knows better than writing, and a bug comes first."""
+    """Why a stream ended, from the ends of its reader and its writer. Reading knows better than
+    writing, and a bug comes first."""
     found = [end for end in ends if isinstance(end, BaseException) and not isinstance(end, asyncio.CancelledError)]
     bugs = [end for end in found if not isinstance(end, errors.Error)]
     return (bugs or found or [errors.Unavailable("the stream has ended.")])[0]

@@ -1,8 +1,11 @@
-"""From where to where a reader reads: what people give as `start` and `end`, and the offsets that it means.
+"""From where to where a reader reads: the arguments `start` and `end`, and the offsets that they
+mean.
 
-`"beginning"` and `"latest"` are what they are when the reader begins. A number is an offset in every partition, a dict one for each. A
-negative number is the newest so many messages of the topic, whichever partitions they are in. A moment is an aware datetime, or a timedelta
-from now: from the first message that arrived then or later. An end is not included, and one that is not there yet is waited for.
+`"beginning"` and `"latest"` are resolved when the reader begins. A number is an offset in every
+partition, a dict has one for each. A negative number means the newest messages of the topic, so
+many of them, in whichever partitions they are. A moment is an aware datetime, or a timedelta from
+now: from the first message that arrived then or later. An end is exclusive, and the reader waits
+for one that is still to come.
 """
 
 from __future__ import annotations
@@ -18,10 +21,12 @@ from bowstring.wire.generated import bowstring_pb2 as pb
 
 Start = str | int | Mapping[int, int] | Mapping[str, Mapping[int, int]] | datetime | timedelta | None
 End = str | int | Mapping[int, int] | Mapping[str, Mapping[int, int]] | datetime | timedelta | None
+OpenRange = tuple[int, int, int]
+"""What is still to come of a partition: (partition, offset, end); an end of 0 is none."""
 
 OFFSET_MAX: Final = 2**63 - 1
 AHEAD_MICROSECONDS: Final = 1_000_000
-"""A start that is no further in the future than this is now: two clocks are never quite the same."""
+"""A start up to this far in the future counts as now: two clocks never agree quite."""
 
 _HINT = "Use 'beginning', 'latest', an offset, {partition: offset}, a negative number for the newest messages, or a moment."
 
@@ -33,14 +38,15 @@ class Moment(NamedTuple):
 
 
 class Clocks(NamedTuple):
-    """What time it is: by the broker's clock, and by how many seconds this machine's is ahead of it."""
+    """The time by the broker's clock, and by how many seconds this machine's clock is ahead of
+    it."""
 
     now: int
     drift: float = 0.0
 
 
 def check(given: object, name: str, clocks: Clocks) -> Any:
-    """A start or an end of a form that is taken; times as a `Moment`."""
+    """A checked start or end; times become a `Moment`."""
     if given is None or (isinstance(given, str) and given in ("beginning", "latest")):
         return given
     if isinstance(given, datetime | timedelta):
@@ -84,7 +90,7 @@ def _hint(given: object, name: str) -> str:
 
 
 def check_order(start: Any, end: Any) -> None:
-    """Refuses a range that can hold nothing, where that is plain."""
+    """Refuses a range that is plainly empty."""
     shown = ""
     if isinstance(start, Moment) and isinstance(end, Moment) and start > end:
         shown = f"start={times.to_text(start.microseconds)} is behind end={times.to_text(end.microseconds)}"
@@ -109,7 +115,7 @@ def check_partitions(given: Sequence[int] | None) -> tuple[int, ...] | None:
 
 
 def wanted(topic: pb.Topic, start: Any, partitions: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The partitions to read: those that are named, by themselves or in the start; else all."""
+    """The partitions to read: those named by the argument or by the start; else all."""
     found = partitions or (tuple(start) if isinstance(start, dict) else tuple(range(topic.partitions)))
     for number in found:
         if number >= topic.partitions:
@@ -121,7 +127,8 @@ Ask = Callable[[pb.OffsetsRequest], Awaitable[pb.OffsetsAnswer]]
 
 
 async def resolve(ask: Ask, topic: pb.Topic, place: Any, partitions: Sequence[int]) -> dict[int, int]:
-    """The offset of a place in each of these partitions. Those that a dict does not name are left out."""
+    """The offset of a place in each of these partitions, without those that a dict does not
+    name."""
     if place is None or place == "beginning":
         return {number: topic.ranges[number].first for number in partitions}
     if place == "latest":

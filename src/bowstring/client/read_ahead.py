@@ -21,7 +21,8 @@ from bowstring import errors
 from bowstring.client.commit_window import CommitWindow
 from bowstring.client.connection import Connection
 from bowstring.client.pages import Chunk
-from bowstring.client.topic_stream import CREDIT_BYTES, TopicStream, WantedTopic
+from bowstring.client.reader_settings import WantedTopic
+from bowstring.client.topic_stream import CREDIT_BYTES, TopicStream
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 FILL_BYTES: Final = CREDIT_BYTES // 2
@@ -132,7 +133,7 @@ class ReadAhead:
             self._absence_told = False
             for stream in self._streams.values():
                 if stream.away_since is not None:
-                    stream.away_since = self._connection.world.clock.monotonic()
+                    stream.questions.away_since = self._connection.world.clock.monotonic()
 
     def _raise_failure(self) -> None:
         error = next((stream.error for stream in self._streams.values() if stream.error is not None), None)
@@ -262,7 +263,7 @@ class ReadAhead:
 
     async def describe(self, topic: str) -> pb.Topic:
         """A topic as it is now; repeated until a broker answers."""
-        return await self._streams[topic].describe()
+        return await self._streams[topic].questions.describe()
 
     @property
     def bytes_ahead(self) -> int:

@@ -1,10 +1,12 @@
 """A reader of the log, for asyncio. It removes nothing, and its position advances by itself.
 
-**Sharing.** Tasks, and with `sync` threads, may share a reader: each message is handed out once. There is one page that is being iterated
-over, as a list's iterator, which gives an entry to one thread only and is emptied by `list()` in one step, both under the interpreter's
-lock. So handing out the next message takes no lock of ours; going on to the next page does (`_taking`).
+**Sharing.** Tasks, and with `sync` threads, may share a reader: each message is handed out once.
+The page in hand is a list's iterator. It gives each entry to one thread only, and `list()` empties
+it in one step, both under the interpreter's lock. So handing out the next message takes no lock of
+ours; going on to the next page does (`_taking`).
 
-**Closing** ends iteration. It takes no lock either, because it may come from a signal handler, in the middle of anything.
+**Closing** ends iteration. It takes no lock either, because it may come from a signal handler, in
+the middle of any step.
 """
 
 from __future__ import annotations
@@ -34,9 +36,11 @@ from bowstring.wire.generated import bowstring_pb2 as pb
 
 ROWS_MAX = 2**31 - 1
 LOOK_SECONDS = 300.0
-"""How often the rows that `for` is in are looked at, at least: sooner than they can go from fresh to over (`freshness`)."""
+"""How often the page in hand is checked, at least: sooner than its rows can go from fresh to over
+(`freshness`)."""
 JOINED_BYTES = 1024 * 1024
-"""Small pages are joined up to this into one of `batches`, which copies them. A page that is larger comes alone, and as it is."""
+"""`batches` joins small pages up to this size, which copies them. A larger page comes alone, as it
+is."""
 
 
 class Reader:
@@ -61,22 +65,24 @@ class Reader:
         self._open = True
         self._iterated = False
         self._doubt = False
-        """Whether the rows that `for` is in have to be looked at before the next is handed out. All that is asked for each message."""
+        """Whether the next row in hand has to be checked before it is handed out. This is all that
+        `for` asks for each message."""
         self._read_ahead = self._begin(settings.starts, settings.name)
         self._chunk: Chunk | None = None
-        """The rows that `async for` is in."""
+        """The page in hand: the rows that `async for` is in."""
         self._messages: Iterator[Message] = iter(())
-        """What is not handed out of them."""
+        """The rows in hand that are not handed out yet."""
         self._unread: Chunk | None = None
-        """What was not handed out when the reader was closed."""
+        """The rows that were not handed out when the reader was closed."""
         self._stops = count()
         self._looking = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
         self._taking: AbstractContextManager[Any] = nullcontext()
-        """Held while pages are taken. Where threads take them (`sync`) it is a lock."""
+        """Held while pages are taken; a lock if threads take them (`sync`)."""
         self._on_loop: Callable[[Callable[[], object]], object] = lambda call: call()
 
     def _taken_by_threads(self, lock: AbstractContextManager[Any], on_loop: Callable[[Callable[[], object]], object]) -> None:
-        """From now on pages are taken in any thread, under this lock; `on_loop` has something called on the loop."""
+        """Has pages taken in any thread, under this lock; `on_loop` calls a function on the
+        loop."""
         self._taking, self._on_loop = lock, on_loop
 
     def _begin(self, starts: dict[str, Any], name: str | None) -> ReadAhead:
@@ -93,14 +99,14 @@ class Reader:
         self._looking = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
 
     async def _begun(self) -> None:
-        """Waits until it is decided what is the latest, where that matters: what is sent afterwards comes after it. What goes wrong is
-        told to whoever reads."""
+        """Waits until "latest" is resolved, where it matters: messages that are sent afterwards
+        come after it. Errors go to the program that reads."""
         if self._settings.depends_on_now:
             with suppress(errors.Error):
                 await self._placed()
 
     async def _placed(self) -> None:
-        """Waits until it is known where the reader begins, as long as a call may take."""
+        """Waits until the reader's first offsets are known, as long as a call may take."""
         async with self._in_time():
             await self._read_ahead.placed()
 
@@ -138,7 +144,8 @@ class Reader:
         return True
 
     async def _available(self) -> bool:
-        """Waits until there are rows to take; False at the end. Whoever waits when another place is sought goes on there."""
+        """Waits until there are rows to take; False at the end. After a `seek` it waits at the new
+        place."""
         while self._open:
             ahead = self._read_ahead
             if await ahead.available():
@@ -148,7 +155,8 @@ class Reader:
         return False
 
     def _messages_at_hand(self) -> bool:
-        """Goes on to the next rows if they are there; in any thread. Another one may have done so meanwhile."""
+        """Goes on to the next rows if they are there; in any thread. Another thread may have done
+        so meanwhile."""
         with self._taking:
             if not length_hint(self._messages):
                 self._doubt = False  # before looking: what is heard meanwhile counts for these
@@ -160,7 +168,7 @@ class Reader:
         return True
 
     def _in_hand(self, chunk: Chunk) -> None:
-        """These rows are handed out one by one from now on. If one of them can be over soon, each is looked at."""
+        """Takes these rows in hand. If one of them can be over soon, each is checked."""
         self._chunk, self._messages = chunk, messages(chunk)
         if self._read_ahead.is_near(chunk):
             self._doubt = True
@@ -168,9 +176,9 @@ class Reader:
             self._stop()
 
     def _may_hand_out(self, message: Message) -> bool:
-        """Whether this one, just taken from the rows that `for` is in, is fresh; in any thread. If it is in doubt so are those behind it:
-        they are sifted, and what is left of them comes next. The doubt lasts until other rows come, because other threads may have taken
-        one of these."""
+        """Whether this message, just taken from the rows in hand, is fresh; in any thread. If it is
+        in doubt, so are those behind it: they are checked, and the fresh ones come next. The doubt
+        lasts until other rows come, because other threads may have taken one of these."""
         with self._taking:
             own = Chunk(message._page, message._row, 1)  # pyright: ignore[reportPrivateUsage]
             if not self._read_ahead.doubts(own):
@@ -181,12 +189,13 @@ class Reader:
             return self._read_ahead.fresh(own) is not None
 
     async def batches(self, max_rows: int = 65536, max_wait: Span = 0.05) -> AsyncIterator[Batch]:
-        """Batches of up to `max_rows`, or of about a MiB; one that is not full waits `max_wait` for more rows."""
+        """Returns batches of up to `max_rows`, or of about a MiB; one that is not full waits
+        `max_wait` for more rows."""
         while (batch := await self._next_batch(max_rows, max_wait)) is not None:
             yield batch
 
     async def _next_batch(self, max_rows: int = 65536, max_wait: Span = 0.05) -> Batch | None:
-        """What `batches` gives next; None at the end."""
+        """The next of `batches`; None at the end."""
         limit, seconds = rows_limit(max_rows), times.span(max_wait, "max_wait")
         while (left := length_hint(self._messages)) or await self._available():
             if not self._read_ahead.holds(limit - left, JOINED_BYTES):
@@ -198,13 +207,14 @@ class Reader:
         return None
 
     def _batch_at_hand(self, max_rows: int) -> Batch | None:
-        """What `batches` gives next if there is enough for it without waiting; in any thread."""
+        """The next of `batches`, if there is enough for it without waiting; in any thread."""
         if self._open and self._read_ahead.holds(rows_limit(max_rows), JOINED_BYTES):
             return self._batch(max_rows, JOINED_BYTES) or None
         return None
 
     async def poll(self, timeout: Span = 0, max_rows: int | None = None) -> Batch:
-        """What is there now, after waiting up to `timeout` for something; an empty batch if nothing came."""
+        """Returns the messages that are there now, after waiting up to `timeout` for some; an empty
+        batch if none came."""
         limit, seconds = ROWS_MAX if max_rows is None else rows_limit(max_rows), times.span(timeout, "timeout")
         self._check_open()
         with suppress(TimeoutError):
@@ -215,7 +225,7 @@ class Reader:
         return self._batch(limit, ROWS_MAX)
 
     def _batch(self, rows_max: int, bytes_max: int) -> Batch:
-        """What is there now."""
+        """The messages that are there now."""
         chunks: list[Chunk] = []
         with self._taking:
             if self._open:
@@ -232,12 +242,13 @@ class Reader:
         return Batch(chunks, self._settings.columns)
 
     def _grant(self) -> None:
-        """Gives credit back for what was taken. The loop is bothered only when it is worth while."""
+        """Gives credit back for taken pages. It disturbs the loop only when it is worth a
+        request."""
         if self._read_ahead.owes():
             self._on_loop(self._read_ahead.grant)
 
     def _left_over(self, limit: int) -> list[Chunk]:
-        """What `async for` has begun and not handed out."""
+        """The rows in hand that `async for` has not handed out."""
         rest = self._rest()
         if rest is None:
             return []
@@ -248,12 +259,12 @@ class Reader:
         return [] if chunk is None else [chunk]
 
     def _rest(self) -> Chunk | None:
-        """Takes what `async for` has begun and not handed out away from it."""
+        """Takes the rows in hand away from `async for`."""
         rest = list(self._messages)
         return Chunk(rest[0]._page, rest[0]._row, len(rest)) if rest else None  # pyright: ignore[reportPrivateUsage]
 
     def _ahead(self) -> Chunk | None:
-        """What `async for` has begun and not handed out, without touching it."""
+        """The rows in hand that `async for` has not handed out, without taking them away."""
         remaining, chunk = length_hint(self._messages), self._chunk  # before `_unread`, which is written first
         if self._unread is not None or chunk is None or not remaining:
             return self._unread
@@ -263,8 +274,8 @@ class Reader:
 
     @property
     def position(self) -> dict[Any, Any]:
-        """The next offset of each partition; empty until the reader knows where it begins. Of a list of topics it is one such dict by
-        topic."""
+        """The next offset of each partition; empty until the reader's first offsets are known. For
+        a list of topics it is such a dict by topic."""
         return self._shaped(self._position())
 
     def _position(self) -> dict[str, dict[int, int]]:
@@ -291,7 +302,8 @@ class Reader:
         await self._placed()
 
     async def lag(self) -> dict[Any, Any]:
-        """How many offsets are behind the position, for each partition; of a list of topics, by topic."""
+        """How many offsets are behind the position, for each partition; for a list of topics, by
+        topic."""
         self._check_open()
         async with self._in_time():
             await self._read_ahead.placed()
@@ -305,9 +317,10 @@ class Reader:
         )
 
     async def commit(self, position: Mapping[Any, Any] | None = None, transaction: None = None) -> None:
-        """Keeps the position under the reader's name, durably: behind everything that was handed out, or as given. A later reader of the
-        name goes on there. Backwards is a `Conflict`. Of several topics each is committed by itself. What a reader had handed out can be
-        committed when it is closed, too, as long as its client is open."""
+        """Commits the position under the reader's name, durably: behind everything that was handed
+        out, or as given. A later reader of that name continues there. Going backwards is a
+        `Conflict`. Several topics are committed one by one. What a reader had handed out can be
+        committed after it is closed, too, while its client is open."""
         if transaction is not None:
             raise errors.NotSupported("transaction= is not in this version.", hint="Omit transaction=.")
         if self.name is None:
@@ -318,7 +331,7 @@ class Reader:
             await self._commit(topic, self.name, offsets)
 
     def _given(self, position: Mapping[Any, Any], now: dict[str, dict[int, int]]) -> dict[str, dict[int, int]]:
-        """A position that was given, in the form that `position` has."""
+        """A given position, in the form of `position`."""
         by_topic = position if self._settings.several else {self._settings.topics[0]: position}
         for topic, offsets in by_topic.items():
             ranges.check(offsets if isinstance(offsets, Mapping) and topic in now else {}, "position", self._clocks())
@@ -341,21 +354,22 @@ class Reader:
     # ---- the rest
 
     def statistics(self) -> ReaderStatistics:
-        """How much was read."""
+        """How much this reader has read."""
         told, ahead = self._read_ahead, self._ahead()
         messages = told.messages - (0 if ahead is None else ahead.rows)
         return ReaderStatistics(messages, told.bytes, told.batches, told.bytes_ahead, told.connections, told.dropped)
 
     async def close(self) -> None:
-        """Ends the reader, and whatever waits for it: iteration ends, `poll` returns an empty batch. Closing again does nothing."""
+        """Ends the reader and wakes those who wait for it: iteration ends, `poll` returns an empty
+        batch. Closing again does nothing."""
         self._looking.cancel()
         self._stop()
         await self._read_ahead.close()
         self._closed(self)
 
     def _stop(self) -> None:
-        """Nothing is handed out any more. In any thread, and in a signal handler. While it happens the position is not ahead of what was
-        handed out."""
+        """Hands out nothing more. In any thread, and in a signal handler. Meanwhile the position is
+        never ahead of what was handed out."""
         first = not next(self._stops)
         self._unread, self._open = self._ahead(), False
         rest = self._rest()

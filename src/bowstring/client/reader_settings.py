@@ -10,8 +10,19 @@ from bowstring.client import arguments, ranges
 from bowstring.client.pages import COLUMNS, ReaderSelection
 from bowstring.client.positions import position_name
 from bowstring.client.ranges import Clocks
-from bowstring.client.topic_stream import WantedTopic
 from bowstring.messages import filters
+
+
+class WantedTopic(NamedTuple):
+    """What a reader wants of one topic."""
+
+    topic: str
+    start: Any
+    end: Any
+    partitions: tuple[int, ...] | None
+    name: str | None
+    """Where the position of this name is, the reader goes on; None to begin at the start."""
+    selection: ReaderSelection
 
 
 class ReaderSettings(NamedTuple):

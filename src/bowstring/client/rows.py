@@ -1,4 +1,5 @@
-"""Rows as `send` gathers them: (value, stamp, key, attributes, due, expires, id), or the first two or three of these.
+"""Rows as `send` gathers them: (value, stamp, key, attributes, due, expires, id), or the first two
+or three of these.
 
 Here are their sizes, their partitions, and the attributes that many rows share.
 """
@@ -18,7 +19,8 @@ FULL: Final = 7
 """Entries of a row with anything more."""
 
 ROW_BYTES: Final = 64
-"""What a row counts beside its own bytes: offsets and times on the wire, and the objects that hold it here."""
+"""What a row counts beside its own bytes: offsets and times on the wire, and the objects that hold
+it here."""
 
 KNOWN_MAX: Final = 1024
 """How many attributes a producer remembers."""
@@ -27,7 +29,8 @@ Row = tuple[Any, ...]
 
 
 class Attributes(dict[str, str]):
-    """The checked attributes of a row. Rows with the same attributes share one object, which a batch writes once."""
+    """The checked attributes of a row. Rows with the same attributes share one object, which a
+    batch writes once."""
 
     __slots__ = ("size",)
 
@@ -38,8 +41,8 @@ class Attributes(dict[str, str]):
 
 
 class KnownAttributes(dict[tuple[tuple[str, str], ...], Attributes]):
-    """Attributes by their pairs. Most programs use a few again and again; these are checked once. Any thread may add some.
-    It is emptied when there are too many."""
+    """Attributes by their pairs. Most programs use a few again and again; these are checked once.
+    Any thread may add some. It is emptied when there are too many."""
 
     def add(self, checked: Mapping[str, str]) -> Attributes:
         """Remembers attributes that were checked."""
@@ -53,7 +56,8 @@ class KnownAttributes(dict[tuple[tuple[str, str], ...], Attributes]):
 
 
 def partition_for(key: bytes | None, given: str | None, partitions: int) -> int | None:
-    """The partition of a message: by its key, else the one that a generated id names, else by the id; None without key and id."""
+    """The partition of a message: by its key, else the one that a generated id names, else by the
+    id; None without key and id."""
     if key is not None:
         return hashing.partition_of(key, partitions)
     if given is None:

@@ -1,20 +1,22 @@
 """`send()`: gathers rows into open batches, from any thread, without a lock on the usual way.
 
-`send` appends a row to the open batch of its partition and returns. The loop does the rest per batch: it
-encodes, writes and reads answers (`outbox`). Rows without a key go to the current partition, which changes
-with each batch.
+`send` appends a row to the open batch of its partition and returns. The loop does the rest per
+batch: it encodes, writes and reads answers (`outbox`). Rows without a key go to the current
+partition, which changes with each batch.
 
-**Threads.** A lock per message would cost as much as all the rest, so the usual way takes none. This rests
-on two facts. `items += row` is one step under the interpreter's lock, so rows of several threads lie one
-behind the other, never mixed. And a seal says so *before* it counts the rows, while `send` looks *after*
-it has appended: a row behind the count belongs to a thread that has seen, or is about to see, that the
-batch is sealed. That thread puts its row into the next batch itself, before `send` returns. So the rows of
-one thread keep their order, and a receipt's batch is final when the caller gets it. The stamp, a new
-object in each row, tells which row of the batch it is. Sizes are counted without a lock, too; two threads
-may lose an update, which makes a batch a little larger than planned.
+**Threads.** A lock per message would cost as much as all the rest, so the usual way takes none.
+This rests on two facts. `items += row` is one step under the interpreter's lock, so rows of several
+threads lie one behind the other, never mixed. And a seal says so *before* it counts the rows, while
+`send` looks *after* it has appended: a row behind the count belongs to a thread that has seen, or
+is about to see, that the batch is sealed. That thread puts its row into the next batch itself,
+before `send` returns. So the rows of one thread keep their order, and a receipt's batch is final
+when the caller gets it. The stamp, a new object in each row, tells which row of the batch it is.
+Sizes are counted without a lock, too; two threads may lose an update, which makes a batch a little
+larger than planned.
 
-The first row of a batch, and rows of an unusual kind, go through the lock: see `open_batches`. The batch's
-`limit` sends a row there: it is below zero while the batch is empty, and again once it is sealed.
+The first row of a batch, and rows of an unusual kind, go through the lock: see `open_batches`. The
+batch's `limit` sends a row there: it is below zero while the batch is empty, and again once it is
+sealed.
 
 When `max_bytes` are under way, asyncio programs get `Full`; the sync face waits (`_make_room`).
 """
@@ -45,6 +47,8 @@ BATCH_BYTES: Final = 2 * 1024 * 1024
 class Sender(OpenBatches):
     """The half of a producer that programs call, from any thread."""
 
+    __slots__ = ("_known_attributes", "_receipt")
+
     _receipts: type[MessageReceipt] = Receipt
     _batch_receipt: type[RowsReceipt] = BatchReceipt
     _blocks = False
@@ -63,7 +67,8 @@ class Sender(OpenBatches):
         attributes: Mapping[str, str] | None = None,
         **options: Any,
     ) -> MessageReceipt:
-        """Sends one message, and returns at once. The receipt has its id, and turns into `Stored` once it is durable."""
+        """Sends one message, and returns at once. The receipt has its id, and turns into `Stored`
+        once it is durable."""
         # Bind callables to locals: attribute calls are slower.
         if options or type(value) is not bytes:
             return self._send(value, key=key, attributes=attributes, **options)
@@ -128,7 +133,8 @@ class Sender(OpenBatches):
         timeout: SpanOrMoment | None = None,
         transaction: None = None,
     ) -> MessageReceipt:
-        """Sends one message, and returns at once. The receipt has its id, and turns into `Stored` once it is durable."""
+        """Sends one message, and returns at once. The receipt has its id, and turns into `Stored`
+        once it is durable."""
         if type(value) is not bytes:
             value = arguments.value(value, json)
         elif json is not None:
@@ -167,7 +173,8 @@ class Sender(OpenBatches):
             self._make_room()
 
     def _settle(self, batch: OpenBatch, row: Row) -> MessageReceipt:
-        """A row was appended while another thread sealed the batch: it is in the batch, or it came too late and goes into the next."""
+        """A row was appended while another thread sealed the batch: it is in the batch, or it came
+        too late and goes into the next."""
         with self._lock:
             if batch.holds(row[1]):
                 return self._receipt(batch, row[1])
@@ -176,9 +183,10 @@ class Sender(OpenBatches):
     def send_batch(
         self, data: object, *, partition: int | None = None, transaction: None = None, timeout: SpanOrMoment | None = None
     ) -> RowsReceipt:
-        """Sends many messages: a list of values, or anything with `__arrow_c_stream__` that has a column `value` (binary or text) and any
-        of key, attributes, id, due, expires, created. Other columns of a batch that was read are ignored. With `partition` all rows go
-        there, whatever their keys and ids say. The receipt turns into `Answers`, one per row."""
+        """Sends many messages: a list of values, or anything with `__arrow_c_stream__` that has a
+        column `value` (binary or text) and any of key, attributes, id, due, expires, created. Other
+        columns of a batch that was read are ignored. With `partition` all rows go there, whatever
+        their keys and ids say. The receipt turns into `Answers`, one per row."""
         if transaction is not None:
             raise errors.NotSupported("transactions are not in this version.", hint="Omit transaction=.")
         seconds = self._timeout if timeout is None else arguments.timeout(timeout, self._broker_time.now())
@@ -196,7 +204,8 @@ class Sender(OpenBatches):
         return self._batch_receipt(self.topic, frame.rows, self._divide(frame, seconds, self._lock, waits=True))
 
     def _divide(self, frame: Frame, timeout: float, lock: AbstractContextManager[Any], *, waits: bool) -> list[BatchPart]:
-        """Hands the rows over in batches. An error of the first batch is raised; later ones are refused in the answers."""
+        """Hands the rows over in batches. An error of the first batch is raised; later ones are
+        refused in the answers."""
         parts: list[BatchPart] = []
         frame.check_partition(self.topic, len(self.batches))
         pieces = frame.pieces(len(self.batches), min(self._batch_bytes_max, BATCH_BYTES), self._batch_bytes_max)

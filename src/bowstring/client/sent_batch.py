@@ -1,4 +1,5 @@
-"""A sent batch: counted rows on their way to the broker, from the seal to the outcome. The loop owns it.
+"""A sent batch: counted rows on their way to the broker, from the seal to the outcome. The loop
+owns it.
 
 It has three states; the methods below are the only transitions:
 
@@ -7,8 +8,9 @@ It has three states; the methods below are the only transitions:
     any ── withdraw()  ──> QUEUED         its stream has ended, or its partition has moved: no answer is due
     any ── decide(…)   ──> DECIDED        stored, refused or given up; for good
 
-It may be queued again while answers to earlier writes are due: `writes` counts them, and `answered` takes them off.
-The number, the rows and `term.sent` are the same in every write, so the broker recognises a resend.
+It may be queued again while answers to earlier writes are due: `writes` counts them, and `answered`
+takes them off. The number, the rows and `term.sent` are the same in every write, so the broker
+recognises a resend.
 """
 
 from __future__ import annotations
@@ -139,7 +141,8 @@ class SentBatch:
         self.serial = 0
         """Its place in the order of first writes; 0 if not written yet."""
         self.first_stream = 0
-        """The stream of its first write; 0 if there was none, and then it is certainly not stored."""
+        """The stream of its first write; 0 if there was none, and then it is certainly not
+        stored."""
         self.stream = 0
         """The stream of its last write."""
         self.writes = 0

@@ -139,7 +139,8 @@ class Client:
         return self._run(self._client.topic(name))
 
     def topics(self, pattern: str | None = None) -> Iterator[Topic]:
-        """All topics by name, or those whose names match a glob such as `orders.*`; page by page."""
+        """All topics by name, or those whose names match a glob such as `orders.*`; page by
+        page."""
         after: str | None = ""
         while after is not None:
             page, after = self._run(self._client._topic_page(pattern, after))
@@ -264,7 +265,8 @@ class Client:
         self._thread.run(self._client.delete_position(name, topic, missing_ok))
 
     def close(self) -> None:
-        """Closes producers (waiting until what they sent is decided), readers and the connection."""
+        """Closes producers (waiting until what they sent is decided), readers and the
+        connection."""
         self._end(self._client.close)
 
     def __enter__(self) -> Client:

@@ -68,7 +68,8 @@ class Reader:
         self._thread.run(self._reader.seek(start))
 
     def lag(self) -> dict[Any, Any]:
-        """How many offsets follow the position, for each partition; of a list of topics, by topic."""
+        """How many offsets follow the position, for each partition; of a list of topics, by
+        topic."""
         return self._thread.run(self._reader.lag())
 
     def commit(self, position: Mapping[Any, Any] | None = None, transaction: None = None) -> None:

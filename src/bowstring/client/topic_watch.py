@@ -29,7 +29,8 @@ class TopicWatch:
         self._known: dict[str, Topic] = {}
 
     def look(self, seconds: float = 0.0) -> dict[str, Topic]:
-        """The topics by name as they are now. If nothing is new, it waits up to this long for news."""
+        """The topics by name as they are now. If nothing is new, it waits up to this long for
+        news."""
         requests = list(self._requests())
         for number, request in enumerate(requests):
             last = number == len(requests) - 1  # only the last request of many may wait

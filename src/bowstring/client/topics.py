@@ -169,7 +169,8 @@ class TopicCalls:
         return self._known(from_wire(await self._describe(arguments.topic_name(name))))
 
     async def topics(self, pattern: str | None = None) -> AsyncIterator[Topic]:
-        """All topics by name, or those whose names match a glob such as `orders.*`; page by page."""
+        """All topics by name, or those whose names match a glob such as `orders.*`; page by
+        page."""
         after: str | None = ""
         while after is not None:
             page, after = await self._topic_page(pattern, after)

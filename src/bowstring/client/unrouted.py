@@ -1,8 +1,8 @@
 """Rows that wait until the number of the topic's partitions is known.
 
-This lasts for the first moments of a producer, or until a broker answers. Each entry keeps when it was
-sent and how long it may take, and is routed like any other row once the topic is described. Until then
-its receipt refers to a placeholder.
+This lasts for the first moments of a producer, or until a broker answers. Each entry keeps when it
+was sent and how long it may take, and is routed like any other row once the topic is described.
+Until then its receipt refers to a placeholder.
 """
 
 from __future__ import annotations

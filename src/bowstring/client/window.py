@@ -1,7 +1,7 @@
 """The batches of one stream: those that wait to be written, and those without an answer.
 
-The window is bounded in bytes, so that large batches do not pile up at a slow broker, and in batches, so that tiny ones do not either.
-One batch may always be written.
+The window is bounded in bytes, so that large batches do not pile up at a slow broker, and in
+batches, so that tiny ones do not either. One batch may always be written.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Final
 from bowstring.client.sent_batch import Progress, SentBatch
 
 BYTES_MAX: Final = 8 * 1024 * 1024
-"""The bound of the window, however much the broker takes: enough for it to work on some batches while others travel."""
+"""The bound of the window, however much the broker takes: enough for it to work on some batches
+while others travel."""
 BATCHES_MAX: Final = 512
 
 

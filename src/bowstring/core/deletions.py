@@ -13,18 +13,23 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from bowstring.core.changes import Delete
+from bowstring.core.machine import Machine
 from bowstring.core.offset_set import OffsetSet
 
 Encode = Callable[[], bytes]
 """Gives the bytes of a part of the state, as it was when it was captured."""
 
 
-class Deletions:
+class Deletions(Machine[Delete, dict[int, bytes]]):
     """The deleted rows of one partition."""
 
     def __init__(self) -> None:
         self._gone = OffsetSet()
         self._freed = OffsetSet()
+
+    def apply(self, change: Delete) -> None:
+        self.add(change.runs, freed=change.reason.frees_ids)
 
     def add(self, runs: Iterable[tuple[int, int]], *, freed: bool) -> None:
         """Marks runs of (offset, rows) as deleted."""
@@ -39,6 +44,14 @@ class Deletions:
         self._freed.drop_below(offset)
 
     # At rest
+
+    def snapshot(self) -> dict[int, bytes]:
+        """All chunks by their numbers; a seal writes only those that `capture` gives."""
+        return {number: self._captured(number)() for number in self._gone.state()}
+
+    def restore(self, parts: dict[int, bytes]) -> None:
+        for number, data in parts.items():
+            self.load(number, data)
 
     @property
     def changed(self) -> set[int]:

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bowstring.core.sections import BlockPlace, SectionHeader, Unreadable
+from bowstring.core.id_sections import BlockPlace
+from bowstring.core.sections import SectionHeader, Unreadable
 
 DUE_BLOCK_ENTRIES = 4096
 """48 KiB on the disk."""
@@ -50,6 +51,15 @@ class Dues(NamedTuple):
 
     def _part(self, low: int, high: int) -> Dues:
         return Dues(self.moments[low:high], self.offsets[low:high])
+
+    def inside(self, spans: Sequence[tuple[int, int]]) -> Dues:
+        """The rows with an offset in one of the spans, which are ascending: those whose pages are still there."""
+        if not len(self.moments) or not spans:
+            return NO_DUES
+        firsts, ends = np.array(spans, np.int64).T
+        places = np.searchsorted(firsts, self.offsets, side="right") - 1
+        there = (places >= 0) & (self.offsets < ends[places])
+        return Dues(self.moments[there], self.offsets[there])
 
     @property
     def earliest(self) -> int | None:

@@ -36,6 +36,8 @@ class Origin(NamedTuple):
     group: str
     arrived: int = 0
     """When they arrived; 0 in a page of one batch, where the index has it."""
+    rest: int = 0
+    """How many rows of the batch stand in the pages behind this one: 0 unless the page was cut when it was sealed."""
 
 
 class PageHeader(msgspec.Struct, array_like=True, gc=False):

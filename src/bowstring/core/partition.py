@@ -21,7 +21,7 @@ import numpy as np
 from bowstring.core.changes import Append, Change, Delete, Floor, Position, Reason, Runs
 from bowstring.core.decisions import Decided, Rows
 from bowstring.core.deletions import Deletions
-from bowstring.core.machine import NEVER
+from bowstring.core.machine import NEVER, Machine
 from bowstring.core.natural_ids import NaturalIds
 from bowstring.core.pages import PageIndex, entry_of
 from bowstring.core.positions import Positions
@@ -35,7 +35,7 @@ MINUTE = 60_000_000
 """Batches are recognised by their number for at least this long, whatever the window for ids."""
 
 
-class Partition:
+class Partition(Machine[Change, tuple[bytes, int]]):
     """One partition's log: offsets, arrival, deduplication, deletions, retention."""
 
     def __init__(self, topic: int, number: int, window: int) -> None:
@@ -198,6 +198,20 @@ class Partition:
         if isinstance(change, Append) and change.rows and change.first_offset >= self.sealed_end:
             self._add_page(change, sequence)
         self._drop_pages_below_floor()
+
+    def snapshot(self) -> tuple[bytes, int]:
+        """The head of its state at rest, and the last flush that counts in it. Deletions and kept
+        rows are chunks of their own.
+        """
+        from bowstring.core import snapshots
+
+        return snapshots.snapshot(self), self.changed_sequence
+
+    def restore(self, parts: tuple[bytes, int]) -> None:
+        """At load, before anything else. Raises `snapshots.Unreadable`."""
+        from bowstring.core import snapshots
+
+        snapshots.restore(self, *parts)
 
     def restore_ids(self, first_offset: int, hashes: Hashes) -> None:
         """At load: the ids of a page, read from its bytes. Those that are free again are left out."""

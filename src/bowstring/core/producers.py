@@ -193,8 +193,8 @@ class Batches:
             first_offsets=list(self.first_offsets),
             rows=list(self._rows),
             arrived=list(self._arrived),
-            repeats=self._repeats,
-            odd=self._odd,
+            repeats=dict(self._repeats),
+            odd=dict(self._odd),
             odd_until=self._odd_until,
         )
 

@@ -47,7 +47,7 @@ class Retained(Machine[Floor, tuple[int, Runs]]):
     @property
     def gone(self) -> int:
         """How many rows from `first` on are gone."""
-        return self.floor - self.first - len(self.kept)
+        return self.floor - self.first - self.kept.count(self.first, self.floor)
 
     def of(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of the ascending offsets that are retained."""

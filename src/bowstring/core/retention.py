@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 
 from bowstring.core.changes import Floor, Runs
 from bowstring.core.deletions import Deletions
+from bowstring.core.machine import NEVER
 from bowstring.core.offset_set import runs_of
 from bowstring.core.pages import PageEntry
+from bowstring.core.partition import Partition
 from bowstring.core.retained import Retained
 
 NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
@@ -37,19 +39,20 @@ class Facts(NamedTuple):
     due_later: NDArray[np.int64] = NO_ROWS
     """The rows between the floor and `aged_to` that are not due before the horizon, in any order."""
     due_passed: NDArray[np.int64] = NO_ROWS
-    """Rows below the floor that are due before the horizon: all that were not the last time."""
+    """Rows below the floor that are due before the horizon, if they are kept: all that were not the last time, in any order."""
     unknown: Runs = ()
     """Rows whose due times are unreadable because of damage: they are kept."""
 
 
-def decide(topic: int, partition: int, retained: Retained, deletions: Deletions, readable_offset: int, facts: Facts) -> Floor | None:
-    """The change that these facts lead to; None if nothing changes."""
-    floor = max(retained.floor, min(max(facts.aged_to, facts.shed_to), readable_offset))
+def decide(partition: Partition, facts: Facts) -> Floor | None:
+    """The change that brings retention up to what was found; None if nothing changes."""
+    retained, deletions = partition.retained, partition.deletions
+    floor = max(retained.floor, min(max(facts.aged_to, facts.shed_to), partition.readable_offset))
     kept = _kept(retained.floor, floor, deletions, facts)
     released = _released(retained, deletions, facts)
     if floor == retained.floor and not len(released):
         return None
-    return Floor(topic, partition, floor, tuple(sorted(kept)), tuple(runs_of(released)))
+    return partition.raise_floor(floor, tuple(sorted(kept)), tuple(runs_of(released)))
 
 
 def _kept(before: int, floor: int, deletions: Deletions, facts: Facts) -> list[tuple[int, int]]:
@@ -83,13 +86,15 @@ class Reach(NamedTuple):
 
     offset: int
     is_over: bool
+    arrived: int = NEVER
+    """When the page at which it ends has arrived as a whole."""
 
 
 def aged(entries: Iterable[PageEntry], offset: int, horizon: int) -> Reach:
     """Past the pages whose last row arrived before the horizon, from the offset on."""
     for entry in entries:
         if entry.arrived_last >= horizon:
-            return Reach(offset, is_over=True)
+            return Reach(offset, is_over=True, arrived=entry.arrived_last)
         offset = max(offset, entry.end)
     return Reach(offset, is_over=False)
 

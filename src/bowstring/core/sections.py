@@ -4,6 +4,8 @@ like a page, with a header that names its kind.
     index      the pages of an extent: the columns of `PageIndex`
     ids        the directory of an extent's hashes: where buckets begin, and where the blocks are (`id_sections`)
     id-block   keys and distances of some entries
+    due        the directory of an extent's due times (`due_blocks`)
+    due-block  due times and distances of some rows
 
 Numbers are little-endian, 64 bits in an index and in the references to blocks, 32 in the rest. A
 header is a MessagePack array that begins with the section's kind and version; that of a page begins
@@ -22,7 +24,7 @@ from bowstring.core.pages import PageEntry, PageIndex
 VERSION = 1
 INDEX_VERSION = 2
 """The first had no column that says when a page became visible."""
-INDEX, IDS, ID_BLOCK = "index", "ids", "id-block"
+INDEX, IDS, ID_BLOCK, DUE, DUE_BLOCK = "index", "ids", "id-block", "due", "due-block"
 
 
 class Unreadable(Exception):
@@ -30,9 +32,8 @@ class Unreadable(Exception):
 
 
 class SectionHeader(msgspec.Struct, array_like=True, gc=False):
-    """The header of a section. `count` is the number of pages or entries, `detail` the bits of an
-    ids section.
-    """
+    """What a section says of itself. `count` is the number of pages or entries, `detail` the bits of an ids section, and in an index the
+    earliest due time, 0 if no row has one."""
 
     kind: str
     version: int

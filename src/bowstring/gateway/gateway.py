@@ -119,6 +119,8 @@ class Gateway:
         self._sessions[session] = None
         try:
             await session.run()
+        except StorageFailed as failure:  # the catalog or the store has failed under a session that reads in it
+            raise errors.Unavailable(f"the broker has ended: {failure}") from failure
         finally:
             self._sessions.pop(session, None)
 

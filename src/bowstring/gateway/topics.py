@@ -20,7 +20,7 @@ PATTERN_MAX: Final = 1000
 
 async def create(broker: Broker, request: CreateTopic, caller: Caller) -> TopicFacts:
     """Makes a topic. Cancelling the call does not stop what has begun: a topic is made wholly or not at all."""
-    return await broker.create_topic(
+    return await broker.topics.create(
         request.name,
         partitions=request.partitions,
         retention=request.retention,
@@ -32,14 +32,14 @@ async def create(broker: Broker, request: CreateTopic, caller: Caller) -> TopicF
 
 
 async def describe(broker: Broker, request: DescribeTopic, caller: Caller) -> TopicFacts:
-    return broker.describe_topic(request.name)
+    return broker.topics.describe(request.name)
 
 
 async def list_page(broker: Broker, request: ListTopics, caller: Caller) -> TopicPage:
     """Gives a page of topics by name. The caller asks for the next page with the last name of this one."""
     if len(request.pattern) > PATTERN_MAX:
         raise errors.InvalidArgument(f"the pattern has {len(request.pattern)} characters.", hint=f"The maximum is {PATTERN_MAX}.")
-    found, more = broker.list_topics(request.pattern, request.after, min(request.limit or PAGE_TOPICS_MAX, PAGE_TOPICS_MAX))
+    found, more = broker.topics.list_page(request.pattern, request.after, min(request.limit or PAGE_TOPICS_MAX, PAGE_TOPICS_MAX))
     ranges = 0
     for count, facts in enumerate(found):
         ranges += facts.partitions
@@ -55,7 +55,7 @@ async def watch(broker: Broker, request: WatchTopics, caller: Caller) -> News:
 
 async def alter(broker: Broker, request: AlterTopic, caller: Caller) -> TopicFacts:
     """Changes the settings that are given, and no others."""
-    return await broker.alter_topic(
+    return await broker.topics.alter(
         request.name,
         retention=request.retention,
         retention_bytes=request.retention_bytes,
@@ -66,4 +66,4 @@ async def alter(broker: Broker, request: AlterTopic, caller: Caller) -> TopicFac
 
 async def delete(broker: Broker, request: DeleteTopic, caller: Caller) -> int:
     """Deletes a topic and gives its id, 0 if there was none. As with `create`, cancelling the call does not stop what has begun."""
-    return await broker.delete_topic(request.name, request.missing_ok, caller)
+    return await broker.topics.delete(request.name, request.missing_ok, caller)

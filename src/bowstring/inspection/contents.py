@@ -132,8 +132,10 @@ class Contents:
             else:
                 chunks.append(row)
         for row in chunks:
-            if row.machine == snapshots.DELETIONS:
-                self.partitions[row.topic, row.partition].deletions.load(row.part - 1, row.state)
+            try:
+                snapshots.restore_chunk(self.partitions[row.topic, row.partition], row.machine, row.part, row.state)
+            except snapshots.Unreadable as error:
+                self._bad_state(Bad(row[:4], str(error), (*row[:6], 0, row.state)))
         for extent in catalog.extents():
             if isinstance(extent, Bad):
                 self.bad_extents.append(extent)
@@ -156,14 +158,14 @@ class Contents:
     def _bad_state(self, row: Bad) -> None:
         self.bad_states.append(row)
         topic, number, machine, part = row.key
-        if machine != snapshots.DELETIONS:
+        if machine not in (snapshots.DELETIONS, snapshots.KEPT):
             if topic not in self.deleted:
                 self.add("snapshot", row.why, topic=self.name(topic), partition=number)
             return
         chunk = part - 1 if isinstance(part, int) else None
         first = None if chunk is None else max(chunk << CHUNK_BITS, 1)
         last = None if chunk is None else ((chunk + 1) << CHUNK_BITS) - 1
-        self.add("deletions", row.why, topic=self.name(topic), partition=number, first_offset=first, last_offset=last)
+        self.add(machine, row.why, topic=self.name(topic), partition=number, first_offset=first, last_offset=last)
 
     # The journal
 

@@ -22,8 +22,10 @@ import msgspec
 from bowstring.catalog.sqlite.offline import Bad
 from bowstring.core import journal, sections
 from bowstring.core.changes import Append
+from bowstring.core.offset_set import CHUNK_BITS
 from bowstring.core.pages import LOST, PageEntry, PageHeader, decode_header, segments
 from bowstring.core.partition import Partition
+from bowstring.core.retained import Retained
 from bowstring.core.snapshots import PARTITION, Unreadable, restore, snapshot
 from bowstring.frames import FRAME_HEADER_BYTES, MAGIC, header_of, padded, verify
 from bowstring.inspection.contents import Contents, Gap, Key
@@ -116,6 +118,26 @@ def rebuild_head(contents: Contents, bad: Bad, now: int) -> StateRow | None:
     partition.arrived = max(partition.arrived, max((extent.arrived_last for extent in extents), default=0))
     partition.unread.add(1, max(partition.arrived, now) + partition.window)
     return StateRow(partition.topic, partition.number, PARTITION, 0, broker, contents.last_sequence(broker), snapshot(partition))
+
+
+def rebuild_kept(contents: Contents, bad: Bad) -> StateRow | None:
+    """A chunk of rows kept below the floor, with all that extents have there; None if there is no such partition any more."""
+    topic, number, machine, part = bad.key
+    partition = contents.partitions.get((topic, number))
+    if partition is None:
+        return None
+    everything = Retained()
+    for extent in contents.extents.get((topic, number), []):
+        first, end = (
+            max(extent.first_offset, (part - 1) << CHUNK_BITS),
+            min(extent.end_offset, part << CHUNK_BITS, partition.retained.floor),
+        )
+        if first < end:
+            everything.kept.add([(first, end - first)])
+    captured = everything.capture()
+    broker = contents.owners[topic, number]
+    state = captured[part - 1]() if part - 1 in captured else b""
+    return StateRow(topic, number, machine, part, broker, contents.last_sequence(broker), state) if state else None
 
 
 def _end_it_told(partition: Partition, bad: Bad) -> int:

@@ -17,7 +17,7 @@ import os
 
 from bowstring import errors, times
 from bowstring.catalog.sqlite.repair import Mend, mend
-from bowstring.core.snapshots import DELETIONS
+from bowstring.core.snapshots import DELETIONS, KEPT
 from bowstring.host.disk import sync_directory, sync_file
 from bowstring.host.lock import DirectoryLock
 from bowstring.inspection import rebuild
@@ -109,6 +109,7 @@ class _Repair:
         for bad in chunks:
             text = "the record of deletions is put aside: messages that were deleted in this range are delivered again"
             self._tell("deletions", text, topic=contents.name(bad.key[0]), partition=bad.key[1])
+        heads += self._kept(contents)
         kept = [extent for extents in contents.extents.values() for extent in extents]
         if usage:
             self._tell("usage", "what extents use of segments is written down anew")
@@ -135,13 +136,22 @@ class _Repair:
         return added
 
     def _heads(self, contents: Contents) -> list[StateRow]:
-        heads = [bad for bad in contents.bad_states if bad.key[2] != DELETIONS and bad.key[3] == 0]
+        heads = [bad for bad in contents.bad_states if bad.key[2] not in (DELETIONS, KEPT) and bad.key[3] == 0]
         found = [rebuild.rebuild_head(contents, bad, self._now) for bad in heads]
         for head in found:
             if head is not None:
                 text = "made anew without what producers had sent: ids are refused for one deduplication window"
                 self._tell("snapshot", text, **contents.at((head.topic, head.partition)))
         return [head for head in found if head is not None]
+
+    def _kept(self, contents: Contents) -> list[StateRow]:
+        """In the place of a damaged record everything that is stored there is kept: retention then looks at it."""
+        bad_ones = [bad for bad in contents.bad_states if bad.key[2] == KEPT]
+        found = [row for bad in bad_ones if (row := rebuild.rebuild_kept(contents, bad)) is not None]
+        for row in found:
+            text = "the record of messages that are kept for their due time is made anew: all that are stored there are kept"
+            self._tell("kept", text, topic=contents.name(row.topic), partition=row.partition)
+        return found
 
     def _tell_row(self, contents: Contents, rebuilt: rebuild.RebuiltRow) -> None:
         sequence = rebuilt.row.sequence

@@ -131,10 +131,10 @@ def _referrers(directory: DataDirectory, contents: Contents, segment: int) -> di
             if segment not in dict(extent.uses):
                 continue
             sealed = read_sections(directory, extent, lambda _kind, _error: None)
-            kinds = {extent.index: sections.INDEX, extent.ids: sections.IDS}
-            for place in (extent.index, *([extent.ids] if extent.ids else []), *sealed.places):
+            kinds = {section.reference: section.kind for section in extent.sections}
+            for place in (*kinds, *sealed.places):
                 if place.segment == segment:
-                    kind = kinds.get(place, sections.ID_BLOCK)
+                    kind = kinds.get(place, "block")
                     found[place.position] = Referrer(place, kind, contents.name(topic), number, extent.first_offset, extent.end_offset)
             for entry in sealed.pages.state() if sealed.pages is not None else ():
                 _add_page(found, contents, topic, number, entry, segment)

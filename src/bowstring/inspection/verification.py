@@ -1,7 +1,7 @@
 """Reads and checks everything in a directory, and names damage by topic, partition and offsets.
 
     catalog    SQLite's own structure; every row of journal, extents, snapshots, deletions (as `contents` loads them)
-    extents    the index section of each, then its pages in the order of the disk, then the sections of its ids
+    extents    the index section of each, then its pages in the order of the disk, then the sections of its ids and due times
     journal    the pages that are not sealed yet, in its rows or in segments
     structure  whether all this fits together (`structure`)
 
@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from bowstring.core import sections
+from bowstring.core.due_blocks import decode_due_block, decode_due_directory
 from bowstring.core.pages import LOST, PageEntry, PageIndex, decode_header
 from bowstring.frames import reference_of, verify
 from bowstring.inspection.contents import Contents, Key
@@ -38,7 +39,7 @@ class Sealed(NamedTuple):
 
     pages: PageIndex | None
     places: list[Reference]
-    """Index section, directory and blocks of ids, as far as they can be read."""
+    """Index section, directories and blocks of ids and due times, as far as they can be read."""
     is_whole: bool
 
 
@@ -152,21 +153,33 @@ def read_sections(directory: DataDirectory, extent: Extent, damaged: Callable[[s
         places.append(extent.index)
     except (Damaged, sections.Unreadable) as error:
         damaged("index", error)
-    if extent.ids is None:
-        return Sealed(index, places, index is not None)
     whole = index is not None
-    try:
-        header, body = read_section(directory, extent, extent.ids, sections.IDS)
-        _, blocks = sections.decode_directory(header, body)
-        places.append(extent.ids)
-        for place in blocks:
-            reference = Reference(*place, extent.ids.sequence)
-            sections.decode_block(*read_section(directory, extent, reference, sections.ID_BLOCK))
-            places.append(reference)
-    except (Damaged, sections.Unreadable) as error:
-        damaged("ids", error)
-        whole = False
+    for kind, read in ((sections.IDS, _read_ids), (sections.DUE, _read_dues)):
+        try:
+            section = extent.section(kind)
+            places += read(directory, extent, section) if section is not None else []
+        except (Damaged, sections.Unreadable) as error:
+            damaged(kind, error)
+            whole = False
     return Sealed(index, places, whole)
+
+
+def _read_ids(directory: DataDirectory, extent: Extent, section: Reference) -> list[Reference]:
+    """The directory of an extent's ids and its blocks, all of them read. Raises Damaged or Unreadable."""
+    _, blocks = sections.decode_directory(*read_section(directory, extent, section, sections.IDS))
+    places = [section._replace(**place._asdict()) for place in blocks]
+    for place in places:
+        sections.decode_block(*read_section(directory, extent, place, sections.ID_BLOCK))
+    return [section, *places]
+
+
+def _read_dues(directory: DataDirectory, extent: Extent, section: Reference) -> list[Reference]:
+    """The same of its due times."""
+    found = decode_due_directory(*read_section(directory, extent, section, sections.DUE))
+    places = [section._replace(**place._asdict()) for place in found.places]
+    for place in places:
+        decode_due_block(*read_section(directory, extent, place, sections.DUE_BLOCK))
+    return [section, *places]
 
 
 def read_section(directory: DataDirectory, extent: Extent, reference: Reference, kind: str) -> tuple[sections.SectionHeader, memoryview]:

@@ -149,7 +149,12 @@ def rewrite(batch: pa.RecordBatch) -> Encoded:
 
 def rewrite_together(batches: list[pa.RecordBatch]) -> Encoded:
     """The rows of checked batches with the same columns, one behind the other, as one message."""
-    return rewrite(_concatenated(batches))
+    return rewrite(together(batches))
+
+
+def together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of checked batches with the same columns, one behind the other."""
+    return _concatenated(batches)
 
 
 def _concatenated_by_column(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -80,18 +80,16 @@ async def load(catalog: Catalog, broker: int) -> Loaded:
 async def _restore_sealed(journal: Journal, partitions: dict[Key, Partition]) -> None:
     """States, and how much is in extents: a query each, whatever the number of partitions."""
     states = [row for row in await journal.states() if (row.topic, row.partition) in partitions]
-    for row in states:
-        if row.machine == snapshots.PARTITION:
-            # Changes count from the state on, if it is as of our own journal; of another's nothing
-            # is replayed.
-            sequence = row.sequence if row.broker == journal.fence.broker else 0
-            try:
-                snapshots.restore(partitions[row.topic, row.partition], row.state, sequence)
-            except snapshots.Unreadable as error:
-                raise Damaged(f"partition {row.partition} of topic {row.topic}: {error}") from error
-    for row in states:
-        if row.machine == snapshots.DELETIONS:
-            partitions[row.topic, row.partition].deletions.load(row.part - 1, row.state)
+    for row in sorted(states, key=lambda row: row.machine != snapshots.PARTITION):
+        partition = partitions[row.topic, row.partition]
+        try:
+            if row.machine == snapshots.PARTITION:
+                # Changes count from the state on, if it is as of our own journal; of another's nothing is replayed.
+                snapshots.restore(partition, row.state, row.sequence if row.broker == journal.fence.broker else 0)
+            else:
+                snapshots.restore_chunk(partition, row.machine, row.part, row.state)
+        except snapshots.Unreadable as error:
+            raise Damaged(f"partition {row.partition} of topic {row.topic}: {error}") from error
     for sealed in await journal.sealed():
         partition = partitions.get((sealed.topic, sealed.partition))
         if partition is not None:

@@ -151,7 +151,7 @@ class Lookups:
         for name, offset in candidates:
             for first_offset, origin in await self._reader.origins(partition, offset):
                 if (origin.producer, origin.number, first_offset) == (*name, offset):
-                    found[name] = SealedBatch(first_offset, origin.rows, origin.group)
+                    found[name] = SealedBatch(first_offset, origin.rows + origin.rest, origin.group)
 
 
 def _hashes_of(names: tuple[BatchName, ...]) -> Hashes:

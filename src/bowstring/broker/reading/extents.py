@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from bowstring.broker.reading.caches import ByteCache
 from bowstring.broker.upkeep.placement import PAUSE_SECONDS
 from bowstring.core import sections
+from bowstring.core.due_blocks import DueDirectory, Dues, decode_due_block, decode_due_directory
 from bowstring.core.id_sections import BlockPlace, Blocks, Builder, Built, Directory, Filter, find_keys, known_hashes, parts_of
 from bowstring.core.known_ids import Group, KnownIds, KnownSection
 from bowstring.core.natural_ids import Hits
@@ -133,6 +134,17 @@ class Extents:
             index = _understood(extent, lambda: sections.decode_index(header, body))
             self._indexes.keep(extent.index, index, len(body))
         return index
+
+    # Due times
+
+    async def due_directory(self, extent: Extent, section: Reference) -> DueDirectory:
+        """Raises Damaged, naming its offsets."""
+        header, body = await self._section(extent, section, sections.DUE)
+        return _understood(extent, lambda: decode_due_directory(header, body))
+
+    async def due_block(self, extent: Extent, block: Reference) -> Dues:
+        header, body = await self._section(extent, block, sections.DUE_BLOCK)
+        return _understood(extent, lambda: decode_due_block(header, body))
 
     # Ids
 

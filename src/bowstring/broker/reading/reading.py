@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bowstring.broker.reading.caches import Caches, PageCache
+from bowstring.broker.reading.due_times import DueTimes
 from bowstring.broker.reading.extents import Extents
 from bowstring.broker.reading.page_reader import PageReader
 from bowstring.broker.reading.visibility import Moments
@@ -28,6 +29,7 @@ class Reading:
         self.caches = Caches(PageCache(settings.memory_tail_bytes, touch=False), PageCache(settings.memory_pages_bytes, touch=True))
         self.extents = Extents(journal=journal, store=store, settings=settings, clock=surroundings.clock)
         self.reader = PageReader(store=store, journal=journal, caches=self.caches, extents=self.extents, witness=surroundings.witness)
+        self.due_times = DueTimes(extents=self.extents, reader=self.reader, bytes_max=settings.memory_index_bytes // 4)
 
     def moments(self, topic: int) -> Moments:
         """The time by which messages of the topic are delivered. Raises TopicNotFound."""

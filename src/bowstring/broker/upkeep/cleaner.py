@@ -23,7 +23,7 @@ from typing import NamedTuple
 from bowstring.broker.disk_room import ALIVE_MIN
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.log import Log
-from bowstring.broker.reading.extents import Extents
+from bowstring.broker.reading.reading import Reading
 from bowstring.broker.surroundings import Surroundings
 from bowstring.broker.upkeep.placement import Draft, Placed, Placing, write_sections
 from bowstring.broker.upkeep.switch import Switch
@@ -57,7 +57,7 @@ class Cleaner:
     """Copies what lives out of segments that are mostly dead."""
 
     def __init__(
-        self, surroundings: Surroundings, log: Log, extents: Extents, usage: Usage, switch: Switch, has_trimmed: Callable[[Extent], bool]
+        self, surroundings: Surroundings, log: Log, reading: Reading, usage: Usage, switch: Switch, has_trimmed: Callable[[Extent], bool]
     ) -> None:
         self._journal = log.journal
         self._store = surroundings.store
@@ -65,7 +65,8 @@ class Cleaner:
         self._observer = surroundings.observer
         self._flusher = log.flusher
         self._topics = log.topics
-        self._extents = extents
+        self._extents = reading.extents
+        self._due_times = reading.due_times
         self._usage = usage
         self._switch = switch
         self._has_trimmed = has_trimmed
@@ -173,8 +174,9 @@ class Cleaner:
             pages += await self._copied(placing, job.actor, index.state(), segment)
         if not pages:
             return None
-        first, end = job.extents[0].first_offset, job.extents[-1].end_offset
-        return Draft(job.actor.partition, pages, first, end, await self._extents.joined_ids(job.extents, first))
+        partition, first, end = job.actor.partition, job.extents[0].first_offset, job.extents[-1].end_offset
+        hashes, dues = await self._extents.joined_ids(job.extents, first), await self._due_times.all(partition, job.extents)
+        return Draft(partition, pages, first, end, hashes, dues.inside([(page.entry.first_offset, page.entry.end) for page in pages]))
 
     async def _copied(self, placing: Placing, actor: PartitionActor, entries: list[PageEntry], segment: int) -> list[Placed]:
         """The pages that live on: those in the segment are copied."""

@@ -4,10 +4,10 @@ A page of one message is mostly frame and metadata, and costs a reader as much a
 thousand. What a page has to tell of each of its batches (whose it is, when it arrived) goes on as
 origins.
 
-All pages that are inlined in the journal have to be written to a segment anyway. Those that are in
-one already are copied if they are small: a flush for a hundred partitions leaves a hundred of a few
-KiB, and a reader of one partition would have to read them one by one a week later, each from
-another place. Their bytes are written twice, those of large pages never.
+All pages that are inlined in the journal have to be written to a segment anyway. Those that are in one already are copied if they are
+small: a flush for a hundred partitions leaves a hundred of a few KiB, and whoever reads one partition a week later would have to read them
+one by one, each from another place. Their bytes are written twice, those of large pages never, unless they are cut: rows that are due after
+the rest of their page is gone get pages of their own (`page_cut`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from bowstring.broker.reading.page_reader import arrivals
+from bowstring.broker.reading.visibility import moments_of
+from bowstring.core.due_blocks import NO_DUES, Dues, dues_of
+from bowstring.core.page_cut import cut_origins, pieces
 from bowstring.core.pages import Origin, PageEntry, PageHeader, decode_header, encode_header
 from bowstring.messages import encoding
+from bowstring.messages.schema import DUE, EXPIRES
 from bowstring.ports.store import Page
 
 BYTES_MAX = 128 * 1024
@@ -34,6 +41,8 @@ class Sealable(NamedTuple):
     entry: PageEntry
     page: Page | None
     """None for one that stays where it is, or is lost."""
+    dues: Dues = NO_DUES
+    """The rows that have a due time."""
 
 
 def runs(entries: Iterable[PageEntry], *, small_bytes: int) -> Iterator[list[PageEntry]]:
@@ -64,33 +73,105 @@ def _groups(entries: Iterable[PageEntry]) -> Iterator[list[PageEntry]]:
         yield group
 
 
-def coalesce(entries: Sequence[PageEntry], pages: Sequence[Page]) -> list[Sealable]:
-    """One page of all these, or if they are too large unpacked, or do not have the same columns
-    after all, each for itself.
-    """
-    headers = [decode_header(page.header) for page in pages]
-    if len(pages) > 1 and len({header.columns for header in headers}) == 1:
-        batches = [encoding.decode(header.columns, page.body) for header, page in zip(headers, pages, strict=True)]
-        if sum(batch.nbytes for batch in batches) <= UNPACKED_BYTES_MAX:
-            return [_joined(entries, headers, batches)]
-    return [Sealable(entry, None if entry.segment else page) for entry, page in zip(entries, pages, strict=True)]
+class Cutting(NamedTuple):
+    """Which pages are cut, if that pays."""
+
+    reach: int
+    """The topic's retention: a row that is due later than this after it has arrived outlives the others of its page."""
+    bytes_min: int
 
 
-def _joined(entries: Sequence[PageEntry], headers: list[PageHeader], batches: list[pa.RecordBatch]) -> Sealable:
-    encoded = encoding.rewrite_together(batches)
-    origins = tuple(origin for entry, header in zip(entries, headers, strict=True) for origin in _dated(header, entry))
-    first, last = entries[0], entries[-1]
-    header = PageHeader(headers[0].topic, headers[0].partition, headers[0].schema, encoded.mask, encoded.rows, origins)
-    entry = first._replace(
+def coalesce(entries: Sequence[PageEntry], pages: Sequence[Page], cutting: Cutting | None) -> list[Sealable]:
+    """One page of all these, or if they are too large unpacked, or do not have the same columns after all, each for itself; some of
+    them cut."""
+    if len(entries) == 1 and not entries[0].due:
+        return [Sealable(entries[0], None if entries[0].segment else pages[0])]
+    opened = [_opened(entry, page) for entry, page in zip(entries, pages, strict=True)]
+    same = len(opened) > 1 and len({page.header.columns for page in opened}) == 1
+    if same and sum(page.batch.nbytes for page in opened) <= UNPACKED_BYTES_MAX:
+        opened = [_joined(opened)]
+    return [sealable for page in opened for sealable in _sealed(page, cutting)]
+
+
+class _Opened(NamedTuple):
+    """A page that was read."""
+
+    entry: PageEntry
+    header: PageHeader
+    batch: pa.RecordBatch
+    page: Page | None
+    """Its bytes, if they are to be written; None if they are where they stay."""
+
+    def moments(self, name: str, bit: int) -> NDArray[np.int64]:
+        """The moments of a column, 0 where there is none."""
+        return moments_of(self.batch.column(name)) if self.header.columns & bit else np.zeros(self.entry.rows, np.int64)
+
+
+def _opened(entry: PageEntry, page: Page) -> _Opened:
+    header = decode_header(page.header)
+    return _Opened(entry, header, encoding.decode(header.columns, page.body), None if entry.segment else page)
+
+
+def _joined(opened: list[_Opened]) -> _Opened:
+    batch = encoding.together([page.batch for page in opened])
+    encoded = encoding.rewrite(batch)
+    origins = tuple(origin for page in opened for origin in _dated(page.header, page.entry))
+    first, last, entries = opened[0], opened[-1], [page.entry for page in opened]
+    header = PageHeader(first.header.topic, first.header.partition, first.header.schema, encoded.mask, encoded.rows, origins)
+    entry = first.entry._replace(
         rows=encoded.rows,
-        arrived_last=last.arrived_last,
+        arrived_last=last.entry.arrived_last,
+        length=len(encoded.data),
         columns=encoded.mask,
         expires=0 if any(not entry.expires for entry in entries) else max(entry.expires for entry in entries),
         due=max(entry.due for entry in entries),
-        visible=last.visible,
+        visible=last.entry.visible,
     )
-    return Sealable(entry, Page(encode_header(header), encoded.data))
+    return _Opened(entry, header, batch, Page(encode_header(header), encoded.data))
 
 
 def _dated(header: PageHeader, entry: PageEntry) -> list[Origin]:
     return [origin if origin.arrived else origin._replace(arrived=entry.arrived) for origin in header.origins]
+
+
+def _sealed(opened: _Opened, cutting: Cutting | None) -> list[Sealable]:
+    """The page with its due times; in pieces, if that pays."""
+    entry = opened.entry
+    if not entry.due:
+        return [Sealable(entry, opened.page)]
+    moments = opened.moments("due", DUE)
+    if cutting is not None and opened.batch.nbytes <= 2 * entry.length:  # in pieces, what was compressed is not
+        cuts = pieces(moments > entry.arrived_last + cutting.reach, entry.length, cutting.bytes_min)
+        if cuts:
+            return [_piece(opened, moments, first, end) for first, end in cuts]
+    return [Sealable(entry._replace(due=int(moments.max())), opened.page, _dues(entry, moments))]
+
+
+def _dues(entry: PageEntry, moments: NDArray[np.int64]) -> Dues:
+    return dues_of(moments, np.arange(entry.first_offset, entry.first_offset + len(moments), dtype=np.int64))
+
+
+def _piece(opened: _Opened, moments: NDArray[np.int64], first: int, end: int) -> Sealable:
+    """The rows [first, end) of a page, as a page of their own."""
+    arrived = arrivals(opened.header, opened.entry)
+    expires = opened.moments("expires", EXPIRES)[first:end]
+    encoded = encoding.rewrite(opened.batch.slice(first, end - first))
+    header = PageHeader(
+        topic=opened.header.topic,
+        partition=opened.header.partition,
+        schema=opened.header.schema,
+        columns=encoded.mask,
+        rows=encoded.rows,
+        origins=cut_origins(opened.header.origins, first, end),
+    )
+    entry = opened.entry._replace(
+        first_offset=opened.entry.first_offset + first,
+        rows=encoded.rows,
+        arrived=int(arrived[first]),
+        arrived_last=int(arrived[end - 1]),
+        length=len(encoded.data),
+        columns=encoded.mask,
+        expires=int(expires.max()) if expires.all() else 0,
+        due=int(moments[first:end].max()),
+    )
+    return Sealable(entry, Page(encode_header(header), encoded.data), _dues(entry, moments[first:end]))

@@ -12,11 +12,12 @@ from typing import NamedTuple, Self
 
 from bowstring.broker.upkeep.usage import Usage
 from bowstring.core import sections
+from bowstring.core.due_blocks import NO_DUES, Dues, blocks_of, encode_due_block, encode_due_directory
 from bowstring.core.id_sections import BlockPlace, Built
 from bowstring.core.known_ids import Group
 from bowstring.core.pages import PageEntry, segments
 from bowstring.core.partition import Partition
-from bowstring.core.sections import ID_BLOCK, IDS, INDEX, SectionHeader
+from bowstring.core.sections import DUE, DUE_BLOCK, ID_BLOCK, IDS, INDEX, SectionHeader
 from bowstring.ports.extents import Extent, Section
 from bowstring.ports.store import Page, Reference, Store
 
@@ -89,6 +90,8 @@ class Placed(NamedTuple):
 
     entry: PageEntry
     place: Place | None = None
+    dues: Dues = NO_DUES
+    """The rows that have a due time."""
 
     def settled(self) -> PageEntry:
         if self.place is None:
@@ -107,6 +110,8 @@ class Draft(NamedTuple):
     first_offset: int
     end_offset: int
     hashes: Built
+    dues: Dues = NO_DUES
+    """The rows that have a due time."""
     group: Group[Reference] | None = None
     """What is going to know these hashes in memory."""
 
@@ -125,7 +130,7 @@ async def write_sections(placing: Placing, drafts: Sequence[Draft]) -> list[Writ
         await one.write_index_and_blocks(placing)
     await placing.flush()
     for one in made:
-        await one.write_directory(placing)
+        await one.write_directories(placing)
     await placing.flush()
     return [Written(one.extent(placing.broker), one.block_places()) for one in made]
 
@@ -138,9 +143,12 @@ class _Sections:
         self._entries = [page.settled() for page in draft.pages]
         self._first, self._end = draft.first_offset, draft.end_offset
         self._built = draft.hashes
+        self._dues = blocks_of(draft.dues)
         self._index = Place()
         self._blocks: list[Place] = []
         self._directory: Place | None = None
+        self._due_blocks: list[Place] = []
+        self._due: Place | None = None
 
     def _page(self, kind: str, count: int, body: bytes, detail: int = 0) -> Page:
         topic, number = self._partition.topic, self._partition.number
@@ -148,28 +156,38 @@ class _Sections:
         return Page(sections.encode_header(header), body)
 
     async def write_index_and_blocks(self, placing: Placing) -> None:
-        self._index = await placing.add(self._page(INDEX, len(self._entries), sections.encode_index(self._entries)))
+        earliest = int(self._dues[0].moments[0]) if self._dues else 0
+        self._index = await placing.add(self._page(INDEX, len(self._entries), sections.encode_index(self._entries), earliest))
         for keys, distances in self._built.blocks:
             self._blocks.append(await placing.add(self._page(ID_BLOCK, len(keys), sections.encode_block(keys, distances))))
+        for block in self._dues:
+            body = encode_due_block(block, self._first)
+            self._due_blocks.append(await placing.add(self._page(DUE_BLOCK, len(block.moments), body)))
 
-    async def write_directory(self, placing: Placing) -> None:
+    async def write_directories(self, placing: Placing) -> None:
+        if self._dues:
+            count, body = sum(len(block.moments) for block in self._dues), encode_due_directory(self._dues, _places(self._due_blocks))
+            self._due = await placing.add(self._page(DUE, count, body))
         if self._blocks:
             count = sum(len(keys) for keys, _ in self._built.blocks)
             body = sections.encode_directory(self._built, self.block_places())
             self._directory = await placing.add(self._page(IDS, count, body, self._built.bits))
 
     def block_places(self) -> list[BlockPlace]:
-        return [BlockPlace(place.known.segment, place.known.position, place.known.length) for place in self._blocks]
+        return _places(self._blocks)
 
     def extent(self, broker: int) -> Extent:
         entries = self._entries
         uses = segments((entry.segment for entry in entries), (entry.length for entry in entries))
-        places = [self._index, *self._blocks, *([self._directory] if self._directory else [])]
+        directories = [place for place in (self._directory, self._due) if place is not None]
+        places = [self._index, *self._blocks, *self._due_blocks, *directories]
         for segment, size in segments((place.known.segment for place in places), (place.known.length for place in places)).items():
             uses[segment] = uses.get(segment, 0) + size
         written = [Section(INDEX, self._index.known)]
         if self._directory is not None:
             written.append(Section(IDS, self._directory.known))
+        if self._due is not None:
+            written.append(Section(DUE, self._due.known))
         return Extent(
             topic=self._partition.topic,
             partition=self._partition.number,
@@ -184,6 +202,10 @@ class _Sections:
             sections=tuple(written),
             uses=tuple(sorted(uses.items())),
         )
+
+
+def _places(blocks: Iterable[Place]) -> list[BlockPlace]:
+    return [BlockPlace(place.known.segment, place.known.position, place.known.length) for place in blocks]
 
 
 def _expires(entries: Iterable[PageEntry]) -> int:

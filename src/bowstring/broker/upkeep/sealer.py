@@ -27,22 +27,25 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.flusher import Flush
 from bowstring.broker.log.log import Log
+from bowstring.broker.reading.due_times import all_at_last
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.surroundings import Surroundings
-from bowstring.broker.upkeep.coalesced_page import BYTES_MAX, Sealable, coalesce, runs
+from bowstring.broker.upkeep.capture import Capture
+from bowstring.broker.upkeep.coalesced_page import BYTES_MAX, Cutting, Sealable, coalesce, runs
 from bowstring.broker.upkeep.placement import PAUSE_SECONDS, Draft, Placed, Placing, Written, write_sections
 from bowstring.broker.upkeep.switch import Switch
 from bowstring.broker.upkeep.usage import Usage
+from bowstring.core.due_blocks import joined
 from bowstring.core.id_sections import Builder, batch_hashes, parts_in, parts_of
 from bowstring.core.machine import NEVER
 from bowstring.core.pages import LOST, PAGES_AT_ONCE, PageEntry
 from bowstring.core.partition import Partition
-from bowstring.core.snapshots import DELETIONS, PARTITION, snapshot
-from bowstring.messages.schema import ID
-from bowstring.ports.extents import Extent, StateRow
+from bowstring.messages.schema import DUE, ID
+from bowstring.ports.extents import Extent
 from bowstring.ports.failures import Damaged, DiskFull
 from bowstring.ports.journal import Edit
 
@@ -84,6 +87,7 @@ class Sealer:
         self._observer = surroundings.observer
         self._witness = surroundings.witness
         self._small_page_bytes = surroundings.tuning.small_page_bytes
+        self._cut_page_bytes = surroundings.tuning.cut_page_bytes
         self._broker = log.fence.broker
         self._flusher = log.flusher
         self._topics = log.topics
@@ -185,14 +189,14 @@ class Sealer:
         for group in runs(partition.pages.upto(sequence), small_bytes=0 if self._hurry else self._small_page_bytes):
             if len(found) >= PAGES_AN_EXTENT or ids >= IDS_MAX:
                 break
-            ids += sum([entry.rows for entry in group if entry.columns & ID])
-            if len(group) == 1 and group[0].segment:
+            ids += sum([entry.rows for entry in group if entry.columns & (ID | DUE)])
+            if len(group) == 1 and group[0].segment and not group[0].due:
                 found.append(Placed(group[0]))
                 if len(found) % PAGES_AT_ONCE == 0:
                     await self._clock.sleep(PAUSE_SECONDS)
                 continue
-            for sealable in await self._coalesced(partition, group):
-                found.append(Placed(sealable.entry, None if sealable.page is None else await placing.add(sealable.page)))
+            for entry, page, dues in await self._coalesced(partition, group):
+                found.append(Placed(entry, None if page is None else await placing.add(page), dues))
         return found
 
     async def _coalesced(self, partition: Partition, entries: list[PageEntry]) -> list[Sealable]:
@@ -204,7 +208,10 @@ class Sealer:
             pages = await self._reader.pages(partition, entries, keep=False)
         except Damaged:
             return await self._one_by_one(partition, entries)
-        return coalesce(entries, pages)
+        found = coalesce(entries, pages, None if self._hurry else self._cutting(partition))
+        if len(found) > len(entries):
+            self._witness.page_cut()
+        return found
 
     async def _one_by_one(self, partition: Partition, entries: list[PageEntry]) -> list[Sealable]:
         """Some of these pages cannot be read. Those in segments stay there. Raises Damaged for
@@ -213,18 +220,25 @@ class Sealer:
         found: list[Sealable] = []
         for entry in entries:
             if entry.segment:
-                found.append(Sealable(entry, None))
+                found.append(Sealable(entry, None, all_at_last(entry)))
                 continue
             try:
-                found.append(Sealable(entry, (await self._reader.pages(partition, [entry]))[0]))
+                found += coalesce([entry], await self._reader.pages(partition, [entry]), None)
             except Damaged as error:
                 key = partition.topic, partition.number, entry.first_offset
                 self._tries[key] = self._tries.get(key, 0) + 1
                 if self._tries[key] < TRIES_MAX:
                     raise
                 self._note_damage(partition, error)
-                found.append(Sealable(entry._replace(segment=LOST, position=0, length=0), None))
+                found.append(Sealable(entry._replace(segment=LOST, position=0, length=0), None, all_at_last(entry)))
         return found
+
+    def _cutting(self, partition: Partition) -> Cutting | None:
+        """Which pages of a partition are cut; None if its topic is gone."""
+        try:
+            return Cutting(int(self._topics.by_id(partition.topic).settings.retention * 1e6), self._cut_page_bytes)
+        except errors.TopicNotFound:
+            return None
 
     async def _draft(self, partition: Partition, pages: list[Placed]) -> Draft:
         """With the hashes of everything in these pages by which it may be recognised: natural ids,
@@ -249,34 +263,23 @@ class Sealer:
             hashes = builder.sort()
             if group is not None:
                 group.sieve.add(hashes)
-        return Draft(partition, pages, first, end, builder.built(), group)
+        return Draft(partition, pages, first, end, builder.built(), joined([page.dues for page in pages]), group)
 
     # Snapshots
 
     async def snapshot(self, actors: Sequence[PartitionActor]) -> None:
         """Writes the state of some partitions as of a flush, when that flush is committed."""
-        partitions = [actor.partition for actor in actors if actor.closed is None]
-        heads: list[StateRow] = []
-        chunks: list[StateRow] = []
+        capture = Capture([actor.partition for actor in actors if actor.closed is None], self._broker)
         captured: asyncio.Future[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
 
-        def capture(sequence: int) -> None:
-            for partition in partitions:
-                of = partition.topic, partition.number
-                heads.append(StateRow(*of, PARTITION, 0, self._broker, sequence, snapshot(partition)))
-                chunks.extend(_changed_chunks(partition, self._broker, sequence))
-            captured.set_result(self._flusher.commitment())
+        def take(sequence: int) -> None:
+            if not captured.done():
+                capture.take(sequence)
+                captured.set_result(self._flusher.commitment())
 
-        self._flusher.at_boundary(lambda sequence: None if captured.done() else capture(sequence))
+        self._flusher.at_boundary(take)
         await (await captured)
-        try:
-            await self._journal.edit(Edit(states=[*chunks, *heads]))
-        except BaseException:
-            for partition in partitions:
-                partition.deletions.mark_changed(chunk.part - 1 for chunk in chunks if _is_of(chunk, partition))
-            raise
-        for partition, head in zip(partitions, heads, strict=True):
-            partition.snapshot_sequence, partition.snapshot_end = head.sequence, partition.sealed_end
+        await capture.write(self._journal, self._clock)
         self._witness.captured()
 
     # The journal
@@ -303,12 +306,3 @@ def _steps(actors: Iterable[PartitionActor]) -> Iterable[list[PartitionActor]]:
     rest = iter([actor for actor in actors if actor.closed is None])
     while step := list(islice(rest, PARTITIONS_A_STEP)):
         yield step
-
-
-def _changed_chunks(partition: Partition, broker: int, sequence: int) -> list[StateRow]:
-    of, captured = (partition.topic, partition.number), partition.deletions.capture()
-    return [StateRow(*of, DELETIONS, number + 1, broker, sequence, encode()) for number, encode in captured.items()]
-
-
-def _is_of(chunk: StateRow, partition: Partition) -> bool:
-    return (chunk.topic, chunk.partition) == (partition.topic, partition.number)

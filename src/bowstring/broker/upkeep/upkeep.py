@@ -43,7 +43,7 @@ class Upkeep:
         self.switch = switch = Switch(usage=usage, extents=reading.extents, counters=surroundings.counters, witness=surroundings.witness)
         self.sealer = Sealer(surroundings, log, reading, usage, switch, trimmed=trimmed)
         self.retention = Retention(surroundings, log, reading, self.sealer, switch)
-        self.cleaner = Cleaner(surroundings, log, reading.extents, usage, switch, self.sealer.has_trimmed)
+        self.cleaner = Cleaner(surroundings, log, reading, usage, switch, self.sealer.has_trimmed)
         log.commits.told.append(self.sealer.note)
         switch.told.append(self.cleaner.sealed)
         self._task: asyncio.Task[None] | None = None

@@ -1,0 +1,256 @@
+"""What retention has to know of a partition before it decides: how old pages are, how large, and when rows are due.
+
+Nothing is read twice for it. Of each stretch of rows below the floor it is remembered up to which
+horizon its due times were looked at, and which comes next, so that a minute in which nothing is due
+costs nothing, and one in which some rows are costs the blocks that these are in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from bowstring.broker.reading.due_times import DueTimes, Stretch, StretchKey
+from bowstring.broker.reading.extents import Extents
+from bowstring.broker.reading.page_reader import PageReader
+from bowstring.core import retention
+from bowstring.core.due_blocks import Offsets
+from bowstring.core.machine import NEVER
+from bowstring.core.pages import LOST, PageEntry
+from bowstring.core.partition import Partition
+from bowstring.core.retention import NO_ROWS, Facts, Outlook
+from bowstring.ports.extents import Extent
+from bowstring.ports.failures import Damaged
+
+PAGES_A_READ = 256
+KEPT_A_CHANGE = 100_000
+"""About so many rows are newly kept with one change of the floor; it rises further with the next turn."""
+
+
+class _Known(NamedTuple):
+    """What is known of a stretch: which rows of it are kept."""
+
+    since: int
+    """Those that are due from this moment on; -1 if nobody could tell, and so all are."""
+    due: int
+    """When the first of them is due."""
+
+
+class Surveyed(NamedTuple):
+    """The facts, and what is to be remembered when what follows from them is committed."""
+
+    facts: Facts
+    arrived: int
+    """When the oldest page above the floor has arrived as a whole."""
+    known: dict[StretchKey, _Known]
+
+    @property
+    def next_due(self) -> int:
+        """When the first of the rows is due that are kept."""
+        return min([known.due for known in self.known.values()], default=NEVER)
+
+
+class _Passed(NamedTuple):
+    """How far the floor can rise by age, and over what."""
+
+    aged_to: int
+    arrived: int
+    stretches: list[Stretch]
+    rows: list[Offsets]
+    unknown: list[Stretch]
+
+
+class Survey:
+    """Gathers facts, and remembers what it has seen."""
+
+    def __init__(self, *, extents: Extents, reader: PageReader, due_times: DueTimes) -> None:
+        self._extents = extents
+        self._reader = reader
+        self._due_times = due_times
+        self._known: dict[tuple[int, int], dict[StretchKey, _Known]] = {}
+
+    def forget_all(self) -> None:
+        self._known.clear()
+
+    # Glances
+
+    async def outlook(self, partition: Partition) -> Outlook:
+        """When something has to be done: at the earliest, as far as memory and the catalog tell."""
+        floor, extents = partition.retained.floor, await self.extents_of(partition)
+        expires = min((extent.expires for extent in extents if extent.expires), default=NEVER)
+        known = self._known.get((partition.topic, partition.number), {})
+        due = min([known[s.key].due if s.key in known else 0 for s in self._below(partition, extents)], default=NEVER)
+        above = next((extent for extent in extents if extent.end_offset > floor), None)
+        if above is not None and above.first_offset >= floor:
+            return Outlook(above.arrived_first, due, expires)
+        entries = await self.entries(partition, floor, partition.committed_offset, 1)
+        return Outlook(entries[0].arrived if entries else NEVER, due, expires)
+
+    async def extents_of(self, partition: Partition) -> list[Extent]:
+        has_extents = partition.sealed_end > 1 and partition.sealed_bytes
+        return await self._extents.of(partition) if has_extents else []
+
+    def _below(self, partition: Partition, extents: list[Extent]) -> list[Stretch]:
+        """The stretches with rows that are kept below the floor."""
+        kept, floor = partition.retained.kept, partition.retained.floor
+        if not len(kept):
+            return []
+        found = [Stretch(extent) for extent in extents if extent.first_offset < floor]
+        if partition.sealed_end < floor:
+            found += [Stretch(None, entry) for entry in partition.pages.between(partition.sealed_end, floor, 1 << 62, 1 << 62)]
+        return [stretch for stretch in found if kept.any(stretch.first_offset, min(stretch.end_offset, floor))]
+
+    # Facts
+
+    async def facts(self, partition: Partition, horizon: int, surplus: int) -> Surveyed:
+        """What `retention.decide` needs. `surplus` is by how many bytes there is too much."""
+        extents, floor = await self.extents_of(partition), partition.retained.floor
+        remembered = self._known.get((partition.topic, partition.number), {})
+        below = self._below(partition, extents)
+        passed = await self._passed(partition, extents, horizon)
+        gone: list[Offsets] = []
+        touched = {stretch.key: stretch for stretch in passed.stretches}
+        unknown = {stretch.key for stretch in passed.unknown}
+        for stretch in below:
+            known = remembered.get(stretch.key, _Known(-1, 0))
+            if known.due < horizon:
+                touched[stretch.key] = stretch
+                try:
+                    gone.append(await self._gone(partition, stretch, known, horizon))
+                except Damaged:  # nobody can tell, so they stay
+                    unknown.add(stretch.key)
+        known = {stretch.key: remembered[stretch.key] for stretch in below if stretch.key in remembered}
+        for key, stretch in touched.items():
+            known[key] = _Known(-1, horizon) if key in unknown else await self._known_of(partition, stretch, horizon)
+        shed_to = await self._shed_to(partition, surplus) if surplus > 0 else 0
+        spans = [(stretch.first_offset, stretch.end_offset - stretch.first_offset) for stretch in passed.unknown]
+        facts = Facts(max(passed.aged_to, floor), shed_to, _all(passed.rows), _all(gone), tuple(spans))
+        return Surveyed(facts, passed.arrived, known)
+
+    def remember(self, partition: Partition, surveyed: Surveyed) -> None:
+        """What follows from the facts is decided."""
+        self._known[partition.topic, partition.number] = surveyed.known
+
+    async def _gone(self, partition: Partition, stretch: Stretch, known: _Known, horizon: int) -> Offsets:
+        """The rows of a stretch below the floor that are kept no longer. Raises Damaged."""
+        if known.since >= 0:
+            return (await self._due_times.between(partition, stretch, known.since, horizon)).offsets
+        later = await self._due_times.between(partition, stretch, horizon, NEVER)
+        kept = partition.retained.kept.within(stretch.first_offset, min(stretch.end_offset, partition.retained.floor))
+        return np.setdiff1d(kept, later.offsets, assume_unique=True)
+
+    async def _known_of(self, partition: Partition, stretch: Stretch, horizon: int) -> _Known:
+        try:
+            return _Known(horizon, await self._due_times.earliest(partition, stretch, horizon))
+        except Damaged:
+            return _Known(-1, horizon)
+
+    async def _passed(self, partition: Partition, extents: list[Extent], horizon: int) -> _Passed:
+        """Extents that are too old as a whole, then pages."""
+        floor = partition.retained.floor
+        passed = _Passed(floor, NEVER, [], [], [])
+        for extent in extents:
+            if extent.end_offset <= floor:
+                continue
+            reach = await self._reach_in(extent, max(floor, passed.aged_to), horizon)
+            if reach.offset > passed.aged_to:
+                passed = await self._with_dues(partition, passed._replace(aged_to=reach.offset), Stretch(extent), horizon)
+            if reach.is_over or sum(map(len, passed.rows)) >= KEPT_A_CHANGE:
+                return passed._replace(arrived=reach.arrived)
+        return await self._passed_unsealed(partition, passed, horizon)
+
+    async def _reach_in(self, extent: Extent, offset: int, horizon: int) -> retention.Reach:
+        if extent.arrived_last < horizon:
+            return retention.Reach(extent.end_offset, is_over=False)
+        if extent.arrived_first >= horizon:
+            return retention.Reach(offset, is_over=True, arrived=extent.arrived_first)
+        try:
+            entries = (await self._extents.index(extent)).between(offset, extent.end_offset, 1 << 62, 1 << 62)
+        except Damaged:  # it counts as one page, so that it holds nothing up
+            return retention.Reach(offset, is_over=True, arrived=extent.arrived_last)
+        return retention.aged(entries, offset, horizon)
+
+    async def _with_dues(self, partition: Partition, passed: _Passed, stretch: Stretch, horizon: int) -> _Passed:
+        passed.stretches.append(stretch)
+        try:
+            passed.rows.append((await self._due_times.between(partition, stretch, horizon, NEVER)).offsets)
+        except Damaged:
+            passed.unknown.append(stretch)
+        return passed
+
+    async def _passed_unsealed(self, partition: Partition, passed: _Passed, horizon: int) -> _Passed:
+        while sum(map(len, passed.rows)) < KEPT_A_CHANGE:
+            offset = max(passed.aged_to, partition.sealed_end)
+            entries = partition.pages.between(offset, partition.readable_offset, 1 << 62, PAGES_A_READ)
+            reach = retention.aged(entries, offset, horizon)
+            for entry in entries:
+                if entry.end <= reach.offset and entry.due >= horizon:
+                    passed = await self._with_dues(partition, passed, Stretch(None, entry), horizon)
+            passed = passed._replace(aged_to=max(passed.aged_to, reach.offset), arrived=reach.arrived)
+            if reach.is_over or not entries:
+                break
+        return passed
+
+    # Bytes
+
+    async def _shed_to(self, partition: Partition, surplus: int) -> int:
+        """Goes on page by page until what is left is not too much: the oldest first, kept or not."""
+        retained = partition.retained
+        offset = shed_to = retained.first
+        while surplus > 0:
+            entries = await self.entries(partition, offset, partition.readable_offset, PAGES_A_READ)
+            if not entries:
+                break
+            counted = [entry for entry in entries if entry.end > partition.sealed_end or retained.any(entry.first_offset, entry.end)]
+            reach, surplus = retention.shed(counted, offset, surplus)
+            offset, shed_to = entries[-1].end, reach.offset
+        return min(shed_to, partition.readable_offset)
+
+    async def entries(self, partition: Partition, offset: int, end: int, pages_max: int) -> list[PageEntry]:
+        """The next pages. An extent whose index cannot be read counts as one page that cannot be read, so that it holds nothing up."""
+        try:
+            return await self._reader.entries(partition, offset, end, 1 << 40, pages_max)
+        except Damaged:
+            for extent in await self._extents.of(partition):
+                if extent.end_offset > offset and await self._index_entries(extent) is None:
+                    return [_as_a_page(extent)]
+            raise
+
+    async def _index_entries(self, extent: Extent) -> list[PageEntry] | None:
+        try:
+            return (await self._extents.index(extent)).state()
+        except Damaged:
+            return None
+
+    async def bytes_behind(self, partition: Partition) -> int:
+        """Bytes of pages that extents still have, and in which nothing is retained."""
+        retained, size = partition.retained, 0
+        for extent in await self._extents.of(partition):
+            if not retained.any(extent.first_offset, extent.end_offset):
+                size += extent.bytes
+            elif extent.first_offset < retained.floor and (entries := await self._index_entries(extent)) is not None:
+                size += sum(entry.length for entry in entries if not retained.any(entry.first_offset, entry.end))
+        return size
+
+
+def _all(parts: Iterable[Offsets]) -> Offsets:
+    found = [part for part in parts if len(part)]
+    return np.concatenate(found) if found else NO_ROWS
+
+
+def _as_a_page(extent: Extent) -> PageEntry:
+    """All of an extent of which nobody knows what is in it."""
+    return PageEntry(
+        first_offset=extent.first_offset,
+        rows=extent.end_offset - extent.first_offset,
+        arrived=extent.arrived_first,
+        segment=LOST,
+        position=0,
+        length=extent.bytes,
+        written=0,
+        columns=0,
+        arrived_last=extent.arrived_last,
+        due=NEVER,
+    )
