@@ -1,4 +1,5 @@
-"""A backup's session: the target in, the progress out. The session ends with the backup, and the backup with the session."""
+"""A backup's session: the target in, the progress out.
+The session ends with the backup, and the backup with the session."""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
 """A reader's session: credit in, rows out.
 
-The reader grants bytes; the session sends answers as long as there is credit, and a batch may overdraw it, so that a large one always
-gets through. Where there is nothing to send, the broker wakes the session when rows arrive: nothing polls. The session takes a bounded
-number of bytes from the broker at once, whatever the credit, and a slow connection holds back all but the next round.
+The reader grants bytes; the session sends answers as long as there is credit, and a batch may
+overdraw it, so that a large one always gets through. Where there is nothing to send, the broker
+wakes the session when rows arrive: nothing polls. The session takes a bounded number of bytes from
+the broker at once, whatever the credit, and a slow connection holds back all but the next round.
 
-The session ends well when every partition has reached its end, and when the reader has ended its side and used up its credit.
+The session ends well when every partition has reached its end, and when the reader has ended its
+side and used up its credit.
 
-A reader that asks for notices (`broker.reading.notices`) learns at once, whatever its credit, which of the messages that it was sent
-are deleted. Its session stays open at the end of its ranges, because the reader may hold messages for long; it ends when the reader ends
-its side.
+A reader that asks for notices (`broker.reading.notices`) learns at once, whatever its credit, which
+of the messages that it was sent are deleted. Its session stays open at the end of its ranges,
+because the reader may hold messages for long; it ends when the reader ends its side.
 """
 
 from __future__ import annotations
@@ -85,9 +87,11 @@ class FetchSession:
         self._granted = asyncio.Event()
         self._writing = asyncio.Lock()
         self._held: dict[int, int] | None = None
-        """From where on a reader that wants notices holds messages, by partition; None if it wants none."""
+        """From where on a reader that wants notices holds messages, by partition; None if it wants
+        none."""
         self._ending: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Holds the error that ends the session from outside, or from reading, while it waits for something else."""
+        """Holds the error that ends the session from outside, or from reading, while it waits for
+        something else."""
 
     async def run(self) -> None:
         """Serves the session to its end. Raises what it ends with, if it does not end well."""
@@ -105,7 +109,8 @@ class FetchSession:
             self._ending.set_exception(error)
 
     async def _open(self) -> Fetcher | None:
-        """Opens the session with the first request. Gives None if there is none: the caller has left."""
+        """Opens the session with the first request.
+        Gives None if there is none: the caller has left."""
         opening = await self._stream.read()
         if opening is None:
             return None
@@ -178,8 +183,9 @@ class FetchSession:
             await self._stream.write(answer)
 
     async def _send(self, fetcher: Fetcher) -> bool:
-        """Sends round after round. Behind a large one there is probably more, so the session reads the next one while it writes this one.
-        Says whether everything was sent; otherwise the reader gives no more credit."""
+        """Sends round after round.
+        Behind a large one there is probably more, so the session reads the next one while it writes
+        this one. Says whether everything was sent; otherwise the reader gives no more credit."""
         ahead: asyncio.Task[list[Fetched]] | None = None
         write = self._stream.write if self._held is None else self._write  # without notices only this task writes
         try:

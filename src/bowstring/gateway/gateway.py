@@ -20,7 +20,7 @@ from bowstring.gateway.backup_session import BackupSession
 from bowstring.gateway.fetch_session import FetchSession
 from bowstring.gateway.protobuf import PROTOBUF
 from bowstring.gateway.publish_session import PublishSession
-from bowstring.gateway.requests import Hello, Welcome
+from bowstring.gateway.requests import HelloRequest, Welcome
 from bowstring.gateway.value_stream import ValueStream
 from bowstring.ports.calls import CALLS
 from bowstring.ports.clock import Clock
@@ -91,7 +91,7 @@ class Gateway:
         except StorageFailed as failure:  # the store was closed under a call that reads in it
             raise errors.Unavailable(f"the broker has ended: {failure}") from failure
 
-    def _hello(self, request: Hello, caller: Caller) -> Welcome:
+    def _hello(self, request: HelloRequest, caller: Caller) -> Welcome:
         welcome = handshake.hello(self._broker, self._software, self._clock.now(), request)
         self._observer.note("client-connected", client=caller.address, name=request.name, software=request.software)
         return welcome

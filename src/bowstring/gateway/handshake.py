@@ -1,4 +1,4 @@
-"""The first call on a connection: which version of the protocol to speak, which limits to keep, and what time it is here."""
+"""The first call on a connection: the version of the protocol to speak, the limits, and the time."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Final
 
 from bowstring import errors
 from bowstring.broker.broker import Broker
-from bowstring.gateway.requests import Hello, Welcome
+from bowstring.gateway.requests import HelloRequest, Welcome
 from bowstring.wire.protocol import SPOKEN, Versions
 
 _SOFTWARE_SHOWN_MAX: Final = 100
 
 
-def hello(broker: Broker, software: str, now: int, request: Hello) -> Welcome:
+def hello(broker: Broker, software: str, now: int, request: HelloRequest) -> Welcome:
     """Gives the newest version that both sides speak, the limits to keep, and the time here."""
     theirs = Versions(min(request.protocol_min, request.protocol), request.protocol)
     if theirs.newest < SPOKEN.oldest or theirs.oldest > SPOKEN.newest:

@@ -1,9 +1,10 @@
-"""The protobuf form of every call (`proto/bowstring/v1`): requests to values, answers to messages. No other module of the gateway knows
-protobuf.
+"""The protobuf form of every call (`proto/bowstring/v1`): requests to values, answers to messages.
+No other module of the gateway knows protobuf.
 
-Spans travel as microseconds and are seconds inside; a number that is 0 or a text that is empty means "not given". Where a message has a
-batch, `wire.codec` splits it off and puts it on without protobuf touching it. The size of a message is checked before it is parsed,
-because parsing costs time by the byte.
+Spans travel as microseconds and are seconds inside; a number that is 0 or a text that is empty
+means "not given". Where a message has a batch, `wire.codec` splits it off and puts it on without
+protobuf touching it. The size of a message is checked before it is parsed, because parsing costs
+time by the byte.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from bowstring.gateway.backup_session import BackupProgress, BackupTarget
 from bowstring.gateway.fetch_session import FetchedRows, FetchNotice, FetchOpening, MoreCredit
 from bowstring.gateway.publish_session import BatchAnswer, PublishOpening
 from bowstring.ports.archive import Filled
-from bowstring.ports.codec import Codec, Form
+from bowstring.ports.codec import CallForm, Codec
 from bowstring.wire.codec import HEADER_BYTES_MAX, join, split
 from bowstring.wire.generated import bowstring_pb2 as pb
 from bowstring.wire.status import to_message
@@ -155,8 +156,8 @@ def welcome(answer: requests.Welcome) -> pb.HelloAnswer:
     return pb.HelloAnswer(**answer._asdict())
 
 
-def create_topic(request: pb.CreateTopicRequest) -> requests.CreateTopic:
-    return requests.CreateTopic(
+def create_topic(request: pb.CreateTopicRequest) -> requests.CreateTopicRequest:
+    return requests.CreateTopicRequest(
         name=request.name,
         partitions=request.partitions or 1,
         retention=_seconds(request, "retention"),
@@ -166,8 +167,8 @@ def create_topic(request: pb.CreateTopicRequest) -> requests.CreateTopic:
     )
 
 
-def alter_topic(request: pb.AlterTopicRequest) -> requests.AlterTopic:
-    return requests.AlterTopic(
+def alter_topic(request: pb.AlterTopicRequest) -> requests.AlterTopicRequest:
+    return requests.AlterTopicRequest(
         name=request.name,
         retention=_seconds(request, "retention"),
         retention_bytes=request.retention_bytes if request.HasField("retention_bytes") else None,
@@ -175,9 +176,9 @@ def alter_topic(request: pb.AlterTopicRequest) -> requests.AlterTopic:
     )
 
 
-def watch_topics(request: pb.WatchTopicsRequest) -> requests.WatchTopics:
+def watch_topics(request: pb.WatchTopicsRequest) -> requests.WatchTopicsRequest:
     known = [KnownTopic(told.name, told.id, told.sum) for told in request.topics]
-    return requests.WatchTopics(known, request.edition, request.wait / 1e6)
+    return requests.WatchTopicsRequest(known, request.edition, request.wait / 1e6)
 
 
 def topic(facts: TopicFacts) -> pb.Topic:
@@ -227,10 +228,10 @@ def deleted_messages(answer: requests.DeletedMessages) -> pb.DeleteMessagesAnswe
 # Places and positions
 
 
-def offsets(request: pb.OffsetsRequest) -> requests.Offsets:
+def offsets(request: pb.OffsetsRequest) -> requests.OffsetsRequest:
     given = request.WhichOneof("at")
     place = None if given is None else Place(**{given: getattr(request, given)})
-    return requests.Offsets(request.topic, request.partitions, place)
+    return requests.OffsetsRequest(request.topic, request.partitions, place)
 
 
 def placed_offsets(answer: requests.PlacedOffsets) -> pb.OffsetsAnswer:
@@ -240,16 +241,16 @@ def placed_offsets(answer: requests.PlacedOffsets) -> pb.OffsetsAnswer:
     return message
 
 
-def commit_position(request: pb.CommitPositionRequest) -> requests.CommitPosition:
-    return requests.CommitPosition(request.topic, request.name, _offsets(request.offsets), request.topic_id)
+def commit_position(request: pb.CommitPositionRequest) -> requests.CommitPositionRequest:
+    return requests.CommitPositionRequest(request.topic, request.name, _offsets(request.offsets), request.topic_id)
 
 
-def set_position(request: pb.SetPositionRequest) -> requests.SetPosition:
-    return requests.SetPosition(request.topic, request.name, _offsets(request.offsets), request.dry_run)
+def set_position(request: pb.SetPositionRequest) -> requests.SetPositionRequest:
+    return requests.SetPositionRequest(request.topic, request.name, _offsets(request.offsets), request.dry_run)
 
 
-def list_positions(request: pb.ListPositionsRequest) -> requests.ListPositions:
-    return requests.ListPositions(request.topic, (request.after_topic, request.after_name), request.limit)
+def list_positions(request: pb.ListPositionsRequest) -> requests.ListPositionsRequest:
+    return requests.ListPositionsRequest(request.topic, (request.after_topic, request.after_name), request.limit)
 
 
 def position(facts: PositionFacts) -> pb.Position:
@@ -291,10 +292,10 @@ def _not_a(name: str) -> errors.InvalidArgument:
     return errors.InvalidArgument(f"this is not a {name} request.", hint="The schema is in proto/bowstring/v1.")
 
 
-def _unary(name: str, decode: Callable[[Any], Any], encode: Callable[[Any], Message]) -> Form:
+def _unary(name: str, decode: Callable[[Any], Any], encode: Callable[[Any], Message]) -> CallForm:
     """The form of a unary call, whose request is the message of its name."""
     kind: type[Message] = getattr(pb, f"{name}Request")
-    return Form(lambda message: decode(_parsed(kind, message, name)), lambda answer: encode(answer).SerializeToString())
+    return CallForm(lambda message: decode(_parsed(kind, message, name)), lambda answer: encode(answer).SerializeToString())
 
 
 def _fields(kind: type[Any]) -> Callable[[Any], Any]:
@@ -303,23 +304,23 @@ def _fields(kind: type[Any]) -> Callable[[Any], Any]:
 
 
 PROTOBUF: Final[Codec] = {
-    "Hello": _unary("Hello", _fields(requests.Hello), welcome),
+    "Hello": _unary("Hello", _fields(requests.HelloRequest), welcome),
     "CreateTopic": _unary("CreateTopic", create_topic, topic),
-    "DescribeTopic": _unary("DescribeTopic", _fields(requests.DescribeTopic), topic),
-    "ListTopics": _unary("ListTopics", _fields(requests.ListTopics), topic_page),
+    "DescribeTopic": _unary("DescribeTopic", _fields(requests.DescribeTopicRequest), topic),
+    "ListTopics": _unary("ListTopics", _fields(requests.ListTopicsRequest), topic_page),
     "WatchTopics": _unary("WatchTopics", watch_topics, topic_news),
     "AlterTopic": _unary("AlterTopic", alter_topic, topic),
-    "DeleteTopic": _unary("DeleteTopic", _fields(requests.DeleteTopic), topic_deleted),
-    "Publish": Form(publish_request, batch_answer),
-    "Fetch": Form(fetch_request, fetch_answer),
+    "DeleteTopic": _unary("DeleteTopic", _fields(requests.DeleteTopicRequest), topic_deleted),
+    "Publish": CallForm(publish_request, batch_answer),
+    "Fetch": CallForm(fetch_request, fetch_answer),
     "Offsets": _unary("Offsets", offsets, placed_offsets),
     "CommitPosition": _unary("CommitPosition", commit_position, position),
     "SetPosition": _unary("SetPosition", set_position, position),
-    "DescribePosition": _unary("DescribePosition", _fields(requests.DescribePosition), position),
+    "DescribePosition": _unary("DescribePosition", _fields(requests.DescribePositionRequest), position),
     "ListPositions": _unary("ListPositions", list_positions, position_page),
-    "DeletePosition": _unary("DeletePosition", _fields(requests.DeletePosition), position_deleted),
-    "Find": _unary("Find", _fields(requests.Find), message_place),
-    "DeleteMessages": _unary("DeleteMessages", _fields(requests.DeleteMessages), deleted_messages),
-    "Backup": Form(backup_request, lambda answer: backup_answer(answer).SerializeToString()),
+    "DeletePosition": _unary("DeletePosition", _fields(requests.DeletePositionRequest), position_deleted),
+    "Find": _unary("Find", _fields(requests.FindRequest), message_place),
+    "DeleteMessages": _unary("DeleteMessages", _fields(requests.DeleteMessagesRequest), deleted_messages),
+    "Backup": CallForm(backup_request, lambda answer: backup_answer(answer).SerializeToString()),
 }
 """The forms of all calls, in the order of the table."""

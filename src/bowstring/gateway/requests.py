@@ -18,7 +18,7 @@ from bowstring.broker.topic_list import KnownTopic
 from bowstring.broker.topics import TopicFacts
 
 
-class Hello(NamedTuple):
+class HelloRequest(NamedTuple):
     """The first call on a connection."""
 
     software: str
@@ -44,7 +44,7 @@ class Welcome(NamedTuple):
     keeping_time: int
 
 
-class CreateTopic(NamedTuple):
+class CreateTopicRequest(NamedTuple):
     name: str
     partitions: int
     retention: float | None
@@ -53,11 +53,11 @@ class CreateTopic(NamedTuple):
     exists_ok: bool
 
 
-class DescribeTopic(NamedTuple):
+class DescribeTopicRequest(NamedTuple):
     name: str
 
 
-class ListTopics(NamedTuple):
+class ListTopicsRequest(NamedTuple):
     pattern: str
     """A glob; empty for all."""
     after: str
@@ -71,13 +71,13 @@ class TopicPage(NamedTuple):
     more: bool
 
 
-class WatchTopics(NamedTuple):
+class WatchTopicsRequest(NamedTuple):
     topics: list[KnownTopic]
     edition: int
     wait: float
 
 
-class AlterTopic(NamedTuple):
+class AlterTopicRequest(NamedTuple):
     name: str
     retention: float | None
     retention_bytes: int | None
@@ -85,17 +85,17 @@ class AlterTopic(NamedTuple):
     deduplication: float | None
 
 
-class DeleteTopic(NamedTuple):
+class DeleteTopicRequest(NamedTuple):
     name: str
     missing_ok: bool
 
 
-class Find(NamedTuple):
+class FindRequest(NamedTuple):
     topic: str
     id: str
 
 
-class DeleteMessages(NamedTuple):
+class DeleteMessagesRequest(NamedTuple):
     topic: str
     group: str
     ids: list[str]
@@ -107,7 +107,7 @@ class DeletedMessages(NamedTuple):
     """Where each message was, or why it is not deleted, in the order of the ids."""
 
 
-class Offsets(NamedTuple):
+class OffsetsRequest(NamedTuple):
     topic: str
     partitions: Sequence[int]
     """Empty for all."""
@@ -120,7 +120,7 @@ class PlacedOffsets(NamedTuple):
     """By partition."""
 
 
-class CommitPosition(NamedTuple):
+class CommitPositionRequest(NamedTuple):
     topic: str
     name: str
     offsets: Mapping[int, int]
@@ -128,19 +128,19 @@ class CommitPosition(NamedTuple):
     """0 for whichever topic has the name."""
 
 
-class SetPosition(NamedTuple):
+class SetPositionRequest(NamedTuple):
     topic: str
     name: str
     offsets: Mapping[int, int]
     dry_run: bool
 
 
-class DescribePosition(NamedTuple):
+class DescribePositionRequest(NamedTuple):
     topic: str
     name: str
 
 
-class ListPositions(NamedTuple):
+class ListPositionsRequest(NamedTuple):
     topic: str
     """Empty for the positions of all topics."""
     after: tuple[str, str]
@@ -154,7 +154,7 @@ class PositionPage(NamedTuple):
     more: bool
 
 
-class DeletePosition(NamedTuple):
+class DeletePositionRequest(NamedTuple):
     topic: str
     name: str
     missing_ok: bool

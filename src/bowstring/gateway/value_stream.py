@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from bowstring.ports.codec import Form
+from bowstring.ports.codec import CallForm
 from bowstring.ports.transport import Inbound
 
 Request = TypeVar("Request")
@@ -16,7 +16,7 @@ class ValueStream(Generic[Request, Reply]):
 
     __slots__ = ("_decode", "_encode", "_read", "_write", "request_bytes")
 
-    def __init__(self, inbound: Inbound, form: Form) -> None:
+    def __init__(self, inbound: Inbound, form: CallForm) -> None:
         self._read = inbound.read
         self._write = inbound.write
         self._decode = form.decode

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 
 class Filled(NamedTuple):
-    """What went into a backup."""
+    """The contents of a finished backup."""
 
     segments: int
     bytes: int
@@ -42,7 +42,7 @@ class Archive(Protocol):
         ...
 
     async def finish(self) -> None:
-        """From here on it is a backup."""
+        """Makes the directory a backup."""
         ...
 
     async def give_up(self) -> None:

@@ -26,11 +26,11 @@ class File(Protocol):
         ...
 
     async def sync(self) -> None:
-        """Everything that was written when this was called is durable when it returns (fdatasync)."""
+        """Makes durable everything that was written before this call (fdatasync)."""
         ...
 
     async def read(self, position: int, length: int) -> Buffer:
-        """Up to `length` bytes; fewer only at the end of the file."""
+        """Reads up to `length` bytes; fewer only at the end of the file."""
         ...
 
     async def read_all(self, places: Sequence[tuple[int, int]]) -> list[Buffer]:
@@ -54,7 +54,7 @@ class Disk(Protocol):
     def unlock(self) -> None: ...
 
     def names(self) -> list[str]:
-        """The names of the files that are there, sorted."""
+        """Gives the names of the files, sorted."""
         ...
 
     async def create(self, name: str, size: int) -> File:
@@ -64,19 +64,19 @@ class Disk(Protocol):
         ...
 
     async def open(self, name: str) -> File:
-        """An existing file, for reading and writing."""
+        """Opens an existing file for reading and writing."""
         ...
 
     async def size(self, name: str) -> int: ...
 
     def rename(self, old: str, new: str) -> None:
-        """Durable after `sync_directory`. An existing `new` is replaced."""
+        """Renames a file, and replaces an existing `new`. Durable after `sync_directory`."""
         ...
 
     def unlink(self, name: str) -> None:
-        """Durable after `sync_directory`."""
+        """Removes a file. Durable after `sync_directory`."""
         ...
 
     async def sync_directory(self) -> None:
-        """Every create, rename and unlink before this call is durable when it returns."""
+        """Makes durable every create, rename and unlink before this call."""
         ...

@@ -9,7 +9,7 @@ class Randomness(Protocol):
     """Values that differ between two runs of a program, but not between two runs of a seed."""
 
     def unit(self) -> float:
-        """A number in [0, 1), for jitter."""
+        """Gives a number in [0, 1), for jitter."""
         ...
 
     def unique(self) -> bytes:

@@ -1,9 +1,10 @@
 """Calls between kit and broker, at the level of messages: bytes in, bytes out, unary or streamed.
 
-The calls are those of the table in `ports.calls`. A transport does not look into messages: their form is a matter of the codec. It
-tells the handler who calls. Errors of the product cross as themselves: the caller raises the class of `bowstring.Error` that the
-handler has raised. A broken connection is `Unavailable`. gRPC implements this port for real, the simulation with delays, losses and
-cuts.
+The calls are those of the table in `ports.calls`. A transport does not look into messages: their
+form is a matter of the codec. It tells the handler who calls. Errors of the product cross as
+themselves: the caller raises the class of `bowstring.Error` that the handler has raised. A broken
+connection is `Unavailable`. gRPC implements this port for real, the simulation with delays, losses
+and cuts.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class Caller(NamedTuple):
     transport: str = ""
     """The transport that the call came by: `grpc`."""
     deadline: float | None = None
-    """When the caller stops waiting for the answer, by the time of the running loop; None if it waits for ever."""
+    """When the caller stops waiting for the answer, by the time of the running loop; None if it
+    waits for ever."""
 
 
 NOBODY: Final = Caller()
@@ -34,8 +36,8 @@ class Inbound(Protocol):
     """A call's stream as its handler sees it."""
 
     async def read(self) -> bytes | None:
-        """Gives the next message of the caller, or None when the caller has ended its side. The transport reads nothing ahead: this is
-        the back-pressure."""
+        """Gives the next message of the caller, or None when the caller has ended its side.
+        The transport reads nothing ahead: this is the back-pressure."""
         ...
 
     async def write(self, message: Buffer) -> None:
@@ -49,7 +51,8 @@ class Handler(Protocol):
     async def call(self, method: str, request: bytes, caller: Caller) -> bytes: ...
 
     async def stream(self, method: str, inbound: Inbound, caller: Caller) -> None:
-        """Serves a stream until it returns (the stream ends well), raises (it ends with that error) or is cancelled."""
+        """Serves a stream until it returns (the stream ends well), raises (it ends with that error)
+        or is cancelled."""
         ...
 
 
@@ -59,7 +62,8 @@ class Stream(Protocol):
     async def write(self, message: Buffer) -> None: ...
 
     async def read(self) -> bytes | None:
-        """Gives the next message, None when the stream ended well; raises the handler's error, or Unavailable."""
+        """Gives the next message, None when the stream ended well; raises the handler's error, or
+        Unavailable."""
         ...
 
     async def end(self) -> None:

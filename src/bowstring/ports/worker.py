@@ -1,4 +1,4 @@
-"""A thread that runs blocking calls one after the other, seen from the loop.
+"""A thread that runs blocking calls one after the other, as the loop sees it.
 
 SQLite and file syncs block. They run on a worker, and the loop awaits them. In the simulation a
 worker has no thread: the call runs inline after a seeded wait, and the power can go in the middle

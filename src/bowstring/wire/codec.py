@@ -1,12 +1,14 @@
-"""A message as header and batch, split and joined without protobuf touching the batch.
+"""Splits a message into header and batch, and joins them, without protobuf touching the batch.
 
-Where a message carries a batch, the batch is its last field and has number 15 (proto/bowstring/v1). protobuf would copy it twice, out
-of the message and again for every look at the field. So the few fields before it are walked here by hand, and what is handed on is a
-view into the message that arrived. The other way, header and batch are put one behind the other in one copy. Both ways the bytes are
-plain protobuf, which any other implementation reads with its own library.
+Where a message carries a batch, the batch is its last field and has number 15 (proto/bowstring/v1).
+protobuf would copy it twice: out of the message, and again at every access to the field. So `split`
+walks the few fields before it by hand and gives a view into the message that arrived. `join` copies
+header and batch once, one behind the other. In both directions the bytes are plain protobuf, which
+any other implementation reads with its own library.
 
-What comes in is not trusted: numbers have at most ten bytes, lengths are compared with what is there, the batch must be the very
-last thing, and a caller may bound the header, since walking it costs time per field. The header itself is then parsed by protobuf.
+`split` does not trust its input: numbers have at most ten bytes, lengths are compared with the
+bytes that are there, the batch must end the message, and a caller may bound the header, because
+walking it costs time per field. protobuf then parses the header.
 """
 
 from __future__ import annotations
@@ -20,14 +22,15 @@ from bowstring.ports.disk import Buffer
 BATCH_FIELD: Final = 15
 BATCH_TAG: Final = BATCH_FIELD << 3 | 2
 HEADER_BYTES_MAX: Final = 64 * 1024
-"""What a broker takes as the header of a request: room for every field many times over."""
+"""The longest header of a request that a broker takes: room for every field many times over."""
 
 _VARINT_BYTES_MAX: Final = 10
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def split(message: bytes, header_bytes_max: int | None = None) -> tuple[bytes, memoryview | None]:
-    """The header of a message and a view of its batch, None if it has none. What is no such message is refused."""
+    """Gives the header of a message and a view of its batch, None if it has none.
+    Raises InvalidArgument if this is not a message."""
     size = len(message)
     position = 0
     while position < size:
@@ -47,18 +50,18 @@ def split(message: bytes, header_bytes_max: int | None = None) -> tuple[bytes, m
 
 
 def join(header: bytes, batch: Buffer) -> bytes:
-    """The message of a serialised header and a batch: one copy."""
+    """Makes the message of a serialised header and a batch, with one copy."""
     size = len(batch) if isinstance(batch, bytes) else memoryview(batch).nbytes
     return b"".join((header, _batch_prefix(size), batch))
 
 
 def join_pieces(header: bytes, pieces: Sequence[Buffer], size: int) -> bytes:
-    """The same of a batch that comes in pieces."""
+    """Does the same for a batch in pieces that have `size` bytes together."""
     return b"".join((header, _batch_prefix(size), *pieces))
 
 
 def _after(message: bytes, tag: int, position: int) -> int:
-    """Where the value of this field ends."""
+    """Gives the position where the value of this field ends."""
     kind = tag & 7
     if tag >> 3 == 0 or tag >> 3 == BATCH_FIELD:
         raise _malformed(f"a field has the tag {tag}")
@@ -79,7 +82,7 @@ def _after(message: bytes, tag: int, position: int) -> int:
 
 
 def _varint(message: bytes, position: int) -> tuple[int, int]:
-    """The number at this position, and where it ends."""
+    """Gives the number at this position, and where it ends."""
     try:
         byte = message[position]
         if byte < 0x80:
@@ -97,7 +100,8 @@ def _varint(message: bytes, position: int) -> tuple[int, int]:
 
 
 def _batch_prefix(size: int) -> bytes:
-    """The tag of the batch and its size, as protobuf writes them. Most batches of a busy broker are small."""
+    """The tag of the batch and its size, as protobuf writes them.
+    Most batches of a busy broker are small."""
     if 0x80 <= size < 0x4000:
         return b"%c%c%c" % (BATCH_TAG, size & 0x7F | 0x80, size >> 7)
     result = bytearray((BATCH_TAG,))

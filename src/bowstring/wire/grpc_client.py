@@ -30,7 +30,7 @@ from bowstring.wire import status
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 aio: Any = typed_aio
-"""grpcio-stubs know neither raw bytes nor the reader and writer of a stream."""
+"""grpcio-stubs have no types for raw bytes, nor for reading and writing a stream."""
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Broker"].full_name
 
@@ -62,7 +62,7 @@ class GrpcDialer:
 
 
 class GrpcChannel:
-    """The way to one address. It has to be made on the loop that it is used on."""
+    """A channel to one address. Make it on the loop that uses it."""
 
     def __init__(self, address: str) -> None:
         grpc_library.prepare()
@@ -98,7 +98,7 @@ class GrpcChannel:
 
 
 class _GrpcStream:
-    """A call's stream as the port knows it.
+    """Implements `ports.transport.Stream`.
 
     It does not use grpcio's own `write`. When the broker has ended the stream, that one replaces
     the arriving status by INTERNAL, and the caller would never learn that there is no such topic.

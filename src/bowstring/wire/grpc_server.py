@@ -43,26 +43,27 @@ from bowstring.wire.generated import bowstring_pb2 as pb
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Broker"]
 HEADER_ROOM: Final = 64 * 1024
-"""What a message may have beside its batch."""
+"""The room of a message beside its batch, in bytes."""
 REQUEST_BYTES: Final = 1024 * 1024
-"""What a message without a batch may have, however small batches are."""
+"""The maximum of a message without a batch, however small batches are."""
 AHEAD_BYTES: Final = 1024 * 1024
-"""What a stream may send ahead of the message that its handler asks for."""
+"""How many bytes a stream may send ahead of the message that its handler asks for."""
 _CALLS_BESIDE: Final = 1000
-"""Calls that are no streams, served at the same time: topics, finds, health."""
+"""Unary calls that the server serves at the same time: topics, finds, health."""
 
 _CALLS_BESIDE_PER_CONNECTION: Final = 100
-"""The same of one connection; gRPC lets further ones wait at their caller."""
+"""The same for one connection; gRPC lets further calls wait at their caller."""
 
 aio: Any = typed_aio
 health: Any = typed_health
 reflection: Any = typed_reflection
-"""grpcio-stubs know neither raw bytes nor the health and reflection services on asyncio."""
+"""grpcio-stubs have no types for raw bytes, nor for the health and reflection services on
+asyncio."""
 
 _log = logging.getLogger("bowstring.wire")
 
 Context = Any
-"""grpc.aio.ServicerContext, whose stubs know nothing of raw bytes."""
+"""grpc.aio.ServicerContext, whose stubs have no types for raw bytes."""
 
 
 class GrpcServer:
@@ -87,9 +88,9 @@ class GrpcServer:
         self._streams_max = streams_max
         self._connection_streams_max = connection_streams_max
         self.streams = 0
-        """Streams that are open."""
+        """The number of open streams."""
         self.refused = 0
-        """Streams that a limit has refused."""
+        """The number of streams that a limit has refused."""
         self._streams_of: Counter[str] = Counter()
         """By connection; all connections through a Unix socket have the same name, and are not told
         apart.
@@ -106,7 +107,7 @@ class GrpcServer:
 
     @property
     def address(self) -> str:
-        """Where the server listens, with the port that it was given."""
+        """Where the server listens, with the port that the system has chosen for port 0."""
         host, _, port = self._listen.rpartition(":")
         return f"{host}:{self.port}" if port.isdigit() and not self._listen.startswith("unix:") else self._listen
 
@@ -123,7 +124,8 @@ class GrpcServer:
         return self.port
 
     def bind_also(self, address: str) -> bool:
-        """Listens at a second place, unix:path. Gives False where the file system has no sockets."""
+        """Listens at a second place, unix:path.
+        Gives False where the file system has no sockets."""
         try:
             self._server.add_insecure_port(address)
         except RuntimeError:
@@ -136,7 +138,7 @@ class GrpcServer:
         await self.serving(True)
 
     async def serving(self, well: bool) -> None:
-        """What the health service answers."""
+        """Sets what the health service answers."""
         state = health_pb2.HealthCheckResponse.SERVING if well else health_pb2.HealthCheckResponse.NOT_SERVING
         for service in ("", SERVICE.full_name):
             await self._health.set(service, state)
@@ -198,7 +200,7 @@ class GrpcServer:
         self._observer.note("client-refused", limit=limit, streams=streams, client=caller.address)
 
     async def _guarded(self, method: str, context: Context, caller: Caller, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Runs the handler; what it raises becomes the call's status."""
+        """Runs the handler, and turns what it raises into the status of the call."""
         try:
             return await call()
         except errors.Error as error:
@@ -212,7 +214,7 @@ class GrpcServer:
 
 
 class _GrpcInbound:
-    """A call's stream as the port knows it."""
+    """Implements `ports.transport.Inbound`."""
 
     __slots__ = ("_context",)
 

@@ -1,4 +1,4 @@
-"""The event loop, and a thread to run one in.
+"""The event loop, and a thread that runs one.
 
 grpc.aio spends 15 to 20 % less CPU on uvloop, so uvloop is used when it is installed. `bowstring
 serve` runs it in its main thread, an embedded broker and the kit's sync face each in a thread of
@@ -129,7 +129,7 @@ class _Call(Generic[T]):
         self._task: asyncio.Task[T] | None = None
 
     def start(self) -> None:
-        """On the loop."""
+        """Starts the coroutine. Runs on the loop."""
         self._task = asyncio.get_running_loop().create_task(self._coroutine)
         self._task.add_done_callback(self._end)
 
@@ -138,7 +138,7 @@ class _Call(Generic[T]):
         self._done.release()
 
     def cancel(self) -> None:
-        """On the loop, after the start."""
+        """Cancels the coroutine. Runs on the loop, after `start`."""
         if self._task is not None:
             self._task.cancel()
 
@@ -150,7 +150,7 @@ class _Call(Generic[T]):
             self._done.release()
 
     def wait(self, timeout: float | None) -> T:
-        """Its result, once it has one."""
+        """Waits for the result and gives it."""
         if not self._done.acquire(timeout=-1 if timeout is None else timeout):
             raise TimeoutError
         task = self._task
@@ -159,7 +159,7 @@ class _Call(Generic[T]):
                 raise errors.Unavailable("the thread that carries out the calls has ended.", hint="Start it again, or connect again.")
             return task.result()
         finally:
-            del task, self  # what it raised refers to this frame
+            del task, self  # the raised error refers to this frame
 
 
 async def _logged(closing: Coroutine[Any, Any, object]) -> None:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 
 class Versions(NamedTuple):
-    """A window of versions, both ends included."""
+    """A range of versions, both ends included."""
 
     oldest: int
     newest: int

@@ -1,4 +1,4 @@
-"""The one place where errors become status codes, and come back.
+"""Turns errors into status codes, and status codes into errors. No other module does.
 
 An error crosses the wire whole: as the protobuf message `Error` with its kind, message, hint and
 details, inside an answer if it concerns only one batch, else as the trailing metadata
@@ -84,7 +84,8 @@ _STATUS_TEXT_MAX: Final = 300
 
 
 def to_status(error: errors.Error) -> tuple[str, str, bytes]:
-    """The code's name, a text for people, and the error itself as bytes for `METADATA_KEY`."""
+    """Gives the name of the code, a text for people, and the error itself as bytes for
+    `METADATA_KEY`."""
     code = next(CODES[cls] for cls in type(error).__mro__ if cls in CODES)
     return code, _cut(str(error), _STATUS_TEXT_MAX), to_message(error).SerializeToString()
 
@@ -115,7 +116,7 @@ def to_message(error: errors.Error) -> pb.Error:
 
 
 def from_message(message: pb.Error) -> errors.Error:
-    """The error of an answer, in the class that it was raised in."""
+    """Makes the error of an answer, in the class that the broker has raised."""
     return _restored(message, fallback=errors.Error)
 
 
