@@ -79,7 +79,7 @@ def test_the_journal_leads_to_its_pages(data: Path) -> None:
         _, topic, partition, _, count, _, columns, producer, number, _, _, _, segment, position, length = change
         found = in_segment(data, segment, position) if segment else frame(pages[position : position + length], 0, position)
         assert found[0] == sequence
-        assert found[1] == [topic, partition, 1, columns, count, [[count, producer, number, 0, "default", 0]]]
+        assert found[1] == [topic, partition, 1, columns, count, [[count, producer, number, 0, "default", 0, 0]]]
         assert found[2].startswith(b"\xff\xff\xff\xff")
         seen += count
     assert seen

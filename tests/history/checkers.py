@@ -189,7 +189,7 @@ def check(
     """
     of_keeping = (*promises_of_keeping.CHECKERS, *promises_of_deleting.CHECKERS, promises_of_the_kit.silence_means_stored)
     of_keeping += promises_of_delivery.CHECKERS
-    of_keeping += (promises_of_keeping.stored_is_found,) if steady_clocks else ()
+    of_keeping += (promises_of_keeping.stored_is_found, promises_of_deleting.stored_can_be_deleted) if steady_clocks else ()
     broken: list[Violation] = []
     for topic in topics_of(events):
         facts = facts_of(events, topic)

@@ -136,6 +136,8 @@ class Deletion(NamedTuple):
     partition: int = -1
     offset: int = 0
     client: str = ""
+    error: str = ""
+    """Why it was refused."""
 
 
 @dataclass(slots=True)
@@ -271,7 +273,8 @@ def _deletions(facts: Facts, events: list[Event]) -> None:
             facts.read_under(asked)
             answer = end.rows[at] if end is not None and known else Row("")
             place = (answer.partition, answer.offset) if not answer.error else (-1, 0)
-            facts.deletions.append(Deletion(event.time, end.time if end is not None else inf, asked.id, asked.group, *place, event.client))
+            ended = end.time if end is not None else inf
+            facts.deletions.append(Deletion(event.time, ended, asked.id, asked.group, *place, event.client, answer.error))
 
 
 def _readings(facts: Facts, events: list[Event]) -> None:

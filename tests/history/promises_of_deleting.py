@@ -40,6 +40,22 @@ def deleted_is_read_by_nobody(kept: Keeping) -> Cases:
                 yield f"{_told(kept, deletion)}, and find({found.id!r}) gave it at {found.ended:.3f} s"
 
 
+def stored_can_be_deleted(kept: Keeping) -> Cases:
+    """A delete knows messages that were acknowledged before the call, until retention takes them.
+    For runs whose clocks do not jump.
+    """
+    facts = kept.facts
+    for deletion in facts.deletions:
+        if deletion.error != "message-not-found" or sum(other.id == deletion.id for other in facts.deletions) > 1:
+            continue  # another delete may have taken it
+        for send in facts.sends.values():
+            if not send.acknowledged or send.answer.id != deletion.id or send.ended >= deletion.invoked:
+                continue
+            place = send.answer.partition, send.answer.offset
+            if kept.at(*place) is not None and not kept.may_have_aged(place, deletion.ended):
+                yield f"delete({deletion.id!r}) found nothing at {deletion.ended:.3f} s, and it was acknowledged at {send.ended:.3f} s"
+
+
 CHECKERS: tuple[Callable[[Keeping], Cases], ...] = (deleted_is_what_was_asked_for, deleted_is_read_by_nobody)
 
 

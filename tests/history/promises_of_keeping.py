@@ -15,6 +15,8 @@ from tests.history.filtering import passes
 from tests.history.keeping import Keeping
 from tests.history.violations import Cases
 
+OVER_SECONDS = 12.0
+
 
 def acknowledged_is_kept(kept: Keeping) -> Cases:
     """Every acknowledged message is read back at its partition and offset, with its id, for as long
@@ -158,8 +160,8 @@ def found_is_there(kept: Keeping) -> Cases:
 
 
 def stored_is_found(kept: Keeping) -> Cases:
-    """`find` finds messages that were acknowledged before the call, within the window. For runs
-    whose clocks do not jump.
+    """`find` finds messages that were acknowledged before the call, until retention takes them. For
+    runs whose clocks do not jump.
     """
     facts = kept.facts
     for found in facts.finds:
@@ -169,13 +171,41 @@ def stored_is_found(kept: Keeping) -> Cases:
             if not send.acknowledged or send.answer.id != found.id or send.ended >= found.invoked:
                 continue
             place = send.answer.partition, send.answer.offset
-            first = kept.at(*place)
-            if first is None or kept.may_be_gone(place, found.ended):
-                continue
-            window = min(settings.deduplication for settings in facts.settings(first.invoked, found.ended))
-            slack = kept.clocks.ahead(found.ended) if kept.clocks is not None else 0.0
-            if found.ended - first.invoked + slack < window:
+            if kept.at(*place) is not None and not kept.may_be_gone(place, found.ended):
                 yield f"find({found.id!r}) gave nothing at {found.ended:.3f} s, and it was acknowledged at {send.ended:.3f} s"
+
+
+def newest_is_found(kept: Keeping) -> Cases:
+    """Of several messages of an id `find` gives the one that arrived last, of those that were
+    acknowledged before the call.
+    """
+    facts = kept.facts
+    for found in facts.finds:
+        row = facts.rows.get((found.partition, found.offset))
+        for send in facts.sends.values() if row is not None else ():
+            if not send.acknowledged or send.answer.id != found.id or send.ended >= found.invoked:
+                continue
+            place = send.answer.partition, send.answer.offset
+            newer = facts.rows.get(place)
+            if row is not None and newer is not None and newer.arrived > row.arrived and not kept.may_be_gone(place, found.ended):
+                where = f"{facts.topic}/{found.partition}@{found.offset}"
+                yield f"find({found.id!r}) gave {where} at {found.ended:.3f} s, and {newer.label} is newer at {place[0]}@{place[1]}"
+
+
+def found_is_not_over(kept: Keeping) -> Cases:
+    """`find` gives nothing that retention took long ago. Where nothing fails, it takes a page
+    within `OVER_SECONDS` after a message in it is too old.
+    """
+    facts, clocks = kept.facts, kept.clocks
+    for found in facts.finds if clocks is not None and clocks.notice is not None else ():
+        place = found.partition, found.offset
+        row, send = facts.rows.get(place), kept.at(*place)
+        if clocks is None or row is None or send is None:
+            continue
+        longest = max(settings.retention for settings in facts.settings(send.invoked, found.invoked))
+        if max(row.arrived, send.sent.due) + longest * 1e6 < clocks.earliest(found.invoked - OVER_SECONDS):
+            where = f"{facts.topic}/{found.partition}@{found.offset}"
+            yield f"find({found.id!r}) gave {where} at {found.ended:.3f} s, and retention took it long before"
 
 
 CHECKERS: tuple[Callable[[Keeping], Cases], ...] = (
@@ -186,6 +216,8 @@ CHECKERS: tuple[Callable[[Keeping], Cases], ...] = (
     overtaken_only_by_retention,
     one_offset_per_id,
     found_is_there,
+    newest_is_found,
+    found_is_not_over,
 )
 """All that hold in every run; `stored_is_found` holds where clocks do not jump."""
 

@@ -13,6 +13,7 @@ from tests.simulation import (
     bugs_of_delivery,
     bugs_of_due_times,
     bugs_of_flushing,
+    bugs_of_ids,
     bugs_of_keeping,
     bugs_of_reading,
     bugs_of_room,
@@ -34,6 +35,7 @@ FILES = (
     bugs_of_backing_up,
     bugs_of_delivery,
     bugs_of_due_times,
+    bugs_of_ids,
 )
 """Where they are; each adds its own to the list."""
 

@@ -82,6 +82,8 @@ class Load:
     compressed: float = 0.1
     deletes: float = 0.0
     """The share of sends after which messages are deleted that were sent before."""
+    finds: float = 0.0
+    """The share of sends after which a message is looked for by its id that was stored before, however long ago."""
     impatient: float = 0.0
     """The share of deletes that are given up after a few syncs, and asked again."""
     chunk_bits: int = 20
@@ -162,6 +164,7 @@ def drawn_load(seed: int) -> Load:
         isolated=random.Random(f"{seed}/isolated").choice((0.0, 0.5)),
         brink=random.Random(f"{seed}/brink").choice((0.0, 0.0, 0.3)),
         chunk_bits=random.Random(f"{seed}/chunks").choice((4, 7, 20)),
+        finds=random.Random(f"{seed}/finds").choice((0.0, 0.1, 0.5)),
         cut_bytes=random.Random(f"{seed}/cuts").choice((256, 1024, 64 * KIB)),
         kept_seconds=random.Random(f"{seed}/kept").choice((0.5, 2.0, 60.0)),
         forgets=random.Random(f"{seed}/forgets").choice((0.0, 0.0, 0.3)),

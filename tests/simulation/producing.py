@@ -54,6 +54,9 @@ class ProducerClient:
         self._was_full: set[str] = set()
         self._careless = workload.world.source(f"{life.name}/careless")
         self._hasty = workload.world.source(f"{life.name}/hasty")
+        self._seeking = workload.world.source(f"{life.name}/seeking")
+        self._known: dict[str, list[str]] = {}
+        """Ids of messages that were stored, some of each topic, old ones among them."""
 
     async def run(self) -> None:
         workload = self._workload
@@ -88,6 +91,8 @@ class ProducerClient:
                 self._note(topic, ignored, await producer.flush())
             if self._again and self._random.random() < 0.3:
                 await self._find(producer, topic)
+            if self._load.finds and self._seeking.random() < self._load.finds and self._known.get(topic):
+                await self._ask_for(producer, topic, self._seeking.choice(self._known[topic]))
             if self._load.deletes and self._random.random() < self._load.deletes:
                 self._under_way_now(asyncio.create_task(self._delete(producer, topic)), mine)
             while len(self._under_way) >= self._load.under_way_max:
@@ -190,6 +195,7 @@ class ProducerClient:
             if not row.error:
                 self._workload.saw(topic, row.partition, row.offset)
                 self._stored[topic] = [*self._stored.get(topic, ())[-40:], row.id]
+                self._remember(topic, row.id)
                 if topic in self._was_full:
                     self._was_full.discard(topic)
                     self._world.sometimes("publish refused because full, and accepted later again")
@@ -209,7 +215,15 @@ class ProducerClient:
         mine = [entry for entry in self._again if entry[0] == topic]
         if not mine:
             return
-        _, message_id, _ = self._random.choice(mine)
+        await self._ask_for(producer, topic, self._random.choice(mine)[1])
+
+    def _remember(self, topic: str, message_id: str) -> None:
+        """The first hundred ids of a topic, and later ones now and then."""
+        known = self._known.setdefault(topic, [])
+        if self._load.finds and (len(known) < 100 or self._seeking.random() < 0.1):
+            known.append(message_id)
+
+    async def _ask_for(self, producer: Sender, topic: str, message_id: str) -> None:
         call = self._history.invoke(self._life.name, FIND, topic, [Row("", message_id)])
         try:
             found = await producer.find(message_id)
@@ -217,6 +231,7 @@ class ProducerClient:
             self._history.ended(UNKNOWN, self._life.name, call, FIND, topic, error=error.kind)
             return
         rows = [] if found is None else [Row("", message_id, partition=found.partition, offset=found.offset)]
+        self._world.sometimes("message found by its id", len(rows))
         self._world.sometimes("unknown outcome: it was stored" if rows else "unknown outcome: it was not stored")
         self._history.ended(OK, self._life.name, call, FIND, topic, rows)
 

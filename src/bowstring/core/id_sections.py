@@ -7,14 +7,12 @@ only a candidate, and is compared with the stored id.
 
     hash:   | bucket: `bits` | key: 32 bits | the rest is not kept |
 
-Entries are sorted by hash. The bucket's bits are not stored with the entry but follow from its
-place: `starts` says where each bucket begins. With `bits` chosen so that a bucket has 8 to 16
-entries, all those of a row's bucket can be looked at at once, with no search.
+Entries are sorted by hash. The bucket's bits are not stored with the entry but follow from its place: `starts` says where each bucket
+begins. With `bits` chosen so that a bucket has 16 to 32 entries, all those of a row's bucket can be looked at at once, with no search.
 
-In memory (`Filter`) there are the first 24 bits of every key, and `starts`: 3.3 bytes an entry. A
-stranger passes in one of a million sections or so. Who is asked for at all is decided before, by
-one sieve for many sections (`known_ids`). The offsets are in blocks of their own, which are read
-only for a match: 8 bytes an entry on the disk.
+In memory (`Filter`) there are the last 20 bits of every key, and `starts`: 2.7 bytes an entry. A stranger that is looked for here passes
+in one of 50,000 sections or so. Who is looked for at all is decided before, by one sieve for many sections (`known_ids`). Whole keys and
+offsets are in blocks of their own, which are read only for a match: 8 bytes an entry on the disk.
 """
 
 from __future__ import annotations
@@ -27,10 +25,12 @@ from numpy.typing import NDArray
 from bowstring.core.natural_ids import Offsets
 from bowstring.core.sieve import Hashes
 
-BLOCK_ENTRIES = 1 << 15
+BLOCK_ENTRIES = 1 << 12
+BLOCK_ENTRIES_ONCE = 1 << 15
+"""What sections of earlier releases have in a block."""
 BITS_MAX = 24
-PART_BITS = 15
-"""About 2 to the power of this many entries are sorted at a time: one or two milliseconds."""
+PART_BITS = 16
+"""About 2 to the power of this many entries are sorted at a time: two or three milliseconds."""
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xBF58476D1CE4E5B9)
@@ -57,29 +57,49 @@ class BlockPlace(NamedTuple):
     length: int
 
 
+class Blocks(NamedTuple):
+    """The blocks of a section: where each is, and how many entries it has; the last one may have fewer."""
+
+    places: list[BlockPlace]
+    entries: int = BLOCK_ENTRIES
+
+    @staticmethod
+    def of(count: int, places: list[BlockPlace]) -> Blocks:
+        """Those of a section with so many entries: how many blocks there are tells how large they are."""
+        return Blocks(places, BLOCK_ENTRIES if len(places) == -(-count // BLOCK_ENTRIES) else BLOCK_ENTRIES_ONCE)
+
+
 class Filter:
-    """A section as it is kept in memory: everything but the offsets and the last bits of the keys.
-    It is filled block by block.
-    """
+    """A section as it is kept in memory: where buckets begin, and the last 20 bits of each key. It is filled block by block. The first
+    bits would tell less: a sieve has asked about those already, as far as they are among the first 32 of the hash."""
 
     def __init__(self, bits: int, starts: NDArray[np.uint32]) -> None:
         self.bits = bits
         self.starts = starts
-        self._high = np.empty(int(starts[-1]), np.uint16)
-        self._low = np.empty(int(starts[-1]), np.uint8)
+        self._last = np.empty(int(starts[-1]), np.uint16)
+        self._more = np.zeros((int(starts[-1]) + 1) // 2, np.uint8)
+        """Four bits of two keys in each byte."""
 
     @property
     def count(self) -> int:
-        return len(self._high)
+        return len(self._last)
 
     @property
     def bytes(self) -> int:
-        return self.starts.nbytes + self._high.nbytes + self._low.nbytes
+        return self.starts.nbytes + self._last.nbytes + self._more.nbytes
+
+    def keys_of(self, hashes: Hashes) -> NDArray[np.uint32]:
+        """What a block keeps of these hashes."""
+        return _split(hashes, self.bits)[1]
 
     def fill(self, first: int, keys: NDArray[np.uint32]) -> None:
-        """The keys of the entries from that place on."""
-        self._high[first : first + len(keys)] = keys >> np.uint32(16)
-        self._low[first : first + len(keys)] = keys >> np.uint32(8) & np.uint32(0xFF)
+        """The keys of the entries from that place on, which is even."""
+        assert first % 2 == 0, "two keys share a byte"
+        self._last[first : first + len(keys)] = keys.astype(np.uint16)
+        more = (keys >> np.uint32(16) & np.uint32(15)).astype(np.uint8)
+        at = first // 2
+        self._more[at : at + (len(keys) + 1) // 2] = more[::2]
+        self._more[at : at + len(keys) // 2] |= more[1::2] << np.uint8(4)
 
     def find(self, hashes: Hashes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows of the hashes that are in here, and the place of each entry. A row comes as often as
@@ -92,10 +112,10 @@ class Filter:
         ends = np.cumsum(counts)
         rows = np.repeat(np.arange(len(hashes)), counts)
         places = np.arange(len(rows)) + np.repeat(firsts - ends + counts, counts)
-        keys >>= np.uint32(8)
-        same = np.flatnonzero(self._high[places] == keys[rows] >> np.uint32(8))
+        same = np.flatnonzero(self._last[places] == keys.astype(np.uint16)[rows])
         rows, places = rows[same], places[same]
-        same = np.flatnonzero(self._low[places] == keys[rows] & np.uint32(0xFF))
+        more = self._more[places >> 1] >> ((places & 1) << 2).astype(np.uint8) & np.uint8(15)
+        same = np.flatnonzero(more == (keys[rows] >> np.uint32(16) & np.uint32(15)))
         return rows[same], places[same]
 
 
@@ -104,30 +124,21 @@ class Directory:
     that block is.
     """
 
-    def __init__(self, bits: int, firsts: Hashes, mask: int, places: list[BlockPlace]) -> None:
-        """`firsts` has the hash of the first entry of each block, as far as the bits of the mask."""
+    def __init__(self, bits: int, starts: NDArray[np.uint32], blocks: Blocks) -> None:
+        """From where the buckets begin: of the first entry of each block the bucket is kept."""
         self._bits = bits
-        self._firsts = firsts
-        self._mask = np.uint64(mask)
-        self.places = places
-
-    @staticmethod
-    def of(bits: int, starts: NDArray[np.uint32], places: list[BlockPlace]) -> Directory:
-        """From where the buckets begin. Of the first entry of a block the bucket is known."""
-        buckets = np.searchsorted(starts, np.arange(len(places)) * BLOCK_ENTRIES, side="right") - 1
-        shift = 64 - bits
-        firsts = buckets.astype(np.uint64) << np.uint64(shift) if bits else np.zeros(len(places), np.uint64)
-        return Directory(bits, firsts, (1 << 64) - (1 << shift), places)
+        self.blocks = blocks
+        self._firsts = np.searchsorted(starts, np.arange(len(blocks.places)) * blocks.entries, side="right") - 1
 
     @property
     def bytes(self) -> int:
-        return 200 * (1 + len(self.places))
+        return 200 * (1 + len(self.blocks.places))
 
     def blocks_of(self, hashes: Hashes) -> list[tuple[int, NDArray[np.int64]]]:
         """The blocks in which entries of these hashes may be, and the rows of the hashes for each."""
-        known = hashes & self._mask
-        low = np.maximum(np.searchsorted(self._firsts, known, side="left") - 1, 0)
-        counts = np.maximum(np.searchsorted(self._firsts, known, side="right") - low, 0)
+        buckets, _ = _split(hashes, self._bits)
+        low = np.maximum(np.searchsorted(self._firsts, buckets, side="left") - 1, 0)
+        counts = np.maximum(np.searchsorted(self._firsts, buckets, side="right") - low, 0)
         rows = np.repeat(np.arange(len(hashes)), counts)
         blocks = np.repeat(low - np.cumsum(counts) + counts, counts) + np.arange(len(rows))
         return [(number, rows[blocks == number]) for number in np.flatnonzero(np.bincount(blocks)).tolist()]
@@ -138,10 +149,8 @@ class Directory:
 
 
 def find_keys(keys: NDArray[np.uint32], wanted: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of the wanted keys that are among those of a block, and the place of each. A row comes
-    as often as there are entries; of a block's 32,768 entries those of another bucket count too, so
-    a stranger is found in one of 130,000 blocks.
-    """
+    """Rows of the wanted keys that are among those of a block, and the place of each. A row comes as often as there are entries; of
+    a block's entries those of another bucket count too, so a stranger is found in one of a million blocks."""
     order = np.argsort(keys)
     low, high = np.searchsorted(keys, wanted, "left", order), np.searchsorted(keys, wanted, "right", order)
     counts = high - low
@@ -189,7 +198,7 @@ class Builder:
     def __init__(self, count: int, first_offset: int, bits_max: int = BITS_MAX) -> None:
         """`count` is about how many entries there will be."""
         self._first_offset = first_offset
-        self._bits = min(max(count.bit_length() - 4, 0), bits_max)
+        self._bits = min(max(count.bit_length() - 5, 0), bits_max)
         self._counts = np.zeros((1 << self._bits) + 1, np.int64)
         self._taken: list[tuple[Hashes, Offsets]] = []
         self._keys: list[NDArray[np.uint32]] = []
@@ -204,14 +213,15 @@ class Builder:
         inside = offsets >= self._first_offset
         self._taken.append((hashes[inside], offsets[inside]))
 
-    def sort(self) -> None:
-        """The part is complete: the hashes of the next one are all behind those of this one."""
+    def sort(self) -> Hashes:
+        """The part is complete: the hashes of the next one are all behind those of this one. Gives them, ascending."""
         taken, self._taken = self._taken, []
         if not any(len(hashes) for hashes, _ in taken):
-            return
+            return np.empty(0, np.uint64)
         hashes, offsets = np.concatenate([hashes for hashes, _ in taken]), np.concatenate([offsets for _, offsets in taken])
         order = np.argsort(hashes, kind="stable")  # what was taken is a few sorted runs, which are merged so
-        bucket, keys = _split(hashes[order], self._bits)
+        hashes = hashes[order]
+        bucket, keys = _split(hashes, self._bits)
         first = int(bucket[0])
         counts = np.bincount(bucket - first)
         self._counts[first + 1 : first + 1 + len(counts)] += counts
@@ -220,6 +230,7 @@ class Builder:
         self._pending += len(keys)
         if self._pending >= BLOCK_ENTRIES:
             self._cut(BLOCK_ENTRIES)
+        return hashes
 
     def _cut(self, least: int) -> None:
         """Makes blocks of what is there, as long as so much is left."""

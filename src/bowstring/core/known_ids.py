@@ -1,10 +1,9 @@
 """The sealed ids of one partition, as they are kept in memory: the filters of its sections, behind
 few sieves.
 
-A sieve stands for the sections that were added while it had room. The next one is four times as
-large, up to `CAPACITY_MAX`, so ten million ids are asked for at two or three sieves. What is
-dropped stays in its sieve, where it lets a stranger more pass, until all the sections of that sieve
-are gone.
+A sieve stands for the sections that were added while it had room. The next one is four times as large, up to `CAPACITY_MAX`, so ten
+million ids are asked for at three sieves. What is dropped stays in its sieve, where it lets a stranger more pass, until all the
+sections of that sieve are gone.
 """
 
 from __future__ import annotations
@@ -15,27 +14,27 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bowstring.core.id_sections import BlockPlace, Filter
-from bowstring.core.sieve import Hashes, Sieve
+from bowstring.core.id_sections import Blocks, Filter
+from bowstring.core.sieve import Asked, Hashes, Sieve
 
 Name = TypeVar("Name", bound=Hashable)
 """The name of a section: the place of its directory."""
 
 CAPACITY_MIN = 1 << 9
-CAPACITY_MAX = 1 << 23
+CAPACITY_MAX = 1 << 22
 GROWTH = 4
-BITS_AN_ENTRY = 12
+BITS_AN_ENTRY = 10
 
 
 class KnownSection(NamedTuple):
     """A section, but for the offsets."""
 
     filter: Filter
-    blocks: list[BlockPlace]
+    blocks: Blocks
 
 
-Match = tuple[Name, list[BlockPlace], NDArray[np.int64], NDArray[np.int64]]
-"""A section and its blocks, rows that it may have, and the place of each in it."""
+Match = tuple[Name, KnownSection, NDArray[np.int64], NDArray[np.int64]]
+"""A section, rows that it may have, and the place of each in it."""
 
 
 class Group(Generic[Name]):
@@ -93,12 +92,13 @@ class KnownIds(Generic[Name]):
 
     def find(self, hashes: Hashes, sections: Collection[Name]) -> Iterator[Match[Name]]:
         """Where these hashes may be, among those of the sections that are known."""
+        asked = Asked.of(hashes)
         for group in self._groups:
             wanted = [(section, known) for section, known in group.sections.items() if section in sections]
-            passing = group.sieve.passing(hashes) if wanted else np.empty(0, np.int64)
+            passing = group.sieve.passing(asked) if wanted else np.empty(0, np.int64)
             if not len(passing):
                 continue
             for section, known in wanted:
                 rows, places = known.filter.find(hashes[passing])
                 if len(rows):
-                    yield section, known.blocks, passing[rows], places
+                    yield section, known, passing[rows], places

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bowstring.core.sieve import Hashes, Sieve
+from bowstring.core.sieve import Asked, Hashes, Sieve
 
 Offsets = NDArray[np.int64]
 
@@ -118,8 +118,8 @@ class _Generation:
                 break
             self.runs[-2:] = [_merged(older, newer)]
 
-    def find(self, hashes: Hashes) -> list[Hits]:
-        rows = self._sieve.passing(hashes)
+    def find(self, hashes: Hashes, asked: Asked) -> list[Hits]:
+        rows = self._sieve.passing(asked)
         return [hits for run in self.runs if (hits := run.find(hashes, rows)) is not None] if len(rows) else []
 
     def free(self, first: int, end: int) -> None:
@@ -145,7 +145,8 @@ class NaturalIds:
 
     def find(self, hashes: Hashes) -> Hits:
         """The candidates for a batch."""
-        found = [hits for generation in self._generations for hits in generation.find(hashes)]
+        asked = Asked.of(hashes) if self._generations else None
+        found = [hits for generation in self._generations if asked is not None for hits in generation.find(hashes, asked)]
         if not found:
             return NO_HITS
         return Hits(np.concatenate([hits.rows for hits in found]), np.concatenate([hits.offsets for hits in found]))

@@ -14,6 +14,8 @@ with 8; and one more for every four million entries.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,10 +44,23 @@ def _patterns() -> Hashes:
 _PATTERNS = _patterns()
 
 
+class Asked(NamedTuple):
+    """Hashes as a sieve sees them. What is asked at several sieves is made once."""
+
+    numbers: Hashes
+    """The first 32 bits of each."""
+    patterns: Hashes
+    """The bits that each sets in its word."""
+
+    @staticmethod
+    def of(hashes: Hashes) -> Asked:
+        numbers = hashes >> _HALF
+        mixed = (numbers * _MULTIPLIER & _LOW) >> np.uint64(32 - _PATTERN_BITS)
+        return Asked(numbers, _PATTERNS[mixed.view(np.int64)])
+
+
 class Sieve:
-    """The hashes that may have been added. It does not grow: with more than `capacity` entries,
-    more unknown hashes pass.
-    """
+    """Which hashes may have been added. It does not grow: with more than `capacity` of them more strangers pass."""
 
     def __init__(self, capacity: int, bits_an_entry: int = BITS_AN_ENTRY) -> None:
         self._words = np.zeros(min(max(capacity * bits_an_entry // 64, 1), 1 << 26), np.uint64)
@@ -55,22 +70,14 @@ class Sieve:
         return self._words.nbytes
 
     def add(self, hashes: Hashes) -> None:
-        """Those of one word are put together: quickly if the hashes ascend."""
-        if len(hashes):
-            places, patterns = self._places(hashes)
-            if (places[1:] < places[:-1]).any():
-                order = np.argsort(places)
-                places, patterns = places[order], patterns[order]
-            firsts = np.flatnonzero(np.concatenate(([True], places[1:] != places[:-1])))
-            self._words[places[firsts]] |= np.bitwise_or.reduceat(patterns, firsts)
+        """In any order; quickest if the hashes ascend, because then memory is written in order."""
+        numbers, patterns = Asked.of(hashes)
+        np.bitwise_or.at(self._words, self._places(numbers), patterns)
 
-    def passing(self, hashes: Hashes) -> NDArray[np.int64]:
+    def passing(self, asked: Asked) -> NDArray[np.int64]:
         """The rows whose hashes may be here, ascending."""
-        places, patterns = self._places(hashes)
-        return np.flatnonzero((self._words[places] & patterns) == patterns)
+        return np.flatnonzero((self._words[self._places(asked.numbers)] & asked.patterns) == asked.patterns)
 
-    def _places(self, hashes: Hashes) -> tuple[NDArray[np.int64], Hashes]:
-        """The word of each, and the bits in it."""
-        numbers = hashes >> _HALF
-        mixed = (numbers * _MULTIPLIER & _LOW) >> np.uint64(32 - _PATTERN_BITS)
-        return (numbers * np.uint64(len(self._words)) >> _HALF).view(np.int64), _PATTERNS[mixed.view(np.int64)]
+    def _places(self, numbers: Hashes) -> NDArray[np.int64]:
+        """The word of each."""
+        return (numbers * np.uint64(len(self._words)) >> _HALF).view(np.int64)

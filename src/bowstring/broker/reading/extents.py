@@ -23,8 +23,8 @@ from bowstring.broker.reading.caches import ByteCache
 from bowstring.broker.upkeep.placement import PAUSE_SECONDS
 from bowstring.core import sections
 from bowstring.core.due_blocks import DueDirectory, Dues, decode_due_block, decode_due_directory
-from bowstring.core.id_sections import BLOCK_ENTRIES, BlockPlace, Builder, Built, Directory, Filter, find_keys, known_hashes, parts_of
-from bowstring.core.known_ids import KnownIds, KnownSection
+from bowstring.core.id_sections import BlockPlace, Blocks, Builder, Built, Directory, Filter, find_keys, known_hashes, parts_of
+from bowstring.core.known_ids import Group, KnownIds, KnownSection
 from bowstring.core.natural_ids import Hits
 from bowstring.core.pages import PageEntry, PageIndex
 from bowstring.core.partition import MINUTE, Partition
@@ -169,9 +169,11 @@ class Extents:
         known = self._ids.get((partition.topic, partition.number)) or KnownIds[Reference]()
         while missing := [section for section in wanted if known.get(section) is None]:
             await self._read_ids(partition, known, wanted[missing[0]], missing[0])
-        for section, blocks, found, places in list(known.find(hashes, wanted)):
-            rows.append(found)
-            offsets.append(await self._offsets(wanted[section], section, blocks, places))
+        for section, match, found, places in list(known.find(hashes, wanted)):
+            keys = match.filter.keys_of(hashes[found])
+            same, at = await self._compared(wanted[section], section, match.blocks, places, keys)
+            rows.append(found[same])
+            offsets.append(at)
         return Hits(np.concatenate(rows), np.concatenate(offsets))
 
     async def older(self, partition: Partition, horizon: int) -> list[Extent]:
@@ -191,7 +193,7 @@ class Extents:
         if extent.ids is not None:
             directory = await self._small_directory(extent, extent.ids)
             for number, inside in directory.blocks_of(hashes):
-                keys, distances = await self._block(extent, _block_reference(directory.places[number], extent.ids))
+                keys, distances = await self._block(extent, _block_reference(directory.blocks.places[number], extent.ids))
                 found, places = find_keys(keys, directory.keys_of(hashes[inside]))
                 rows.append(inside[found])
                 offsets.append(distances[places].astype(np.int64) + extent.first_offset)
@@ -200,19 +202,27 @@ class Extents:
     async def _small_directory(self, extent: Extent, section: Reference) -> Directory:
         found = self._directories.get(section)
         if found is None:
-            header, starts, places = await self._directory(extent, section)
-            found = Directory.of(header.detail, starts, places)
+            header, starts, blocks = await self._directory(extent, section)
+            found = Directory(header.detail, starts, blocks)
             self._directories.keep(section, found, found.bytes)
         return found
 
-    async def adopt(self, partition: Partition, extent: Extent, built: Built, blocks: list[BlockPlace]) -> None:
-        """Keeps the ids of an extent that is about to be added: they are in memory now, and will be
-        asked for.
-        """
+    def room_for(self, partition: Partition, count: int) -> Group[Reference] | None:
+        """The group that is to know a section in the making, if the others of the partition are known: its hashes are to be added to the
+        sieve as they are sorted."""
+        known = self._ids.get((partition.topic, partition.number))
+        if known is None and partition.sealed_end > 1:
+            return None  # nobody has asked for the others
+        return (known or KnownIds[Reference]()).room_for(count)
+
+    def adopt(self, partition: Partition, extent: Extent, built: Built, places: list[BlockPlace], group: Group[Reference]) -> None:
+        """Keeps the ids of an extent that is about to be added: they are in memory now, and will be asked for."""
         known = self._ids.get((partition.topic, partition.number))
         if extent.ids is None or (known is None and partition.sealed_end > 1):
-            return  # the others are not needed
-        await self._learn(partition, known or KnownIds[Reference](), extent.ids, built, blocks, PAUSE_SECONDS)
+            return
+        known, made = known or KnownIds[Reference](), _filter_of(built)
+        known.add(group, extent.ids, KnownSection(made, Blocks(places)))
+        self._keep_ids((partition.topic, partition.number), known)
 
     async def joined_ids(self, extents: list[Extent], first_offset: int) -> Built:
         """One ids section of the entries of several. Of their hashes only what the filters kept is
@@ -234,59 +244,46 @@ class Extents:
         return builder.built()
 
     async def _entries(
-        self, extent: Extent, section: Reference, blocks: list[BlockPlace], first: int, end: int
+        self, extent: Extent, section: Reference, blocks: Blocks, first: int, end: int
     ) -> list[tuple[int, NDArray[np.uint32], NDArray[np.uint32]]]:
         """Entries of a section, block by block: the place of the first one, keys and distances."""
         found: list[tuple[int, NDArray[np.uint32], NDArray[np.uint32]]] = []
-        for number in range(first // BLOCK_ENTRIES, -(-end // BLOCK_ENTRIES)):
-            at = number * BLOCK_ENTRIES
-            keys, distances = await self._block(extent, _block_reference(blocks[number], section))
+        for number in range(first // blocks.entries, -(-end // blocks.entries)):
+            at = number * blocks.entries
+            keys, distances = await self._block(extent, _block_reference(blocks.places[number], section))
             inside = slice(max(first - at, 0), end - at)
             found.append((max(first, at), keys[inside], distances[inside]))
         return found
 
     async def _read_ids(self, partition: Partition, known: KnownIds[Reference], extent: Extent, section: Reference) -> None:
-        header, starts, places = await self._directory(extent, section)
-        blocks = [await self._read_block(extent, _block_reference(place, section)) for place in places]
-        await self._learn(partition, known, section, Built(header.detail, starts, blocks), places, 0.0)
-
-    async def _learn(
-        self,
-        partition: Partition,
-        known: KnownIds[Reference],
-        section: Reference,
-        built: Built,
-        places: list[BlockPlace],
-        pause: float,
-    ) -> None:
-        """In steps with pauses, because a sieve takes a while to make and to fill."""
-        await self._clock.sleep(pause)
-        made, at = Filter(built.bits, built.starts), 0
-        group = known.room_for(made.count)
-        await self._clock.sleep(pause)
+        header, starts, blocks = await self._directory(extent, section)
+        read = [await self._read_block(extent, _block_reference(place, section)) for place in blocks.places]
+        built, at = Built(header.detail, starts, read), 0
+        group = known.room_for(header.count)
         for keys, _ in built.blocks:
-            made.fill(at, keys)
             group.sieve.add(known_hashes(built.bits, built.starts, keys, at))
             at += len(keys)
-            await self._clock.sleep(pause)
-        known.add(group, section, KnownSection(made, places))
+            await self._clock.sleep(0.0)
+        known.add(group, section, KnownSection(_filter_of(built), blocks))
         self._keep_ids((partition.topic, partition.number), known)
 
     def _keep_ids(self, key: Key, known: KnownIds[Reference]) -> None:
         self._ids.drop(key)
         self._ids.keep(key, known, known.bytes)
 
-    async def _offsets(
-        self, extent: Extent, reference: Reference, blocks: list[BlockPlace], places: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        offsets = np.empty(len(places), np.int64)
-        numbers = places // BLOCK_ENTRIES
+    async def _compared(
+        self, extent: Extent, section: Reference, blocks: Blocks, places: NDArray[np.int64], keys: NDArray[np.uint32]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Which of these places hold these keys as a whole, and the offsets of those that do."""
+        same, offsets = np.zeros(len(places), bool), np.zeros(len(places), np.int64)
+        numbers = places // blocks.entries
         for number in np.flatnonzero(np.bincount(numbers)).tolist():  # np.unique imports numpy.ma, which takes 50 ms
             inside = numbers == number
-            block = _block_reference(blocks[number], reference)
-            distances = (await self._block(extent, block))[1]
-            offsets[inside] = distances[places[inside] % BLOCK_ENTRIES].astype(np.int64) + extent.first_offset
-        return offsets
+            stored, distances = await self._block(extent, _block_reference(blocks.places[number], section))
+            at = places[inside] % blocks.entries
+            same[inside] = stored[at] == keys[inside]
+            offsets[inside] = distances[at].astype(np.int64) + extent.first_offset
+        return same, offsets[same]
 
     async def _block(self, extent: Extent, block: Reference) -> Block:
         found = self._blocks.get(block)
@@ -299,9 +296,10 @@ class Extents:
         header, body = await self._section(extent, block, sections.ID_BLOCK)
         return _understood(extent, lambda: sections.decode_block(header, body))
 
-    async def _directory(self, extent: Extent, section: Reference) -> tuple[sections.SectionHeader, NDArray[np.uint32], list[BlockPlace]]:
+    async def _directory(self, extent: Extent, section: Reference) -> tuple[sections.SectionHeader, NDArray[np.uint32], Blocks]:
         header, body = await self._section(extent, section, sections.IDS)
-        return header, *_understood(extent, lambda: sections.decode_directory(header, body))
+        starts, places = _understood(extent, lambda: sections.decode_directory(header, body))
+        return header, starts, Blocks.of(header.count, places)
 
     # Sections
 
@@ -319,6 +317,14 @@ class Extents:
 def _sections(extents: list[Extent], horizon: int) -> dict[Reference, Extent]:
     """The ids sections of the extents in which something has arrived since then."""
     return {extent.ids: extent for extent in extents if extent.ids is not None and extent.arrived_last >= horizon}
+
+
+def _filter_of(built: Built) -> Filter:
+    made, at = Filter(built.bits, built.starts), 0
+    for keys, _ in built.blocks:
+        made.fill(at, keys)
+        at += len(keys)
+    return made
 
 
 def _block_reference(place: BlockPlace, directory: Reference) -> Reference:

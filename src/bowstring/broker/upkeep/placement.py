@@ -14,6 +14,7 @@ from bowstring.broker.upkeep.usage import Usage
 from bowstring.core import sections
 from bowstring.core.due_blocks import NO_DUES, Dues, blocks_of, encode_due_block, encode_due_directory
 from bowstring.core.id_sections import BlockPlace, Built
+from bowstring.core.known_ids import Group
 from bowstring.core.pages import PageEntry, segments
 from bowstring.core.partition import Partition
 from bowstring.core.sections import DUE, DUE_BLOCK, ID_BLOCK, IDS, INDEX, SectionHeader
@@ -111,6 +112,8 @@ class ExtentDraft(NamedTuple):
     hashes: Built
     dues: Dues = NO_DUES
     """The rows that have a due time."""
+    group: Group[Reference] | None = None
+    """What is going to know these hashes in memory."""
 
 
 class Written(NamedTuple):

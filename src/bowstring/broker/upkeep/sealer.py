@@ -103,6 +103,8 @@ class Sealer:
         """Bytes since the last pause."""
         self._hurry = False
         """So much has come that it is better sealed soon than well."""
+        self._postponed = False
+        """The last seal could not be done."""
         self._tries: dict[tuple[int, int, int], int] = {}
         """How often a page of the journal could not be read, by topic, partition and offset."""
         self._sealed_at = self._clock.monotonic()
@@ -122,6 +124,11 @@ class Sealer:
         full = counts.rows >= settings.seal_rows or counts.changes >= 15 * settings.seal_rows or counts.ids >= IDS_MAX
         return old or full or counts.inlined >= settings.seal_inline_bytes or counts.bytes >= settings.seal_bytes
 
+    @property
+    def is_pressed(self) -> bool:
+        """Have so many ids come while the last ones were sealed that the next seal is due at once? They take memory until then."""
+        return self._counts.ids >= IDS_MAX and not self._postponed
+
     async def seal(self) -> None:
         """Seals everything that is committed now. Raises DiskFull, Damaged (nothing is lost, and it
         can be tried again), or worse.
@@ -134,7 +141,9 @@ class Sealer:
         except (DiskFull, Damaged):
             self._witness.seal_ended(whole=False)
             self._counts = Counts(*map(sum, zip(before, self._counts, strict=True)))
+            self._postponed = True
             raise
+        self._postponed = False
         self._sealed_at = self._clock.monotonic()
         self._counters.seals += 1
         self._witness.seal_ended(whole=True)
@@ -160,16 +169,16 @@ class Sealer:
             await placing.flush()
             drafts = [await self._draft(actor.partition, placed) for actor, placed in zip(actors, pages, strict=True)]
             written = await write_sections(placing, drafts)
-            await self._adopt_ids(drafts, written)
+            self._adopt_ids(drafts, written)
             await self._journal.edit(Edit(add=[extent for extent, _ in written]))
             for actor, (extent, _) in zip(actors, written, strict=True):
                 self._switch.sealed(actor, extent)
 
-    async def _adopt_ids(self, drafts: Sequence[ExtentDraft], written: Sequence[Written]) -> None:
-        """Natural ids are likely to be asked for at once, so their new sections stay in memory."""
+    def _adopt_ids(self, drafts: Sequence[ExtentDraft], written: Sequence[Written]) -> None:
+        """Ids that callers gave will be asked for again at once, so what was just made of them stays in memory."""
         for draft, (extent, blocks) in zip(drafts, written, strict=True):
-            if draft.partition.ids.count_below(extent.end_offset):
-                await self._extents.adopt(draft.partition, extent, draft.hashes, blocks)
+            if draft.group is not None:
+                self._extents.adopt(draft.partition, extent, draft.hashes, blocks, draft.group)
 
     async def _pages(self, placing: Placing, partition: Partition, sequence: int) -> list[Placed]:
         """The next pages of a partition, where they are or are going to be. Inlined and small ones
@@ -240,7 +249,9 @@ class Sealer:
         batches = batch_hashes(producers, numbers)
         order = np.argsort(batches)
         batches, firsts = batches[order], firsts[order]
-        count = partition.ids.count_below(end) + len(batches)
+        named = partition.ids.count_below(end)
+        count = named + len(batches)
+        group = self._extents.room_for(partition, count) if named else None
         builder, bits = Builder(count, first), parts_of(count)
         starts = parts_in(batches, bits)
         for part in range(1 << bits):
@@ -249,8 +260,10 @@ class Sealer:
             inside = slice(int(starts[part]), int(starts[part + 1]))
             builder.take(*partition.ids.part_below(end, part, bits))
             builder.take(batches[inside], firsts[inside])
-            builder.sort()
-        return ExtentDraft(partition, pages, first, end, builder.built(), joined([page.dues for page in pages]))
+            hashes = builder.sort()
+            if group is not None:
+                group.sieve.add(hashes)
+        return ExtentDraft(partition, pages, first, end, builder.built(), joined([page.dues for page in pages]), group)
 
     # Snapshots
 

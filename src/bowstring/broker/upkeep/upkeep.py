@@ -64,7 +64,7 @@ class Upkeep:
     async def _run(self) -> None:
         try:
             while True:
-                await self._clock.sleep(self._seconds)
+                await self._clock.sleep(0.0 if self.sealer.is_pressed else self._seconds)
                 await self._turn()
         except asyncio.CancelledError:
             raise

@@ -1,0 +1,61 @@
+"""Planted bugs in finding messages by their ids when the deduplication window has passed."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import Any
+from unittest.mock import patch
+
+from bowstring.broker.log import lookups
+from bowstring.broker.reading.extents import Extents
+from bowstring.core import known_messages
+from bowstring.core.natural_ids import Hits
+from bowstring.core.partition import Partition
+from tests.simulation.planting import CALM, KEEPING, SEALING, bug
+
+OLD = SEALING.only(seconds=20.0, window_seconds=1.0, finds=1.0, seal_seconds=0.5)
+
+
+@bug(CALM, OLD)
+def old_sections_are_not_searched() -> Generator[None]:
+    """A message is not found any more when the window has passed."""
+
+    async def none(self: Extents, partition: Partition, horizon: int) -> list[Any]:
+        return []
+
+    with patch.object(Extents, "older", none):
+        yield
+
+
+@bug(CALM, OLD.only(natural=1.0, ids=10))
+def the_oldest_of_two_messages_with_an_id_is_found() -> Generator[None]:
+    """Sections are searched from the oldest on, and the search ends at the first message."""
+    original = Extents.older
+
+    async def oldest_first(self: Extents, partition: Partition, horizon: int) -> list[Any]:
+        return (await original(self, partition, horizon))[::-1]
+
+    with patch.object(Extents, "older", oldest_first):
+        yield
+
+
+@bug(CALM, KEEPING.only(topics=0, seconds=30.0, window_seconds=1.0, finds=1.0, delayed=0.5, seal_seconds=0.5))
+def ids_are_found_in_a_section_that_retention_has_emptied() -> Generator[None]:
+    """Nobody asks whether a message is below the floor: its section is there as long as something in its extent is kept."""
+
+    def same(partition: Partition, hits: Hits) -> Hits:
+        return hits
+
+    def newest(partition: Partition, offsets: Iterable[int]) -> int:
+        live = [offset for offset in offsets if not partition.deletions.is_gone(offset)]
+        return max(live, default=0)
+
+    def is_gone(self: Partition, offset: int) -> bool:
+        return self.deletions.is_gone(offset)
+
+    with (
+        patch.object(lookups, "_retained", same),
+        patch.object(known_messages, "newest", newest),
+        patch.object(Partition, "is_gone", is_gone),
+    ):
+        yield
