@@ -57,15 +57,15 @@ def another_groups_message_is_deleted() -> Generator[None]:
     """Nobody looks whose message it is."""
     original = deleting._messages
 
-    def messages(partition: Partition, wanted: Any, now: int, found: Any) -> Any:
-        return [(row, offset, asked[-1]) for row, offset, _ in original(partition, wanted, now, found)]
+    def messages(partition: Partition, *rest: Any) -> Any:
+        return [(row, offset, asked[-1]) for row, offset, _ in original(partition, *rest)]
 
     asked: list[str] = []
     decide = deleting.delete
 
-    def delete(partition: Partition, wanted: Any, group: str, *rest: Any) -> Any:
+    def delete(partition: Partition, wanted: Any, group: str, *rest: Any, **named: Any) -> Any:
         asked.append(group)
-        return decide(partition, wanted, group, *rest)
+        return decide(partition, wanted, group, *rest, **named)
 
     with patch.object(deleting, "_messages", messages), patch.object(deleting, "delete", delete):
         yield
