@@ -78,7 +78,7 @@ def backup_lacks_the_last_flushes() -> Generator[None]:
         original(self)
         if whole:
             copy = apsw.Connection(self._path)
-            copy.execute("DELETE FROM journal WHERE sequence > (SELECT max(sequence) - 20 FROM journal)")
+            copy.execute("DELETE FROM journal WHERE position > (SELECT max(position) - 20 FROM journal)")
             copy.close()
 
     with patch.object(CatalogCopying, "finish", finish):

@@ -75,7 +75,7 @@ class Server:
 
     async def stream(self, method: str, inbound: Inbound, caller: Caller) -> None:
         while (message := await inbound.read()) is not None:
-            await inbound.write(await self.call(method, message))
+            await inbound.write(await self.call(method, message, caller))
 
     def _insert(self, number: int) -> None:
         self._connection.execute("insert or ignore into told values (?, zeroblob(?))", (number, number % 3000))

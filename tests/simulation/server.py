@@ -159,8 +159,11 @@ class Server:
         await broker.stop()
 
     def _listen(self, number: int, life: Incarnation, assembled: Assembled) -> Listener:
-        """Takes the address, also from a node that still lives and has lost its turn."""
-        self.world.network.listeners.pop(ADDRESS, None)
+        """Takes the address, also from a node that still lives and has lost its turn. Clients that came
+        to that node since then have to come here."""
+        if self.world.network.listeners.pop(ADDRESS, None) is not None:
+            for connection in [each for each in self.world.network.connections if each.server is not life]:
+                self.world.loop.outside_later(self._random.uniform(0.0, FAREWELL_SECONDS), connection.break_anyhow)
         return life.listen(ADDRESS, WatchedHandler(assembled.gateway, self.watch, lambda: self._turn == number))
 
     def _catalog(self, life: Incarnation) -> SqliteCatalog:
