@@ -1,0 +1,31 @@
+"""A broker that keeps nothing, one for all tests of a file, and a client of it.
+
+A test file takes the fixtures by name: `broker = ephemeral.broker`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import bowstring
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[bowstring.Broker]:
+    with bowstring.Broker.ephemeral() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def broker_on_request() -> Iterator[bowstring.Broker]:
+    """One that makes no topic because somebody publishes to it."""
+    with bowstring.Broker.ephemeral(topic_create="on-request") as running:
+        yield running
+
+
+@pytest.fixture
+def client(broker: bowstring.Broker) -> Iterator[bowstring.Client]:
+    with broker.connect() as connected:
+        yield connected
