@@ -4,7 +4,6 @@ nothing is deleted. Where a broker does not start any more, `bowstring inspect -
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,14 +19,8 @@ from tests.process.test_inspect import every_frame, verified
 NOW = 1_900_000_000_000_000
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> stored.Stored:
-    return stored.store(tmp_path_factory.mktemp("stored") / "data")
-
-
-@pytest.fixture
-def held(made: stored.Stored, tmp_path: Path) -> stored.Stored:
-    return stored.Stored(Path(shutil.copytree(made.data, tmp_path / "data")), made.values)
+made = stored.made
+held = stored.held
 
 
 def segment_of(data: Path) -> Path:

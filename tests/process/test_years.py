@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -14,15 +12,9 @@ from bowstring import errors
 from bowstring.host.clock import SystemClock
 from bowstring.settings import KIB
 from bowstring.store.segments import segment_name
-from tests.process.house import HOUR, House
+from tests.process.house import HOUR, House, started_house
 
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    house = House(tmp_path / "data")
-    await house.start()
-    yield house
-    await house.stop()
+house = started_house
 
 
 async def everything(house: House, topic: str) -> list[tuple]:
