@@ -10,7 +10,7 @@ import pytest
 from bowstring import errors
 from bowstring.client.client import Client
 from bowstring.messages import hashing
-from tests.unit.fake_broker import FakeBroker, FakeDialer, FakeRandomness, connected
+from tests.unit.fake_broker import FakeBroker, FakeDialer, FakeRandomness, connected, with_topic
 from tests.unit.virtual_time import FakeClock, run
 
 
@@ -33,9 +33,7 @@ def test_the_first_message_goes_at_once_and_the_next_are_gathered_meanwhile():
 
 def test_a_receipt_has_its_id_at_once_and_turns_into_where_the_message_is():
     async def story():
-        broker = FakeBroker()
-        broker.topic("t")
-        async with connected(broker) as client, client.producer("t") as producer:
+        async with with_topic() as (_, client), client.producer("t") as producer:
             receipts = [producer.send(b"%d" % number) for number in range(3)]
             named = [receipt.id for receipt in receipts]
             assert not receipts[0].done()
@@ -70,9 +68,7 @@ def test_keys_choose_the_partition_and_keyless_batches_take_turns():
 
 def test_a_natural_id_is_stored_once_and_answered_with_the_first_offset():
     async def story():
-        broker = FakeBroker()
-        broker.topic("t", 3)
-        async with connected(broker) as client, client.producer("t") as producer:
+        async with with_topic(3) as (_, client), client.producer("t") as producer:
             first = await producer.send(b"a", id="order-7")
             again = await producer.send(b"a", id="order-7")
             assert (first.offset, first.duplicate) == (again.offset, False)
@@ -236,9 +232,7 @@ def test_a_list_is_a_list_of_values():
 )
 def test_wrong_batches_are_refused_in_words(data, words):
     async def story():
-        broker = FakeBroker()
-        broker.topic("t")
-        async with connected(broker) as client, client.producer("t") as producer:
+        async with with_topic() as (broker, client), client.producer("t") as producer:
             with pytest.raises(errors.InvalidArgument, match=words):
                 producer.send_batch(data)
         assert not broker.requests
@@ -271,9 +265,7 @@ def test_the_timeout_counts_by_the_brokers_clock_and_not_by_a_wrong_one_here():
 
 def test_a_closed_producer_says_so():
     async def story():
-        broker = FakeBroker()
-        broker.topic("t")
-        async with connected(broker) as client:
+        async with with_topic() as (_, client):
             producer = client.producer("t")
             await producer.close()
             await producer.close()

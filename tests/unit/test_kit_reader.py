@@ -11,7 +11,7 @@ import pytest
 
 from bowstring import errors
 from bowstring.client.client import Client
-from tests.unit.fake_broker import FakeBroker, connected
+from tests.unit.fake_broker import FakeBroker, connected, with_topic
 from tests.unit.virtual_time import run
 
 
@@ -23,9 +23,7 @@ async def filled(client: Client, topic: str, rows: int, per_batch: int = 3, firs
 
 def test_a_reader_reads_from_the_beginning_to_where_the_topic_ended_when_it_began():
     async def story():
-        broker = FakeBroker()
-        broker.topic("t")
-        async with connected(broker) as client:
+        async with with_topic() as (_, client):
             await filled(client, "t", 10)
             reader = client.reader("t", end="latest")
             seen = [message async for message in reader]
@@ -42,9 +40,7 @@ def test_a_reader_reads_from_the_beginning_to_where_the_topic_ended_when_it_bega
 
 def test_a_reader_follows_without_polling():
     async def story():
-        broker = FakeBroker()
-        broker.topic("t")
-        async with connected(broker) as client:
+        async with with_topic() as (broker, client):
             reader = client.reader("t")
             waiting = asyncio.create_task(anext(reader))
             await asyncio.sleep(30)
@@ -60,9 +56,7 @@ def test_a_reader_follows_without_polling():
 
 def test_a_break_leaves_no_gap_and_repeats_nothing():
     async def story():
-        broker = FakeBroker()
-        broker.topic("t", 3)
-        async with connected(broker) as client:
+        async with with_topic(3) as (broker, client):
             async with client.producer("t") as producer:
                 for number in range(60):
                     await producer.send(b"%d" % number)
@@ -97,9 +91,7 @@ def test_a_break_leaves_no_gap_and_repeats_nothing():
 )
 def test_starts_and_ends(start, end, expected):
     async def story():
-        broker = FakeBroker()
-        broker.topic("t")
-        async with connected(broker) as client:
+        async with with_topic() as (_, client):
             await filled(client, "t", 10, per_batch=4)
             reader = client.reader("t", start=start, end=end)
             assert [int(message.value) async for message in reader] == expected
@@ -156,9 +148,7 @@ def test_what_makes_no_sense_is_refused_at_once(arguments, kind, words):
 
 def test_what_only_the_broker_can_refuse_is_raised_when_reading():
     async def story():
-        broker = FakeBroker()
-        broker.topic("t")
-        async with connected(broker) as client:
+        async with with_topic() as (_, client):
             with pytest.raises(errors.TopicNotFound):
                 await anext(client.reader("nope"))
             with pytest.raises(errors.OutOfRange):
@@ -178,9 +168,7 @@ def test_what_only_the_broker_can_refuse_is_raised_when_reading():
 
 def test_batches_gather_up_to_their_size_and_wait_for_more():
     async def story():
-        broker = FakeBroker()
-        broker.topic("t")
-        async with connected(broker) as client:
+        async with with_topic() as (_, client):
             await filled(client, "t", 25, per_batch=4)
             reader = client.reader("t", end="latest")
             assert [len(batch) async for batch in reader.batches(max_rows=10)] == [10, 10, 5]
@@ -196,9 +184,7 @@ def test_batches_gather_up_to_their_size_and_wait_for_more():
 
 def test_a_large_page_is_a_batch_of_its_own_and_is_not_copied():
     async def story():
-        broker = FakeBroker()
-        broker.topic("t")
-        async with connected(broker) as client:
+        async with with_topic() as (_, client):
             async with client.producer("t") as producer:
                 for rows, size in ((3, 10), (2, 10), (3000, 500), (2500, 500), (4, 10)):
                     producer.send_batch([b"v" * size] * rows)
@@ -214,9 +200,7 @@ def test_a_large_page_is_a_batch_of_its_own_and_is_not_copied():
 
 def test_poll_gives_what_is_there():
     async def story():
-        broker = FakeBroker()
-        broker.topic("t")
-        async with connected(broker) as client:
+        async with with_topic() as (_, client):
             reader = client.reader("t")
             began = asyncio.get_running_loop().time()
             assert len(await reader.poll()) == 0
@@ -236,9 +220,7 @@ def test_poll_gives_what_is_there():
 
 def test_messages_and_batches_can_be_mixed_and_the_position_is_exact():
     async def story():
-        broker = FakeBroker()
-        broker.topic("t")
-        async with connected(broker) as client:
+        async with with_topic() as (_, client):
             await filled(client, "t", 12, per_batch=6)
             reader = client.reader("t", end="latest")
             assert (await anext(reader)).value == b"0"
@@ -254,9 +236,7 @@ def test_messages_and_batches_can_be_mixed_and_the_position_is_exact():
 
 def test_seek_goes_elsewhere():
     async def story():
-        broker = FakeBroker()
-        broker.topic("t")
-        async with connected(broker) as client:
+        async with with_topic() as (_, client):
             await filled(client, "t", 10)
             reader = client.reader("t")
             await anext(reader)
@@ -271,9 +251,7 @@ def test_seek_goes_elsewhere():
 
 def test_the_columns_of_a_batch():
     async def story():
-        broker = FakeBroker()
-        broker.topic("t")
-        async with connected(broker) as client:
+        async with with_topic() as (_, client):
             async with client.producer("t", group="shop") as producer:
                 moment = datetime(2100, 1, 1, tzinfo=UTC)
                 first = await producer.send(b"a", key="k", attributes={"country": "CH"}, at=moment, expires=moment)
@@ -330,9 +308,7 @@ def test_credit_bounds_what_is_read_ahead():
 
 def test_a_topic_made_again_is_another_one():
     async def story():
-        broker = FakeBroker()
-        broker.topic("t")
-        async with connected(broker) as client:
+        async with with_topic() as (broker, client):
             await filled(client, "t", 2)
             reader = client.reader("t")
             await anext(reader)
@@ -348,9 +324,7 @@ def test_a_topic_made_again_is_another_one():
 
 def test_a_closed_reader_says_so():
     async def story():
-        broker = FakeBroker()
-        broker.topic("t")
-        async with connected(broker) as client:
+        async with with_topic() as (_, client):
             async with client.reader("t") as reader:
                 pass
             await reader.close()

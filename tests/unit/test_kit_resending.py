@@ -10,7 +10,7 @@ import pytest
 from bowstring import errors
 from bowstring.messages import hashing
 from bowstring.wire.generated import bowstring_pb2 as pb
-from tests.unit.fake_broker import FakeBroker, connected
+from tests.unit.fake_broker import FakeBroker, connected, with_topic
 from tests.unit.virtual_time import run
 
 
@@ -72,9 +72,7 @@ def test_a_broker_that_is_away_is_waited_for():
 
 def test_what_was_never_written_certainly_missed_its_deadline():
     async def story():
-        broker = FakeBroker()
-        broker.topic("t")
-        async with connected(broker) as client:
+        async with with_topic() as (broker, client):
             producer = client.producer("t", timeout=2)
             await producer.send(b"x")
             broker.down = True
@@ -92,9 +90,7 @@ def test_what_was_never_written_certainly_missed_its_deadline():
 
 def test_what_is_gathered_when_the_broker_comes_back_does_not_wait_behind_what_was_given_up():
     async def story():
-        broker = FakeBroker()
-        broker.topic("t")
-        async with connected(broker) as client:
+        async with with_topic() as (broker, client):
             producer = client.producer("t", timeout=100)
             await producer.send(b"x")
             broker.down = True
@@ -278,9 +274,7 @@ def test_nothing_is_sent_past_what_waits_for_partitions():
 
 def test_what_waits_for_partitions_has_its_deadline_too():
     async def story():
-        broker = FakeBroker()
-        broker.topic("t", 4)
-        async with connected(broker) as client:
+        async with with_topic(4) as (broker, client):
             broker.down = True
             producer = client.producer("t", timeout=2)
             receipt = producer.send(b"x", key="k")
@@ -334,9 +328,7 @@ def test_what_fails_while_it_waits_for_partitions_makes_room(happens, size, expe
 
 def test_a_producer_finds_the_topic_that_took_the_place_of_a_deleted_one():
     async def story():
-        broker = FakeBroker()
-        broker.topic("t")
-        async with connected(broker) as client, client.producer("t") as producer:
+        async with with_topic() as (broker, client), client.producer("t") as producer:
             await producer.send(b"x")
             broker.answering = lambda request: errors.TopicNotFound("gone.")
             with pytest.raises(errors.TopicNotFound):
