@@ -144,6 +144,16 @@ def repaired(held: stored.Stored, *wheres: str) -> None:
     assert repair(str(held.data), now=NOW) == []
 
 
+def refused_until_repaired(held: stored.Stored, match: str, where: str) -> None:
+    refused(held, match)
+    repaired(held, where)
+
+
+def nothing_is_lost(held: stored.Stored) -> None:
+    with stored.broker(held.data) as running:
+        assert stored.read_all(running, held) == held.values
+
+
 def test_the_catalog_that_a_repair_puts_aside_is_synced_before_the_other_is_changed(held: stored.Stored, monkeypatch: pytest.MonkeyPatch):
     (last,) = stored.catalog(held.data, "SELECT max(position) FROM journal")[0]
     stored.catalog(held.data, "UPDATE journal SET changes = x'c0ffee' WHERE position = ?", last)
@@ -193,10 +203,8 @@ def test_a_row_that_is_gone_with_its_pages_leaves_offsets_that_are_corrupt(held:
 
 def test_a_damaged_extent_is_made_anew_from_its_index(held: stored.Stored):
     stored.catalog(held.data, "UPDATE extent SET bytes = bytes + 1 WHERE topic = 1 AND first_offset = 12")
-    refused(held, "offset 12 of topic 1")
-    repaired(held, "orders/0@12..22")
-    with stored.broker(held.data) as running:
-        assert stored.read_all(running, held) == held.values
+    refused_until_repaired(held, "offset 12 of topic 1", "orders/0@12..22")
+    nothing_is_lost(held)
 
 
 def test_a_damaged_extent_without_its_index_is_corrupt_and_keeps_its_segments(held: stored.Stored):
@@ -212,8 +220,7 @@ def test_a_damaged_extent_without_its_index_is_corrupt_and_keeps_its_segments(he
 
 def test_a_damaged_snapshot_is_made_anew_and_no_offset_is_given_twice(held: stored.Stored):
     stored.catalog(held.data, "UPDATE state SET state = x'00' WHERE topic = 1")
-    refused(held, "part 0 of the state 'partition' of topic 1")
-    repaired(held, "orders/0")
+    refused_until_repaired(held, "part 0 of the state 'partition' of topic 1", "orders/0")
     with stored.broker(held.data) as running:
         assert stored.read_all(running, held) == held.values
         with running.connect() as client, client.producer("orders") as producer:
@@ -224,20 +231,16 @@ def test_a_damaged_snapshot_is_made_anew_and_no_offset_is_given_twice(held: stor
 
 def test_deletions_that_cannot_be_read_are_put_aside(held: stored.Stored):
     stored.catalog(held.data, "INSERT INTO state VALUES (1, 0, 'deletions', 1, 1, 5, 8, 77, x'c0ffee')")
-    refused(held, "state 'deletions' of topic 1")
-    repaired(held, "orders/0")
-    with stored.broker(held.data) as running:
-        assert stored.read_all(running, held) == held.values
+    refused_until_repaired(held, "state 'deletions' of topic 1", "orders/0")
+    nothing_is_lost(held)
 
 
 def test_uses_that_do_not_add_up_are_counted_anew(held: stored.Stored):
     before = sorted(stored.catalog(held.data, "SELECT * FROM segment_use"))
     stored.catalog(held.data, "UPDATE segment_use SET bytes = bytes + 1 WHERE topic = 1 AND first_offset = 12")
-    refused(held, "does not add up|do not add up")
-    repaired(held, "catalog")
+    refused_until_repaired(held, "does not add up|do not add up", "catalog")
     assert sorted(stored.catalog(held.data, "SELECT * FROM segment_use")) == before
-    with stored.broker(held.data) as running:
-        assert stored.read_all(running, held) == held.values
+    nothing_is_lost(held)
 
 
 def test_orphans_are_moved_and_not_deleted(held: stored.Stored):
