@@ -5,7 +5,8 @@ A test file takes the fixtures by name: `broker = ephemeral.broker`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,15 @@ def broker() -> Iterator[bowstring.Broker]:
 def broker_on_request() -> Iterator[bowstring.Broker]:
     """One that makes no topic because somebody publishes to it."""
     with bowstring.Broker.ephemeral(topic_create="on-request") as running:
+        yield running
+
+
+def with_topics(partitions: Mapping[str, int], **settings: Any) -> Iterator[bowstring.Broker]:
+    """For a fixture: a broker that has topics of so many partitions."""
+    with bowstring.Broker.ephemeral(**settings) as running:
+        with running.connect() as client:
+            for name, count in partitions.items():
+                client.create_topic(name, partitions=count)
         yield running
 
 
