@@ -55,23 +55,24 @@ def others_are_whole(running: bowstring.Broker, held: stored.Stored) -> None:
 # What a broker lives with
 
 
+def corrupt_only_at(held: stored.Stored, first: int, last: int) -> None:
+    """A broker starts, and serves all but these offsets."""
+    with stored.broker(held.data) as running:
+        served(running, held, 1, first)
+        corrupt_at(running, first, last)
+        served(running, held, last + 1, 27)
+        others_are_whole(running, held)
+
+
 def test_a_damaged_page_is_corrupt_and_the_others_are_served(held: stored.Stored):
     stored.damage(segment_of(held.data), place_of(held.data, "page", 12) + 200)
-    with stored.broker(held.data) as running:
-        served(running, held, 1, 12)
-        corrupt_at(running, 12, 21)
-        served(running, held, 22, 27)
-        others_are_whole(running, held)
+    corrupt_only_at(held, 12, 21)
     assert repair(str(held.data), now=NOW) == []
 
 
 def test_a_damaged_index_is_corrupt_with_all_its_offsets(held: stored.Stored):
     stored.damage(segment_of(held.data), place_of(held.data, "index", 12) + 70)
-    with stored.broker(held.data) as running:
-        served(running, held, 1, 12)
-        corrupt_at(running, 12, 22)
-        served(running, held, 23, 27)
-        others_are_whole(running, held)
+    corrupt_only_at(held, 12, 22)
 
 
 def test_a_damaged_index_does_not_hold_retention_up_and_is_kept_itself(held: stored.Stored):
@@ -211,11 +212,7 @@ def test_a_damaged_extent_without_its_index_is_corrupt_and_keeps_its_segments(he
     stored.damage(segment_of(held.data), place_of(held.data, "index", 12) + 70)
     stored.catalog(held.data, "UPDATE extent SET expires = 7 WHERE topic = 1 AND first_offset = 12")
     assert {step.where for step in repair(str(held.data), now=NOW)} == {"orders/0@12..22"}
-    with stored.broker(held.data) as running:
-        served(running, held, 1, 12)
-        corrupt_at(running, 12, 22)
-        served(running, held, 23, 27)
-        others_are_whole(running, held)
+    corrupt_only_at(held, 12, 22)
 
 
 def test_a_damaged_snapshot_is_made_anew_and_no_offset_is_given_twice(held: stored.Stored):
