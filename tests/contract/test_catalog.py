@@ -107,20 +107,24 @@ class SqlitePlace:
         await self.catalog.open()
 
 
-class TestSqliteFileWithAThread(CatalogContract, EditContract, TopicContract, BrokersContract):
+class SqliteFileContract(CatalogContract, EditContract, TopicContract, BrokersContract):
+    """The suite on a file, with the worker that a class names."""
+
+    worker: type[ThreadWorker] | type[InlineWorker]
+
     @pytest.fixture
     async def place(self, tmp_path: Path):
-        place = SqlitePlace(str(tmp_path / "catalog.db"), ThreadWorker())
+        place = SqlitePlace(str(tmp_path / "catalog.db"), self.worker())
         yield place
         await place.close()
 
 
-class TestSqliteFileInline(CatalogContract, EditContract, TopicContract, BrokersContract):
-    @pytest.fixture
-    async def place(self, tmp_path: Path):
-        place = SqlitePlace(str(tmp_path / "catalog.db"), InlineWorker())
-        yield place
-        await place.close()
+class TestSqliteFileWithAThread(SqliteFileContract):
+    worker = ThreadWorker
+
+
+class TestSqliteFileInline(SqliteFileContract):
+    worker = InlineWorker
 
 
 class TestSqliteMemory(CatalogContract, EditContract, TopicContract, BrokersContract):

@@ -8,7 +8,6 @@ the work consists of, one after the other, until one round has none left to fail
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,34 +17,19 @@ from bowstring.ports.catalog import Fence
 from bowstring.ports.extents import ExtentKey
 from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
 from bowstring.ports.journal import Edit, Row
+from tests.contract import faulty_catalog
 from tests.contract.catalog_contract import BROKER, PAGES, commit, journal_of, make_topics, reading, references_of, same_pages, topic
 from tests.contract.edit_contract import KEPT
 from tests.contract.edit_model import Kept, extent, read, state
-from tests.contract.faulty_vfs import BROKEN, FULL, Faults, FaultyVFS
+from tests.contract.faulty_catalog import opened
+from tests.contract.faulty_vfs import BROKEN, FULL, Faults
 from tests.contract.test_catalog import InlineWorker
 
 # apsw raises what a VFS raises, and where it cannot (in a checkpoint, in closing) it says so to the hook for such exceptions, too.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
-NUMBERS = itertools.count()
-
-
-@pytest.fixture
-def faults() -> Faults:
-    return Faults()
-
-
-@pytest.fixture
-def make(tmp_path: Path, faults: Faults) -> Iterator[Callable[..., SqliteCatalog]]:
-    name = f"faulty-{next(NUMBERS)}"
-    vfs = FaultyVFS(name, faults)
-    yield lambda **options: SqliteCatalog(str(tmp_path / "catalog.db"), InlineWorker(), vfs=name, **options)
-    vfs.unregister()
-
-
-async def opened(catalog: SqliteCatalog) -> Fence:
-    await catalog.open()
-    return (await catalog.register(BROKER)).fence
+faults = faulty_catalog.faults
+make = faulty_catalog.make
 
 
 # ---- a full disk -----------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
@@ -15,32 +14,16 @@ from bowstring.errors import Conflict, Corrupt, NotSupported
 from bowstring.ports.catalog import Fence, Registered
 from bowstring.ports.failures import DiskFull, StorageFailed
 from bowstring.ports.journal import Edit
-from tests.contract import catalog_fixture
+from tests.contract import catalog_fixture, faulty_catalog
 from tests.contract.catalog_contract import BROKER, PAGES, commit, journal_of, make_topics, reading, references_of, same_pages
 from tests.contract.edit_contract import KEPT
 from tests.contract.edit_model import Kept, read
-from tests.contract.faulty_vfs import BROKEN, FULL, Faults, FaultyVFS
+from tests.contract.faulty_catalog import opened
+from tests.contract.faulty_vfs import BROKEN, FULL, Faults
 from tests.contract.test_catalog import InlineWorker
 
-NUMBERS = itertools.count()
-
-
-@pytest.fixture
-def faults() -> Faults:
-    return Faults()
-
-
-@pytest.fixture
-def make(tmp_path: Path, faults: Faults) -> Iterator[Callable[..., SqliteCatalog]]:
-    name = f"faulty-{next(NUMBERS)}"
-    vfs = FaultyVFS(name, faults)
-    yield lambda **options: SqliteCatalog(str(tmp_path / "catalog.db"), InlineWorker(), vfs=name, **options)
-    vfs.unregister()
-
-
-async def opened(catalog: SqliteCatalog) -> Fence:
-    await catalog.open()
-    return (await catalog.register(BROKER)).fence
+faults = faulty_catalog.faults
+make = faulty_catalog.make
 
 
 async def test_a_catalog_in_use_is_refused(make):
@@ -98,6 +81,16 @@ def empty(folder: Path) -> None:
         path.unlink()
 
 
+async def opens(catalog: SqliteCatalog, faults: Faults, told: type[Exception]) -> bool:
+    """Whether it does; it may fail only because a fault struck, and only so."""
+    try:
+        await catalog.open()
+    except told:
+        assert faults.struck
+        return False
+    return True
+
+
 @pytest.mark.parametrize("kind", ["write", "sync"])
 @pytest.mark.parametrize(("error", "told"), [(FULL, DiskFull), (BROKEN, StorageFailed)])
 async def test_opening_that_fails_at_any_step_is_told_and_works_once_the_disk_does(make, faults: Faults, tmp_path: Path, kind, error, told):
@@ -105,11 +98,7 @@ async def test_opening_that_fails_at_any_step_is_told_and_works_once_the_disk_do
         empty(tmp_path)
         faults.plan(kind, n, error)
         catalog = make()
-        try:
-            await catalog.open()
-        except told:
-            assert faults.struck
-        else:
+        if await opens(catalog, faults, told):
             await catalog.close()
             if not faults.struck:
                 break
@@ -189,13 +178,9 @@ async def test_bringing_up_a_format_that_fails_at_any_step_is_told_and_works_onc
     for n in itertools.count(1):
         faults.plan(kind, n, error)
         catalog = make()
-        try:
-            await catalog.open()
-        except told:
-            assert faults.struck
-            faults.heal()
-            continue
-        break
+        if await opens(catalog, faults, told):
+            break
+        faults.heal()
     assert n > 1
     faults.heal()
     await catalog.register(BROKER)

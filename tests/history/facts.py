@@ -9,7 +9,7 @@ certainly went to an earlier topic, and is among the `forgotten`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
@@ -179,6 +179,10 @@ class Facts:
         """A reader got this message under this id."""
         if row.label in self.sends:
             self.sends[row.label].read_id = row.id
+
+    def acknowledged_before(self, time: float, id: str) -> Iterator[Send]:
+        """The messages of an id whose sends were acknowledged before that time."""
+        return (send for send in self.sends.values() if send.acknowledged and send.answer.id == id and send.ended < time)
 
     def stored(self) -> dict[str, Row]:
         """What was ever there, by label."""

@@ -48,9 +48,7 @@ def stored_can_be_deleted(kept: Keeping) -> Cases:
     for deletion in facts.deletions:
         if deletion.error != "message-not-found" or sum(other.id == deletion.id for other in facts.deletions) > 1:
             continue  # another delete may have taken it
-        for send in facts.sends.values():
-            if not send.acknowledged or send.answer.id != deletion.id or send.ended >= deletion.invoked:
-                continue
+        for send in facts.acknowledged_before(deletion.invoked, deletion.id):
             place = send.answer.partition, send.answer.offset
             if kept.at(*place) is not None and not kept.may_have_aged(place, deletion.ended):
                 yield f"delete({deletion.id!r}) found nothing at {deletion.ended:.3f} s, and it was acknowledged at {send.ended:.3f} s"

@@ -167,9 +167,7 @@ def stored_is_found(kept: Keeping) -> Cases:
     for found in facts.finds:
         if found.offset:
             continue
-        for send in facts.sends.values():
-            if not send.acknowledged or send.answer.id != found.id or send.ended >= found.invoked:
-                continue
+        for send in facts.acknowledged_before(found.invoked, found.id):
             place = send.answer.partition, send.answer.offset
             if kept.at(*place) is not None and not kept.may_be_gone(place, found.ended):
                 yield f"find({found.id!r}) gave nothing at {found.ended:.3f} s, and it was acknowledged at {send.ended:.3f} s"
@@ -182,9 +180,7 @@ def newest_is_found(kept: Keeping) -> Cases:
     facts = kept.facts
     for found in facts.finds:
         row = facts.rows.get((found.partition, found.offset))
-        for send in facts.sends.values() if row is not None else ():
-            if not send.acknowledged or send.answer.id != found.id or send.ended >= found.invoked:
-                continue
+        for send in facts.acknowledged_before(found.invoked, found.id) if row is not None else ():
             place = send.answer.partition, send.answer.offset
             newer = facts.rows.get(place)
             if row is not None and newer is not None and newer.arrived > row.arrived and not kept.may_be_gone(place, found.ended):

@@ -16,7 +16,6 @@ from tests.history.events import (
     OK,
     PUBLISH,
     UNKNOWN,
-    History,
     Row,
     fingerprint,
     line,
@@ -24,21 +23,17 @@ from tests.history.events import (
     parsed,
     value_of,
 )
+from tests.history.told_by_hand import ToldByHand
 
 SECOND = 1_000_000
 
 
-class Story:
+class Story(ToldByHand):
     """A history told by hand: every step takes a second."""
 
     def __init__(self) -> None:
-        self.time = 0.0
-        self.history = History(self._tick)
+        super().__init__()
         self.sent: dict[str, Row] = {}
-
-    def _tick(self) -> float:
-        self.time += 1.0
-        return self.time
 
     def send(self, *labels: str, producer: str = "p", sequence: int = 0, id: str = "", topic: str = "t") -> int:
         rows = [Row(f"<{label}>", id, "k", fingerprint(value_of(f"<{label}>", 50)), natural=bool(id)) for label in labels]

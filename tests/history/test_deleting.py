@@ -5,22 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tests.history import checkers, promises_of_deleting
-from tests.history.events import CREATE, DELETE, ERASE, FINAL, FIND, OK, PUBLISH, UNKNOWN, History, Row, fingerprint, value_of
+from tests.history.events import CREATE, DELETE, ERASE, FINAL, FIND, OK, PUBLISH, UNKNOWN, Row, fingerprint, value_of
+from tests.history.told_by_hand import ToldByHand
 
 SECOND = 1_000_000
 
 
-class Story:
+class Story(ToldByHand):
     """A history told by hand: every step takes a second. Messages have the id of their label."""
 
     def __init__(self) -> None:
-        self.time = 0.0
-        self.history = History(self._tick)
+        super().__init__()
         self.rows: dict[str, Row] = {}
-
-    def _tick(self) -> float:
-        self.time += 1.0
-        return self.time
 
     def publish(self, *labels: str, group: str = "shop") -> None:
         for label in labels:

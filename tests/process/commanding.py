@@ -9,9 +9,11 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
+import bowstring
 from bowstring.cli import main
 
 
@@ -58,6 +60,16 @@ class Commander:
         ended = self(*arguments, **further)
         assert (ended.code, ended.said) == (0, "")
         return ended
+
+
+def commanding(broker: bowstring.Broker, home: Path, **partitions: int) -> Iterator[Commander]:
+    """For a fixture: commands for a broker that has topics of so many partitions; in the end all of its topics are deleted."""
+    with broker.connect() as client:
+        for name, count in partitions.items():
+            client.create_topic(name, partitions=count)
+        yield Commander(broker.address, str(home))
+        for topic in list(client.topics()):
+            client.delete_topic(topic.name)
 
 
 class Typed(io.TextIOWrapper):

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 import bowstring.aio
 from bowstring.broker.incarnation import Incarnation
 from bowstring.host.clock import SystemClock
@@ -74,3 +76,12 @@ class House:
 
     def segment_files(self) -> list[str]:
         return sorted(path.name for path in self.data.iterdir() if path.name.startswith("segment-"))
+
+
+@pytest.fixture
+async def started_house(tmp_path: Path) -> AsyncIterator[House]:
+    """For test files that say `house = started_house`."""
+    house = House(tmp_path / "data")
+    await house.start()
+    yield house
+    await house.stop()

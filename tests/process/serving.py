@@ -84,6 +84,13 @@ def start(*arguments: str, variables: Mapping[str, str] | None = None, before: l
     return Served(process, ready["address"], ready["place"])
 
 
+def put_down(process: subprocess.Popen[str]) -> None:
+    """Ends a child if it has not ended, and waits for it."""
+    if process.poll() is None:
+        process.kill()
+    process.communicate(timeout=LIMIT_SECONDS)
+
+
 @contextmanager
 def serving(*arguments: str, variables: Mapping[str, str] | None = None) -> Iterator[Served]:
     """A broker for the length of a block, on a free port unless the arguments name one."""
@@ -92,6 +99,4 @@ def serving(*arguments: str, variables: Mapping[str, str] | None = None) -> Iter
     try:
         yield served
     finally:
-        if served.process.poll() is None:
-            served.process.kill()
-        served.process.communicate(timeout=LIMIT_SECONDS)
+        put_down(served.process)

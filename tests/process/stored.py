@@ -10,6 +10,7 @@ that every run gives the same directory.
 from __future__ import annotations
 
 import io
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -152,3 +153,16 @@ def snapshot(data: Path) -> dict[str, tuple[bytes, int]]:
     """Every file below the directory with its bytes and the moment it was changed."""
     files = sorted(path for path in data.rglob("*") if path.is_file())
     return {str(path.relative_to(data)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+# Fixtures: a test file takes them by name, `made = stored.made`.
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    return store(tmp_path_factory.mktemp("stored") / "data")
+
+
+@pytest.fixture
+def held(made: Stored, tmp_path: Path) -> Stored:
+    return Stored(Path(shutil.copytree(made.data, tmp_path / "data")), made.values)

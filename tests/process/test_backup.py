@@ -26,15 +26,8 @@ from tests.process import stored
 from tests.process.serving import serving
 from tests.process.test_inspect import verified
 
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> stored.Stored:
-    return stored.store(tmp_path_factory.mktemp("stored") / "data")
-
-
-@pytest.fixture
-def held(made: stored.Stored, tmp_path: Path) -> stored.Stored:
-    return stored.Stored(Path(shutil.copytree(made.data, tmp_path / "data")), made.values)
+made = stored.made
+held = stored.held
 
 
 def back_up_to(held: stored.Stored, target: Path) -> dict:

@@ -18,6 +18,7 @@ import pyarrow.parquet
 import pytest
 
 import bowstring
+from tests.process import ephemeral
 from tests.process.commanding import Commander
 from tests.process.serving import LIMIT_SECONDS, command, environment
 
@@ -39,10 +40,7 @@ CONTENTS: list[Any] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[bowstring.Broker]:
-    with bowstring.Broker.ephemeral() as running:
-        yield running
+broker = ephemeral.broker
 
 
 @pytest.fixture

@@ -14,26 +14,19 @@ import pytest
 import bowstring
 from bowstring import errors
 from bowstring.cli import forms, produce
-from tests.process.commanding import Commander
+from tests.process import ephemeral
+from tests.process.commanding import Commander, commanding
 
 SENT = ("key", "value", "attributes", "id", "created", "due", "expires")
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[bowstring.Broker]:
-    with bowstring.Broker.ephemeral(topic_create="on-request") as running:
-        yield running
+broker = ephemeral.broker_on_request
 
 
 @pytest.fixture
 def command(broker: bowstring.Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Commander]:
     monkeypatch.chdir(tmp_path)
-    with broker.connect() as client:
-        client.create_topic("orders", partitions=2)
-        client.create_topic("copy", partitions=3)
-        yield Commander(broker.address, str(tmp_path))
-        for topic in list(client.topics()):
-            client.delete_topic(topic.name)
+    yield from commanding(broker, tmp_path, orders=2, copy=3)
 
 
 @pytest.fixture

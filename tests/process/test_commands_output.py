@@ -14,16 +14,13 @@ import pytest
 import bowstring
 from bowstring.cli import output
 from bowstring.cli.commands import TABLE
+from tests.process import ephemeral
 from tests.process.commanding import Commander
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[bowstring.Broker]:
-    with bowstring.Broker.ephemeral() as running:
-        with running.connect() as client:
-            client.create_topic("clicks", partitions=2)
-            client.create_topic("orders")
-        yield running
+    yield from ephemeral.with_topics({"clicks": 2, "orders": 1})
 
 
 @pytest.fixture

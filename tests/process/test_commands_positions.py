@@ -8,15 +8,13 @@ from pathlib import Path
 import pytest
 
 import bowstring
+from tests.process import ephemeral
 from tests.process.commanding import Commander
 
 
 @pytest.fixture
 def broker() -> Iterator[bowstring.Broker]:
-    with bowstring.Broker.ephemeral(clock="manual") as running:
-        with running.connect() as client:
-            client.create_topic("orders", partitions=2)
-        yield running
+    yield from ephemeral.with_topics({"orders": 2}, clock="manual")
 
 
 @pytest.fixture

@@ -12,24 +12,19 @@ import pytest
 import bowstring
 from bowstring import settings
 from bowstring.cli import config
-from tests.process.commanding import Commander
+from tests.process import ephemeral
+from tests.process.commanding import Commander, commanding
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[bowstring.Broker]:
-    with bowstring.Broker.ephemeral(topic_create="on-request") as running:
-        yield running
+broker = ephemeral.broker_on_request
 
 
 @pytest.fixture
 def command(broker: bowstring.Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Commander]:
     monkeypatch.chdir(tmp_path)
-    yield Commander(broker.address, str(tmp_path))
-    with broker.connect() as client:
-        for topic in list(client.topics()):
-            client.delete_topic(topic.name)
+    yield from commanding(broker, tmp_path)
 
 
 # Topics

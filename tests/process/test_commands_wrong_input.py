@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import bowstring
+from tests.process import ephemeral
 from tests.process.commanding import Commander
 
 TABLE = (Path(__file__).parent / "wrong_input.txt").read_text(encoding="utf-8")
@@ -38,10 +39,7 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[bowstring.Broker]:
-    with bowstring.Broker.ephemeral(topic_create="on-request") as running:
-        with running.connect() as client:
-            client.create_topic("orders", partitions=2)
-        yield running
+    yield from ephemeral.with_topics({"orders": 2}, topic_create="on-request")
 
 
 @pytest.fixture

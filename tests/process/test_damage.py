@@ -4,7 +4,6 @@ nothing is deleted. Where a broker does not start any more, `bowstring inspect -
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,14 +19,8 @@ from tests.process.test_inspect import every_frame, verified
 NOW = 1_900_000_000_000_000
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> stored.Stored:
-    return stored.store(tmp_path_factory.mktemp("stored") / "data")
-
-
-@pytest.fixture
-def held(made: stored.Stored, tmp_path: Path) -> stored.Stored:
-    return stored.Stored(Path(shutil.copytree(made.data, tmp_path / "data")), made.values)
+made = stored.made
+held = stored.held
 
 
 def segment_of(data: Path) -> Path:
@@ -62,23 +55,24 @@ def others_are_whole(running: bowstring.Broker, held: stored.Stored) -> None:
 # What a broker lives with
 
 
+def corrupt_only_at(held: stored.Stored, first: int, last: int) -> None:
+    """A broker starts, and serves all but these offsets."""
+    with stored.broker(held.data) as running:
+        served(running, held, 1, first)
+        corrupt_at(running, first, last)
+        served(running, held, last + 1, 27)
+        others_are_whole(running, held)
+
+
 def test_a_damaged_page_is_corrupt_and_the_others_are_served(held: stored.Stored):
     stored.damage(segment_of(held.data), place_of(held.data, "page", 12) + 200)
-    with stored.broker(held.data) as running:
-        served(running, held, 1, 12)
-        corrupt_at(running, 12, 21)
-        served(running, held, 22, 27)
-        others_are_whole(running, held)
+    corrupt_only_at(held, 12, 21)
     assert repair(str(held.data), now=NOW) == []
 
 
 def test_a_damaged_index_is_corrupt_with_all_its_offsets(held: stored.Stored):
     stored.damage(segment_of(held.data), place_of(held.data, "index", 12) + 70)
-    with stored.broker(held.data) as running:
-        served(running, held, 1, 12)
-        corrupt_at(running, 12, 22)
-        served(running, held, 23, 27)
-        others_are_whole(running, held)
+    corrupt_only_at(held, 12, 22)
 
 
 def test_a_damaged_index_does_not_hold_retention_up_and_is_kept_itself(held: stored.Stored):
@@ -151,6 +145,16 @@ def repaired(held: stored.Stored, *wheres: str) -> None:
     assert repair(str(held.data), now=NOW) == []
 
 
+def refused_until_repaired(held: stored.Stored, match: str, where: str) -> None:
+    refused(held, match)
+    repaired(held, where)
+
+
+def nothing_is_lost(held: stored.Stored) -> None:
+    with stored.broker(held.data) as running:
+        assert stored.read_all(running, held) == held.values
+
+
 def test_the_catalog_that_a_repair_puts_aside_is_synced_before_the_other_is_changed(held: stored.Stored, monkeypatch: pytest.MonkeyPatch):
     (last,) = stored.catalog(held.data, "SELECT max(position) FROM journal")[0]
     stored.catalog(held.data, "UPDATE journal SET changes = x'c0ffee' WHERE position = ?", last)
@@ -200,27 +204,20 @@ def test_a_row_that_is_gone_with_its_pages_leaves_offsets_that_are_corrupt(held:
 
 def test_a_damaged_extent_is_made_anew_from_its_index(held: stored.Stored):
     stored.catalog(held.data, "UPDATE extent SET bytes = bytes + 1 WHERE topic = 1 AND first_offset = 12")
-    refused(held, "offset 12 of topic 1")
-    repaired(held, "orders/0@12..22")
-    with stored.broker(held.data) as running:
-        assert stored.read_all(running, held) == held.values
+    refused_until_repaired(held, "offset 12 of topic 1", "orders/0@12..22")
+    nothing_is_lost(held)
 
 
 def test_a_damaged_extent_without_its_index_is_corrupt_and_keeps_its_segments(held: stored.Stored):
     stored.damage(segment_of(held.data), place_of(held.data, "index", 12) + 70)
     stored.catalog(held.data, "UPDATE extent SET expires = 7 WHERE topic = 1 AND first_offset = 12")
     assert {step.where for step in repair(str(held.data), now=NOW)} == {"orders/0@12..22"}
-    with stored.broker(held.data) as running:
-        served(running, held, 1, 12)
-        corrupt_at(running, 12, 22)
-        served(running, held, 23, 27)
-        others_are_whole(running, held)
+    corrupt_only_at(held, 12, 22)
 
 
 def test_a_damaged_snapshot_is_made_anew_and_no_offset_is_given_twice(held: stored.Stored):
     stored.catalog(held.data, "UPDATE state SET state = x'00' WHERE topic = 1")
-    refused(held, "part 0 of the state 'partition' of topic 1")
-    repaired(held, "orders/0")
+    refused_until_repaired(held, "part 0 of the state 'partition' of topic 1", "orders/0")
     with stored.broker(held.data) as running:
         assert stored.read_all(running, held) == held.values
         with running.connect() as client, client.producer("orders") as producer:
@@ -231,20 +228,16 @@ def test_a_damaged_snapshot_is_made_anew_and_no_offset_is_given_twice(held: stor
 
 def test_deletions_that_cannot_be_read_are_put_aside(held: stored.Stored):
     stored.catalog(held.data, "INSERT INTO state VALUES (1, 0, 'deletions', 1, 1, 5, 8, 77, x'c0ffee')")
-    refused(held, "state 'deletions' of topic 1")
-    repaired(held, "orders/0")
-    with stored.broker(held.data) as running:
-        assert stored.read_all(running, held) == held.values
+    refused_until_repaired(held, "state 'deletions' of topic 1", "orders/0")
+    nothing_is_lost(held)
 
 
 def test_uses_that_do_not_add_up_are_counted_anew(held: stored.Stored):
     before = sorted(stored.catalog(held.data, "SELECT * FROM segment_use"))
     stored.catalog(held.data, "UPDATE segment_use SET bytes = bytes + 1 WHERE topic = 1 AND first_offset = 12")
-    refused(held, "does not add up|do not add up")
-    repaired(held, "catalog")
+    refused_until_repaired(held, "does not add up|do not add up", "catalog")
     assert sorted(stored.catalog(held.data, "SELECT * FROM segment_use")) == before
-    with stored.broker(held.data) as running:
-        assert stored.read_all(running, held) == held.values
+    nothing_is_lost(held)
 
 
 def test_orphans_are_moved_and_not_deleted(held: stored.Stored):

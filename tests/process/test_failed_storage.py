@@ -90,15 +90,21 @@ def test_whoever_waits_for_a_broker_whose_sync_fails_is_told_at_once(tmp_path: P
         assert "start the broker again" in str(told)
 
 
-def test_later_calls_are_told_at_once_also_when_the_broker_was_stopped(tmp_path: Path, fail_segments):
-    broker = bowstring.Broker(data=tmp_path)
-    broker.start()
+def failed(broker: bowstring.Broker, fail_segments: Callable[[], object]) -> tuple[bowstring.Client, bowstring.Producer]:
+    """A client and a producer that have stored a message, and then met storage that fails."""
     client = broker.connect(timeout=TIMEOUT)
     producer = client.producer("orders", timeout=TIMEOUT)
     producer.send(b"before").result(WAIT)
     fail_segments()
     with pytest.raises(errors.OutcomeUnknown):
         producer.send(LARGE).result(WAIT)
+    return client, producer
+
+
+def test_later_calls_are_told_at_once_also_when_the_broker_was_stopped(tmp_path: Path, fail_segments):
+    broker = bowstring.Broker(data=tmp_path)
+    broker.start()
+    client, producer = failed(broker, fail_segments)
 
     def check() -> None:
         calls: list[Callable[[], object]] = [
@@ -169,12 +175,7 @@ def test_a_topic_whose_making_could_not_be_synced_is_unknown(tmp_path: Path, cat
 def test_a_client_goes_on_with_the_broker_that_is_started_in_its_place(tmp_path: Path, fail_segments, monkeypatch: pytest.MonkeyPatch):
     with bowstring.Broker(data=tmp_path) as broker:
         address = broker.address.removeprefix("bowstring://")
-        client = broker.connect(timeout=TIMEOUT)
-        producer = client.producer("orders", timeout=TIMEOUT)
-        producer.send(b"before").result(WAIT)
-        fail_segments()
-        with pytest.raises(errors.OutcomeUnknown):
-            producer.send(LARGE).result(WAIT)
+        client, producer = failed(broker, fail_segments)
     monkeypatch.undo()
     with bowstring.Broker(data=tmp_path, listen=address):
         assert producer.send(b"after").result(WAIT).offset >= 2

@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from bowstring import errors
 from bowstring.gateway import topics
 from bowstring.ports.transport import Channel
-from bowstring.server import Server, open_broker
 from bowstring.wire.generated import bowstring_pb2 as pb
-from bowstring.wire.grpc_client import GrpcDialer
+from tests.process import small_server
 from tests.process import wire_calls as wire
 from tests.process.wire_calls import refused
 
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    opened = await open_broker(wire.settings(tmp_path))
-    yield opened
-    await opened.stop()
-
-
-@pytest.fixture
-async def channel(server: Server) -> AsyncIterator[Channel]:
-    dialled = GrpcDialer().dial(server.address)
-    yield dialled
-    await dialled.close()
+server = small_server.server
+channel = small_server.channel
 
 
 async def test_hello_tells_versions_limits_and_the_time(channel: Channel):

@@ -17,6 +17,7 @@ from bowstring import errors
 from bowstring.ports.transport import Caller, Channel, Inbound, Stream
 from bowstring.wire.grpc_client import GrpcDialer
 from bowstring.wire.grpc_server import GrpcServer
+from tests.process import small_server
 from tests.process.serving import environment, serving
 from tests.process.wire_calls import refused
 
@@ -90,11 +91,7 @@ async def server(handler: Echo) -> AsyncIterator[GrpcServer]:
     await started.stop(0.0)
 
 
-@pytest.fixture
-async def channel(server: GrpcServer) -> AsyncIterator[Channel]:
-    dialled = GrpcDialer().dial(server.address)
-    yield dialled
-    await dialled.close()
+channel = small_server.channel
 
 
 async def test_calls_and_streams_carry_bytes(channel: Channel):

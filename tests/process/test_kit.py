@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,19 +17,11 @@ import pytest
 import bowstring
 import bowstring.aio
 from bowstring import errors
+from tests.process import ephemeral
 from tests.process.serving import environment
 
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[bowstring.Broker]:
-    with bowstring.Broker.ephemeral() as running:
-        yield running
-
-
-@pytest.fixture
-def client(broker: bowstring.Broker) -> Iterator[bowstring.Client]:
-    with broker.connect() as connected:
-        yield connected
+broker = ephemeral.broker
+client = ephemeral.client
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 import bowstring
 import bowstring.aio
 from bowstring import errors
+from tests.process import ephemeral
 from tests.process.serving import environment, start
 
 LIMIT_SECONDS = 60
@@ -22,10 +23,7 @@ LIMIT_SECONDS = 60
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[bowstring.Broker]:
-    with bowstring.Broker.ephemeral(topic_create="on-request") as running:
-        with running.connect() as client:
-            client.create_topic("orders")
-        yield running
+    yield from ephemeral.with_topics({"orders": 1}, topic_create="on-request")
 
 
 def program(text: str, address: str) -> subprocess.CompletedProcess[str]:

@@ -19,6 +19,7 @@ import pytest
 
 import bowstring
 from bowstring import errors
+from tests.process import ephemeral
 
 ROWS = 40
 LONG = "a text that is longer than a view holds, and so lies elsewhere"
@@ -31,16 +32,8 @@ WHOLE = {"key": KEYS, "value": VALUES, "id": IDS}
 BYTES = {"key": [key and key.encode() for key in KEYS], "value": [None if v is None else v.encode() for v in VALUES], "id": IDS}
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[bowstring.Broker]:
-    with bowstring.Broker.ephemeral() as running:
-        yield running
-
-
-@pytest.fixture
-def client(broker: bowstring.Broker) -> Iterator[bowstring.Client]:
-    with broker.connect() as connected:
-        yield connected
+broker = ephemeral.broker
+client = ephemeral.client
 
 
 @pytest.fixture

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 import bowstring.aio
 from bowstring import errors, times
-from tests.process.house import House
+from tests.process.house import House, started_house
 
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    house = House(tmp_path / "data")
-    await house.start()
-    yield house
-    await house.stop()
+house = started_house
 
 
 async def publish(client: bowstring.aio.Client, topic: str, values: range, **options: object) -> None:

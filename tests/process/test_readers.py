@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -14,18 +13,10 @@ import pytest
 import bowstring
 import bowstring.aio
 from bowstring import errors
+from tests.process import ephemeral
 
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[bowstring.Broker]:
-    with bowstring.Broker.ephemeral() as running:
-        yield running
-
-
-@pytest.fixture
-def client(broker: bowstring.Broker) -> Iterator[bowstring.Client]:
-    with broker.connect() as connected:
-        yield connected
+broker = ephemeral.broker
+client = ephemeral.client
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import bowstring
 import bowstring.aio
 from bowstring import errors
 from bowstring.host import sharing
-from tests.process.serving import LIMIT_SECONDS, environment, serving
+from tests.process.serving import LIMIT_SECONDS, environment, put_down, serving
 
 PROGRAM = """
 import sys, bowstring
@@ -60,9 +60,7 @@ def program(data: Path) -> Iterator[Program]:
     try:
         yield started
     finally:
-        if started.process.poll() is None:
-            started.process.kill()
-        started.process.communicate(timeout=LIMIT_SECONDS)
+        put_down(started.process)
 
 
 def values(client: bowstring.Client) -> list[bytes | None]:

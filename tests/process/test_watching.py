@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,27 +11,17 @@ import bowstring
 from bowstring import errors
 from bowstring.client.topic_watch import TopicWatch
 from bowstring.ports.transport import Caller, Channel
-from bowstring.server import Server, open_broker
+from bowstring.server import Server
 from bowstring.wire.generated import bowstring_pb2 as pb
-from bowstring.wire.grpc_client import GrpcDialer
+from tests.process import small_server
 from tests.process import wire_calls as wire
 from tests.process.wire_calls import refused
 
 MINUTE = 60_000_000
 
 
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    opened = await open_broker(wire.settings(tmp_path))
-    yield opened
-    await opened.stop()
-
-
-@pytest.fixture
-async def channel(server: Server) -> AsyncIterator[Channel]:
-    dialled = GrpcDialer().dial(server.address)
-    yield dialled
-    await dialled.close()
+server = small_server.server
+channel = small_server.channel
 
 
 def known(topic: pb.Topic) -> pb.KnownTopic:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -14,15 +12,9 @@ from bowstring import errors
 from bowstring.host.clock import SystemClock
 from bowstring.settings import KIB
 from bowstring.store.segments import segment_name
-from tests.process.house import HOUR, House
+from tests.process.house import HOUR, House, started_house
 
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    house = House(tmp_path / "data")
-    await house.start()
-    yield house
-    await house.stop()
+house = started_house
 
 
 async def everything(house: House, topic: str) -> list[tuple]:
@@ -97,14 +89,19 @@ async def test_ids_are_recognised_after_seal_and_restart(house: House):
         assert await producer.find("order-9") is None
 
 
-async def test_what_is_too_old_is_not_delivered_and_then_gives_its_space_back(house: House):
+async def fill_short_and_long(house: House, rounds: int, *, short: int, long: int) -> None:
+    """A topic that keeps messages for a minute, of large ones, and one that keeps them; both in every segment."""
     async with house.client() as client:
         await client.create_topic("short", retention=60, deduplication=60)
         await client.create_topic("long")
-    for _ in range(4):
-        await publish(house, "short", 0, large=3)
-        await publish(house, "long", 3)
+    for _ in range(rounds):
+        await publish(house, "short", 0, large=short)
+        await publish(house, "long", long)
         await house.seal()
+
+
+async def test_what_is_too_old_is_not_delivered_and_then_gives_its_space_back(house: House):
+    await fill_short_and_long(house, 4, short=3, long=3)
     kept = await everything(house, "long")
     house.clock.ahead += 61
     assert await everything(house, "short") == []
@@ -124,13 +121,7 @@ async def test_what_is_too_old_is_not_delivered_and_then_gives_its_space_back(ho
 
 
 async def test_a_segment_that_is_mostly_dead_is_cleaned(house: House):
-    async with house.client() as client:
-        await client.create_topic("short", retention=60, deduplication=60)
-        await client.create_topic("long")
-    for _ in range(6):
-        await publish(house, "short", 0, large=4)
-        await publish(house, "long", 2)
-        await house.seal()
+    await fill_short_and_long(house, 6, short=4, long=2)
     kept, files = await everything(house, "long"), len(house.segment_files())
     house.clock.ahead += 100
     await house.upkeep()

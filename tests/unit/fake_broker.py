@@ -378,3 +378,12 @@ async def connected(broker: FakeBroker) -> AsyncIterator[Client]:
     client = await Client(["a:1"], dialer=FakeDialer({"a:1": broker}), clock=FakeClock(), randomness=FakeRandomness()).open()
     async with client:
         yield client
+
+
+@asynccontextmanager
+async def with_topic(partitions: int = 1) -> AsyncIterator[tuple[FakeBroker, Client]]:
+    """A fake broker that has the topic `t`, and a client of it."""
+    broker = FakeBroker()
+    broker.topic("t", partitions)
+    async with connected(broker) as client:
+        yield broker, client

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from bowstring.ports.store import Page
 from bowstring.store.local import LocalStore
 from tests.contract.scripted_disk import ScriptedDisk
@@ -23,3 +25,20 @@ async def background() -> None:
     """Lets everything that needs no outside event run to its end."""
     for _ in range(50):
         await asyncio.sleep(0)
+
+
+# Fixtures: a test file says `disk = scripted_disk` and `store = small_store`.
+
+
+@pytest.fixture
+def scripted_disk() -> ScriptedDisk:
+    return ScriptedDisk()
+
+
+@pytest.fixture
+async def small_store(disk: ScriptedDisk):
+    store = store_on(disk)
+    await store.open(1, ())
+    yield store
+    await store.close()
+    assert disk.open_files == 0

@@ -317,11 +317,16 @@ async def test_nobody_decides_for_a_caller_who_has_left():
         assert shop.desk.changes == []
 
 
-async def test_a_publish_whose_time_is_over_while_it_waits_is_told_so_at_its_deadline():
+def with_a_sealed_batch() -> Shop:
     shop = Shop()
     shop.publish(1)
     shop.desk.commit()
     shop.actor.sealed(2, 0)
+    return shop
+
+
+async def test_a_publish_whose_time_is_over_while_it_waits_is_told_so_at_its_deadline():
+    shop = with_a_sealed_batch()
     first = shop.publish(1, ids=NAMED, timeout=5 * SECOND)
     behind = [shop.publish(1, timeout=seconds * SECOND) for seconds in (2, 60)]
     await asyncio.sleep(0)
@@ -338,10 +343,7 @@ async def test_a_publish_whose_time_is_over_while_it_waits_is_told_so_at_its_dea
 
 
 async def test_a_resend_that_waits_is_not_told_that_it_is_not_stored_because_it_may_be():
-    shop = Shop()
-    shop.publish(1)
-    shop.desk.commit()
-    shop.actor.sealed(2, 0)
+    shop = with_a_sealed_batch()
     shop.numbers[0] = 0
     resend = shop.publish(1, timeout=SECOND)
     await asyncio.sleep(0)

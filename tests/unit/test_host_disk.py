@@ -10,7 +10,8 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy
@@ -291,12 +292,19 @@ sys.stdin.read()
 """
 
 
-def test_another_process_is_named_while_it_lives_and_no_obstacle_when_it_was_killed(tmp_path: Path):
+@contextmanager
+def child(program: str, directory: Path, *, says: str) -> Iterator[subprocess.Popen[str]]:
+    """A Python program that has said its word, and waits for its input to end."""
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(tmp_path)], env=SAME_MODULES, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "locked\n"
+        [sys.executable, "-c", program, str(directory)], env=SAME_MODULES, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == says
+        yield running
+
+
+def test_another_process_is_named_while_it_lives_and_no_obstacle_when_it_was_killed(tmp_path: Path):
+    with child(HOLDER, tmp_path, says="locked\n") as holder:
         disk = HostDisk(tmp_path)
         with pytest.raises(errors.Conflict, match=rf"localhost:7777 \(pid {holder.pid}\)"):
             disk.lock("here")
@@ -320,11 +328,7 @@ os._exit(0)
 
 
 def test_a_forked_child_does_not_hold_on_to_its_parents_lock(tmp_path: Path):
-    with subprocess.Popen(
-        [sys.executable, "-c", FORKED, str(tmp_path)], env=SAME_MODULES, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as parent:
-        assert parent.stdout is not None
-        assert parent.stdout.readline() == "forked\n"
+    with child(FORKED, tmp_path, says="forked\n") as parent:
         disk = HostDisk(tmp_path)
         with pytest.raises(errors.Conflict):
             disk.lock("here")

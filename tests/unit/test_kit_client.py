@@ -18,7 +18,7 @@ from bowstring.client import addresses
 from bowstring.client.broker_time import BrokerTime
 from bowstring.client.client import Client
 from tests.unit.fake_broker import FakeBroker, FakeDialer, FakeRandomness
-from tests.unit.virtual_time import FakeClock, run
+from tests.unit.virtual_time import FakeClock, on_virtual_time
 
 
 def client_of(brokers: dict[str, FakeBroker], *seeds: str, timeout: float = 10.0) -> tuple[Client, FakeDialer]:
@@ -26,164 +26,142 @@ def client_of(brokers: dict[str, FakeBroker], *seeds: str, timeout: float = 10.0
     return Client(seeds or list(brokers), dialer=dialer, clock=FakeClock(), randomness=FakeRandomness(), timeout=timeout), dialer
 
 
-def test_the_first_seed_that_answers_is_taken():
-    async def story():
-        client, dialer = client_of({"b:1": FakeBroker()}, "a:1", "b:1", "c:1")
-        async with await client.open():
-            assert client.info.brokers[0].address == "b:1"
-            assert client.info.brokers[0].software == "fake"
-            assert client.info.software.startswith("bowstring-python")
-            assert dialer.dialled == ["a:1", "b:1"]
-
-    run(story())
+@on_virtual_time
+async def test_the_first_seed_that_answers_is_taken():
+    client, dialer = client_of({"b:1": FakeBroker()}, "a:1", "b:1", "c:1")
+    async with await client.open():
+        assert client.info.brokers[0].address == "b:1"
+        assert client.info.brokers[0].software == "fake"
+        assert client.info.software.startswith("bowstring-python")
+        assert dialer.dialled == ["a:1", "b:1"]
 
 
-def test_without_a_broker_connecting_gives_up_in_time():
-    async def story():
-        client, _ = client_of({}, "a:1", "b:1", timeout=3)
-        began = asyncio.get_running_loop().time()
-        with pytest.raises(errors.Unavailable, match="a:1"):
-            await client.open()
-        assert 2.5 < asyncio.get_running_loop().time() - began < 4
-
-    run(story())
+@on_virtual_time
+async def test_without_a_broker_connecting_gives_up_in_time():
+    client, _ = client_of({}, "a:1", "b:1", timeout=3)
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(errors.Unavailable, match="a:1"):
+        await client.open()
+    assert 2.5 < asyncio.get_running_loop().time() - began < 4
 
 
-def test_a_broker_that_starts_late_is_waited_for():
-    async def story():
-        broker = FakeBroker()
-        broker.down = True
-        client, _ = client_of({"a:1": broker})
-        asyncio.get_running_loop().call_later(2, setattr, broker, "down", False)
-        async with await client.open():
-            assert client.info.brokers
-
-    run(story())
+@on_virtual_time
+async def test_a_broker_that_starts_late_is_waited_for():
+    broker = FakeBroker()
+    broker.down = True
+    client, _ = client_of({"a:1": broker})
+    asyncio.get_running_loop().call_later(2, setattr, broker, "down", False)
+    async with await client.open():
+        assert client.info.brokers
 
 
-def test_a_closed_client_says_so():
-    async def story():
-        client, _ = client_of({"a:1": FakeBroker()})
-        async with await client.open():
-            pass
-        await client.close()
-        for call in (client.topic("t"), client.create_topic("t"), client.delete_topic("t")):
-            with pytest.raises(errors.Conflict, match="closed"):
-                await call
-
-    run(story())
+@on_virtual_time
+async def test_a_closed_client_says_so():
+    client, _ = client_of({"a:1": FakeBroker()})
+    async with await client.open():
+        pass
+    await client.close()
+    for call in (client.topic("t"), client.create_topic("t"), client.delete_topic("t")):
+        with pytest.raises(errors.Conflict, match="closed"):
+            await call
 
 
-def test_topics():
-    async def story():
-        broker = FakeBroker()
-        client, _ = client_of({"a:1": broker})
-        async with await client.open():
-            made = await client.create_topic("t", partitions=3, retention=timedelta(days=1))
-            assert (made.name, made.partitions, made.messages) == ("t", 3, 0)
-            with pytest.raises(errors.TopicExists):
-                await client.create_topic("t")
-            assert (await client.create_topic("t", exists_ok=True)).partitions == 3
-            for name in "uvwxyz":
-                await client.create_topic(name)
-            assert [topic.name async for topic in client.topics()] == list("tuvwxyz")
+@on_virtual_time
+async def test_topics():
+    broker = FakeBroker()
+    client, _ = client_of({"a:1": broker})
+    async with await client.open():
+        made = await client.create_topic("t", partitions=3, retention=timedelta(days=1))
+        assert (made.name, made.partitions, made.messages) == ("t", 3, 0)
+        with pytest.raises(errors.TopicExists):
+            await client.create_topic("t")
+        assert (await client.create_topic("t", exists_ok=True)).partitions == 3
+        for name in "uvwxyz":
+            await client.create_topic(name)
+        assert [topic.name async for topic in client.topics()] == list("tuvwxyz")
+        await client.delete_topic("t")
+        with pytest.raises(errors.TopicNotFound):
+            await client.topic("t")
+        with pytest.raises(errors.TopicNotFound):
             await client.delete_topic("t")
-            with pytest.raises(errors.TopicNotFound):
-                await client.topic("t")
-            with pytest.raises(errors.TopicNotFound):
-                await client.delete_topic("t")
-            await client.delete_topic("t", missing_ok=True)
-
-    run(story())
+        await client.delete_topic("t", missing_ok=True)
 
 
-def test_a_change_whose_answer_got_lost_is_recognised_when_repeated():
-    async def story():
-        broker = FakeBroker()
-        client, _ = client_of({"a:1": broker})
-        async with await client.open():
-            broker.topic("t", 2)
-            broker.call_errors = [errors.OutcomeUnknown("lost.")]
-            assert (await client.create_topic("t", partitions=2)).partitions == 2
-            broker.call_errors = [errors.Unavailable("lost.")]
-            with pytest.raises(errors.TopicExists):
-                await client.create_topic("t", partitions=3)
-            broker.topics.clear()
-            broker.call_errors = [errors.Unavailable("lost.")]
-            await client.delete_topic("t")
-
-    run(story())
+@on_virtual_time
+async def test_a_change_whose_answer_got_lost_is_recognised_when_repeated():
+    broker = FakeBroker()
+    client, _ = client_of({"a:1": broker})
+    async with await client.open():
+        broker.topic("t", 2)
+        broker.call_errors = [errors.OutcomeUnknown("lost.")]
+        assert (await client.create_topic("t", partitions=2)).partitions == 2
+        broker.call_errors = [errors.Unavailable("lost.")]
+        with pytest.raises(errors.TopicExists):
+            await client.create_topic("t", partitions=3)
+        broker.topics.clear()
+        broker.call_errors = [errors.Unavailable("lost.")]
+        await client.delete_topic("t")
 
 
 NO_ANSWER = [errors.OutcomeUnknown("there was no answer."), errors.Unavailable("the connection broke.")]
 
 
 @pytest.mark.parametrize("lost", NO_ANSWER, ids=lambda error: error.kind)
-def test_the_repeat_of_a_change_is_told_of_its_own_work(lost: errors.Error):
-    async def story():
-        broker = FakeBroker()
-        client, _ = client_of({"a:1": broker})
-        async with await client.open():
-            broker.lost_answers = [lost]
-            assert (await client.create_topic("t", partitions=2)).partitions == 2
-            broker.positions["t", "me"] = {0: 5}
-            broker.lost_answers = [lost, lost]
+@on_virtual_time
+async def test_the_repeat_of_a_change_is_told_of_its_own_work(lost: errors.Error):
+    broker = FakeBroker()
+    client, _ = client_of({"a:1": broker})
+    async with await client.open():
+        broker.lost_answers = [lost]
+        assert (await client.create_topic("t", partitions=2)).partitions == 2
+        broker.positions["t", "me"] = {0: 5}
+        broker.lost_answers = [lost, lost]
+        await client.delete_position("me", "t")
+        assert not broker.positions
+        broker.lost_answers = [lost]
+        await client.delete_topic("t")
+        assert not broker.topics
+
+
+@on_virtual_time
+async def test_a_change_that_was_answered_at_once_is_not_told_of_its_own_work():
+    client, _ = client_of({"a:1": FakeBroker()})
+    async with await client.open():
+        with pytest.raises(errors.NotFound):
             await client.delete_position("me", "t")
-            assert not broker.positions
-            broker.lost_answers = [lost]
-            await client.delete_topic("t")
-            assert not broker.topics
-
-    run(story())
+        await client.delete_position("me", "t", missing_ok=True)
 
 
-def test_a_change_that_was_answered_at_once_is_not_told_of_its_own_work():
-    async def story():
-        client, _ = client_of({"a:1": FakeBroker()})
-        async with await client.open():
-            with pytest.raises(errors.NotFound):
-                await client.delete_position("me", "t")
-            await client.delete_position("me", "t", missing_ok=True)
-
-    run(story())
-
-
-def test_the_repeat_of_a_delete_is_told_that_its_topic_is_gone():
-    async def story():
-        broker = FakeBroker()
-        client, _ = client_of({"a:1": broker})
-        async with await client.open():
-            broker.call_errors = [NO_ANSWER[0], errors.TopicNotFound("there is no such topic.")]
-            with pytest.raises(errors.TopicNotFound):
-                await client.delete_position("me", "t")
-
-    run(story())
+@on_virtual_time
+async def test_the_repeat_of_a_delete_is_told_that_its_topic_is_gone():
+    broker = FakeBroker()
+    client, _ = client_of({"a:1": broker})
+    async with await client.open():
+        broker.call_errors = [NO_ANSWER[0], errors.TopicNotFound("there is no such topic.")]
+        with pytest.raises(errors.TopicNotFound):
+            await client.delete_position("me", "t")
 
 
-def test_the_outcome_of_a_change_stays_unknown_when_later_attempts_reach_nobody():
-    async def story():
-        broker = FakeBroker()
-        client, _ = client_of({"a:1": broker}, timeout=3)
-        async with await client.open():
-            broker.positions["t", "me"] = {0: 5}
-            broker.lost_answers = [NO_ANSWER[0]]
-            asyncio.get_running_loop().call_later(0.01, setattr, broker, "down", True)
-            with pytest.raises(errors.OutcomeUnknown):
-                await client.delete_position("me", "t")
-            with pytest.raises(errors.Unavailable):
-                await client.alter_topic("t", retention=5)
-
-    run(story())
+@on_virtual_time
+async def test_the_outcome_of_a_change_stays_unknown_when_later_attempts_reach_nobody():
+    broker = FakeBroker()
+    client, _ = client_of({"a:1": broker}, timeout=3)
+    async with await client.open():
+        broker.positions["t", "me"] = {0: 5}
+        broker.lost_answers = [NO_ANSWER[0]]
+        asyncio.get_running_loop().call_later(0.01, setattr, broker, "down", True)
+        with pytest.raises(errors.OutcomeUnknown):
+            await client.delete_position("me", "t")
+        with pytest.raises(errors.Unavailable):
+            await client.alter_topic("t", retention=5)
 
 
-def test_a_call_that_is_not_repeatable_is_not_repeated_as_if_it_were():
-    async def story():
-        client, _ = client_of({"a:1": FakeBroker()})
-        async with await client.open():
-            with pytest.raises(AssertionError, match="DeletePosition is not repeatable"):
-                await client._connection.call("DeletePosition", b"", 1)
-
-    run(story())
+@on_virtual_time
+async def test_a_call_that_is_not_repeatable_is_not_repeated_as_if_it_were():
+    client, _ = client_of({"a:1": FakeBroker()})
+    async with await client.open():
+        with pytest.raises(AssertionError, match="DeletePosition is not repeatable"):
+            await client._connection.call("DeletePosition", b"", 1)
 
 
 @pytest.mark.parametrize(
@@ -200,17 +178,15 @@ def test_a_call_that_is_not_repeatable_is_not_repeated_as_if_it_were():
         ({"name": "t", "retention_bytes": -5}, "retention_bytes"),
     ],
 )
-def test_wrong_topics_are_refused_in_words(arguments, words):
-    async def story():
-        client, _ = client_of({"a:1": FakeBroker()})
-        async with await client.open():
-            with pytest.raises(errors.InvalidArgument, match=words):
-                await client.create_topic(**arguments)
-            for later in ({"payload": "reference"}, {"audited": True}, {"table_retention": 5}):
-                with pytest.raises(errors.NotSupported):
-                    await client.create_topic("t", **later)
-
-    run(story())
+@on_virtual_time
+async def test_wrong_topics_are_refused_in_words(arguments, words):
+    client, _ = client_of({"a:1": FakeBroker()})
+    async with await client.open():
+        with pytest.raises(errors.InvalidArgument, match=words):
+            await client.create_topic(**arguments)
+        for later in ({"payload": "reference"}, {"audited": True}, {"table_retention": 5}):
+            with pytest.raises(errors.NotSupported):
+                await client.create_topic("t", **later)
 
 
 @pytest.mark.parametrize(
@@ -235,27 +211,25 @@ def test_wrong_addresses_are_refused(server):
         addresses.seeds(server)
 
 
-def test_drift_is_told_when_it_begins_and_measured_again_and_again():
-    async def story():
-        broker, told = FakeBroker(), []
-        clock = FakeClock(ahead=100)
-        dialer = FakeDialer({"a:1": broker})
-        client = Client(["a:1"], dialer=dialer, clock=clock, randomness=FakeRandomness(), drift_limit=5, on_drift=told.append)
-        async with await client.open():
-            await asyncio.sleep(1)
-            assert [round(drift) for drift in told] == [100]
-            assert round(client.info.drift) == round(client.statistics().drift) == 100
-            await asyncio.sleep(200)
-            assert len(told) == 1, "it is known, and has not ended in between"
-            assert broker.calls.count("Hello") > 3
-            broker.clock = FakeClock(ahead=100)
-            await asyncio.sleep(130)
-            assert abs(client.info.drift) < 1
-            broker.clock = FakeClock(ahead=130)
-            await asyncio.sleep(130)
-            assert [round(drift) for drift in told] == [100, -30]
-
-    run(story())
+@on_virtual_time
+async def test_drift_is_told_when_it_begins_and_measured_again_and_again():
+    broker, told = FakeBroker(), []
+    clock = FakeClock(ahead=100)
+    dialer = FakeDialer({"a:1": broker})
+    client = Client(["a:1"], dialer=dialer, clock=clock, randomness=FakeRandomness(), drift_limit=5, on_drift=told.append)
+    async with await client.open():
+        await asyncio.sleep(1)
+        assert [round(drift) for drift in told] == [100]
+        assert round(client.info.drift) == round(client.statistics().drift) == 100
+        await asyncio.sleep(200)
+        assert len(told) == 1, "it is known, and has not ended in between"
+        assert broker.calls.count("Hello") > 3
+        broker.clock = FakeClock(ahead=100)
+        await asyncio.sleep(130)
+        assert abs(client.info.drift) < 1
+        broker.clock = FakeClock(ahead=130)
+        await asyncio.sleep(130)
+        assert [round(drift) for drift in told] == [100, -30]
 
 
 def test_what_this_version_cannot_do_is_said():
@@ -264,22 +238,20 @@ def test_what_this_version_cannot_do_is_said():
             bowstring.connect(**arguments)
 
 
-def test_the_brokers_time_follows_what_it_tells():
-    async def story():
-        clock = FakeClock(ahead=100)
-        time = BrokerTime(clock)
-        assert time.now() == clock.now()
-        time.measured(5_000_000, 10.0, 10.2)
-        offset = 5_000_000 - 10_100_000
-        assert time.now() == int(clock.monotonic() * 1e6) + offset
-        time.heard(5_000_000 + 1_000_000, 11.0, 11.3)
-        assert time.now() == int(clock.monotonic() * 1e6) + offset, "it is within what the answer allows"
-        time.heard(9_000_000, 11.0, 11.3)
-        assert time.now() == int(clock.monotonic() * 1e6) + 9_000_000 - 11_300_000, "the broker's clock is at least so far"
-        time.heard(3_000_000, 11.0, 11.3)
-        assert time.now() == int(clock.monotonic() * 1e6) + 3_000_000 - 11_000_000, "and at most so far"
-
-    run(story())
+@on_virtual_time
+async def test_the_brokers_time_follows_what_it_tells():
+    clock = FakeClock(ahead=100)
+    time = BrokerTime(clock)
+    assert time.now() == clock.now()
+    time.measured(5_000_000, 10.0, 10.2)
+    offset = 5_000_000 - 10_100_000
+    assert time.now() == int(clock.monotonic() * 1e6) + offset
+    time.heard(5_000_000 + 1_000_000, 11.0, 11.3)
+    assert time.now() == int(clock.monotonic() * 1e6) + offset, "it is within what the answer allows"
+    time.heard(9_000_000, 11.0, 11.3)
+    assert time.now() == int(clock.monotonic() * 1e6) + 9_000_000 - 11_300_000, "the broker's clock is at least so far"
+    time.heard(3_000_000, 11.0, 11.3)
+    assert time.now() == int(clock.monotonic() * 1e6) + 3_000_000 - 11_000_000, "and at most so far"
 
 
 def _parameters(call) -> list[tuple[str, object, object]]:
@@ -317,18 +289,16 @@ def test_the_public_face_is_flat_and_sorted():
         assert module.__all__ == sorted(module.__all__)
 
 
-def test_nothing_of_the_kit_can_be_pickled_and_it_says_what_to_do():
-    async def story():
-        broker = FakeBroker()
-        broker.topic("t")
-        client, _ = client_of({"a:1": broker})
-        async with await client.open(), client.producer("t") as producer, client.reader("t") as reader:
-            receipt = producer.send(b"x")
-            for thing in (client, producer, reader, receipt, producer.send_batch([b"x"])):
-                with pytest.raises(TypeError, match="cannot be pickled"):
-                    pickle.dumps(thing)
-                assert repr(thing)
-            await receipt
-            assert client.statistics().producers == 1
-
-    run(story())
+@on_virtual_time
+async def test_nothing_of_the_kit_can_be_pickled_and_it_says_what_to_do():
+    broker = FakeBroker()
+    broker.topic("t")
+    client, _ = client_of({"a:1": broker})
+    async with await client.open(), client.producer("t") as producer, client.reader("t") as reader:
+        receipt = producer.send(b"x")
+        for thing in (client, producer, reader, receipt, producer.send_batch([b"x"])):
+            with pytest.raises(TypeError, match="cannot be pickled"):
+                pickle.dumps(thing)
+            assert repr(thing)
+        await receipt
+        assert client.statistics().producers == 1

@@ -13,21 +13,10 @@ from bowstring.store.local import LocalStore
 from bowstring.store.segments import segment_id, segment_name
 from bowstring.store.supply import RESTS
 from tests.contract.scripted_disk import ScriptedDisk
-from tests.unit.small_segments import FIRST, background, page, store_on
+from tests.unit.small_segments import FIRST, background, page, scripted_disk, small_store, store_on
 
-
-@pytest.fixture
-def disk() -> ScriptedDisk:
-    return ScriptedDisk()
-
-
-@pytest.fixture
-async def store(disk: ScriptedDisk):
-    store = store_on(disk)
-    await store.open(1, ())
-    yield store
-    await store.close()
-    assert disk.open_files == 0
+disk = scripted_disk
+store = small_store
 
 
 # The order of things

@@ -12,7 +12,7 @@ from bowstring.ports.store import Reference
 from bowstring.store.local import LocalStore
 from bowstring.store.segments import orphan_name, segment_id, segment_name
 from tests.contract.scripted_disk import ScriptedDisk
-from tests.unit.small_segments import FIRST, background, page, store_on
+from tests.unit.small_segments import FIRST, background, page, scripted_disk, small_store
 
 DAY = 86_400
 
@@ -30,18 +30,8 @@ class StoppedClock:
     async def sleep(self, seconds: float) -> None: ...
 
 
-@pytest.fixture
-def disk() -> ScriptedDisk:
-    return ScriptedDisk()
-
-
-@pytest.fixture
-async def store(disk: ScriptedDisk):
-    store = store_on(disk)
-    await store.open(1, ())
-    yield store
-    await store.close()
-    assert disk.open_files == 0
+disk = scripted_disk
+store = small_store
 
 
 async def written(store: LocalStore, *sequences: int, size: int = 1_000, copies: bool = False) -> Reference:

@@ -156,12 +156,18 @@ def test_a_batch_first_sent_before_the_memory_begins_has_an_unknown_outcome() ->
     assert isinstance(decision.error, errors.OutcomeUnknown)
 
 
-def test_a_batch_taken_back_after_its_deadline_frees_its_number_and_ids() -> None:
+def with_a_deleted_id(reason: Reason) -> Log:
+    """Its one message has the id 7, and was deleted."""
     log = Log()
     log.publish(batch(1, 0, ids=natural(7)))
     log.commit()
-    log.delete(1, 1, Reason.DEADLINE)
+    log.delete(1, 1, reason)
     log.commit()
+    return log
+
+
+def test_a_batch_taken_back_after_its_deadline_frees_its_number_and_ids() -> None:
+    log = with_a_deleted_id(Reason.DEADLINE)
     decision = log.publish(batch(1, 0, ids=natural(7)))
     assert isinstance(decision, Refused)
     again = log.publish(batch(2, 1, ids=natural(7)))
@@ -181,11 +187,7 @@ def test_readers_do_not_pass_a_deletion_before_it_is_committed() -> None:
 
 
 def test_an_owners_delete_leaves_the_id_taken() -> None:
-    log = Log()
-    log.publish(batch(1, 0, ids=natural(7)))
-    log.commit()
-    log.delete(1, 1, Reason.OWNER)
-    log.commit()
+    log = with_a_deleted_id(Reason.OWNER)
     assert isinstance(log.publish(batch(2, 1, ids=natural(7))), Lookup)
 
 

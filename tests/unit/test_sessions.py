@@ -21,7 +21,7 @@ from bowstring.ports.calls import CALLS
 from bowstring.ports.codec import CallForm
 from bowstring.ports.transport import Caller
 from bowstring.settings import Settings
-from tests.unit.virtual_time import FakeClock, run
+from tests.unit.virtual_time import FakeClock, on_virtual_time
 
 AS_IT_IS: Any = {name: CallForm(lambda message: message, lambda answer: answer) for name in CALLS}
 CALLER = Caller(address="here", transport="none")
@@ -100,25 +100,21 @@ def batch(number: int) -> PublishedBatch:
     return PublishedBatch(0, number, number - 1, 0, 10**6, 1, 2, 1, b"rows")
 
 
-def test_a_publish_session_gives_an_answer_for_each_batch():
-    async def story():
-        refusal = errors.Corrupt("damaged.")
-        inbound = Values(OPENING, batch(1), batch(2), batch(3))
-        await publishing(Stored(5, 1), ResendAfter(1), refusal).stream("Publish", inbound, CALLER)
-        assert [type(answer) for answer in inbound.taken] == [BatchAnswer] * 3
-        assert [(answer.number, answer.outcome) for answer in inbound.taken] == [(1, Stored(5, 1)), (2, ResendAfter(1)), (3, refusal)]
-
-    run(story())
+@on_virtual_time
+async def test_a_publish_session_gives_an_answer_for_each_batch():
+    refusal = errors.Corrupt("damaged.")
+    inbound = Values(OPENING, batch(1), batch(2), batch(3))
+    await publishing(Stored(5, 1), ResendAfter(1), refusal).stream("Publish", inbound, CALLER)
+    assert [type(answer) for answer in inbound.taken] == [BatchAnswer] * 3
+    assert [(answer.number, answer.outcome) for answer in inbound.taken] == [(1, Stored(5, 1)), (2, ResendAfter(1)), (3, refusal)]
 
 
-def test_an_error_that_is_worth_repeating_ends_a_publish_session():
-    async def story():
-        inbound = Values(OPENING, batch(1), batch(2))
-        with pytest.raises(errors.Full):
-            await publishing(Stored(5, 1), errors.Full("the disk is full.")).stream("Publish", inbound, CALLER)
-        assert [answer.number for answer in inbound.taken] == [1]
-
-    run(story())
+@on_virtual_time
+async def test_an_error_that_is_worth_repeating_ends_a_publish_session():
+    inbound = Values(OPENING, batch(1), batch(2))
+    with pytest.raises(errors.Full):
+        await publishing(Stored(5, 1), errors.Full("the disk is full.")).stream("Publish", inbound, CALLER)
+    assert [answer.number for answer in inbound.taken] == [1]
 
 
 @pytest.mark.parametrize(
@@ -129,35 +125,29 @@ def test_an_error_that_is_worth_repeating_ends_a_publish_session():
         ((OPENING, batch(0)), "has no number"),
     ],
 )
-def test_a_publish_session_refuses_what_comes_in_the_wrong_order(given: tuple[Any, ...], said: str):
-    async def story():
-        with pytest.raises(errors.InvalidArgument, match=said):
-            await publishing(Stored(1, 1)).stream("Publish", Values(*given), CALLER)
-
-    run(story())
+@on_virtual_time
+async def test_a_publish_session_refuses_what_comes_in_the_wrong_order(given: tuple[Any, ...], said: str):
+    with pytest.raises(errors.InvalidArgument, match=said):
+        await publishing(Stored(1, 1)).stream("Publish", Values(*given), CALLER)
 
 
-def test_a_fetch_session_gives_rows_with_the_keeping_time():
-    async def story():
-        page = Fetched(0, 2, 1, 1, 2, 1, [(1, 1, 1)], [], b"rows", 4)
-        opening = FetchOpening("t", [(0, 1, 2)], until=0, columns=None, where="", held=None, topic_id=0, credit=0)
-        inbound = Values(opening, MoreCredit(100))
-        await gateway(fetcher=lambda *_, **__: OnePage(page)).stream("Fetch", inbound, CALLER)
-        assert inbound.taken == [FetchedRows(page, 7)]
-
-    run(story())
+@on_virtual_time
+async def test_a_fetch_session_gives_rows_with_the_keeping_time():
+    page = Fetched(0, 2, 1, 1, 2, 1, [(1, 1, 1)], [], b"rows", 4)
+    opening = FetchOpening("t", [(0, 1, 2)], until=0, columns=None, where="", held=None, topic_id=0, credit=0)
+    inbound = Values(opening, MoreCredit(100))
+    await gateway(fetcher=lambda *_, **__: OnePage(page)).stream("Fetch", inbound, CALLER)
+    assert inbound.taken == [FetchedRows(page, 7)]
 
 
-def test_a_handler_takes_and_gives_values_and_is_told_who_calls():
-    async def story():
-        told: list[Any] = []
+@on_virtual_time
+async def test_a_handler_takes_and_gives_values_and_is_told_who_calls():
+    told: list[Any] = []
 
-        async def delete(name: str, missing_ok: bool, caller: Caller) -> int:
-            told.append((name, missing_ok, caller))
-            return 17
+    async def delete(name: str, missing_ok: bool, caller: Caller) -> int:
+        told.append((name, missing_ok, caller))
+        return 17
 
-        request: Any = requests.DeleteTopicRequest("t", missing_ok=True)
-        assert await gateway(topics=SimpleNamespace(delete=delete)).call("DeleteTopic", request, CALLER) == 17
-        assert told == [("t", True, CALLER)]
-
-    run(story())
+    request: Any = requests.DeleteTopicRequest("t", missing_ok=True)
+    assert await gateway(topics=SimpleNamespace(delete=delete)).call("DeleteTopic", request, CALLER) == 17
+    assert told == [("t", True, CALLER)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 START = 1_800_000_000_000_000
@@ -40,6 +41,16 @@ def run(story: Coroutine[Any, Any, Any]) -> Any:
     """Runs a test's story on virtual time, for at most ten virtual minutes."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(asyncio.wait_for(story, 600))
+
+
+def on_virtual_time(story: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., None]:
+    """Makes a test of a story: it runs on virtual time, and not on the loop of pytest."""
+
+    @functools.wraps(story)
+    def test(*arguments: Any, **named: Any) -> None:
+        run(story(*arguments, **named))
+
+    return test
 
 
 class FakeClock:
