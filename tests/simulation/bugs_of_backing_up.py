@@ -13,7 +13,7 @@ from bowstring.backup.making import Making
 from bowstring.broker.backup import Backup
 from bowstring.broker.upkeep.usage import Usage
 from bowstring.catalog.sqlite.copy import CatalogCopying
-from tests.simulation.planting import CALM, KEEPING, SLOW, bug
+from tests.simulation.planting import CALM, FULL, KEEPING, SLOW, bug
 
 BACKUPS = KEEPING.only(backup_every=0.3, inline_bytes=0, retention_seconds=1.0, large=0.5, large_bytes=20 * 1024, seal_seconds=0.5)
 
@@ -43,7 +43,7 @@ def segments_go_before_a_backup_knows_what_to_pin() -> Generator[None]:
         yield
 
 
-@bug(CALM, BACKUPS.only(usurp_every=0.7))
+@bug(FULL.only(full_every=1.0, full_seconds=0.3), BACKUPS.only(brief_topics=3, retention_seconds=0.5))
 def backup_goes_on_when_its_incarnation_has_ended() -> Generator[None]:
     """Its pins went with it, and the next one uses the segments again."""
 
