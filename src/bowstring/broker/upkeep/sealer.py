@@ -31,7 +31,7 @@ from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.flusher import Flush
 from bowstring.broker.log.log import Log
-from bowstring.broker.reading.due_times import all_at_last
+from bowstring.broker.reading.page_dues import all_at_last
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.surroundings import Surroundings
 from bowstring.broker.upkeep.capture import Capture
