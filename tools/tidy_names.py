@@ -26,7 +26,6 @@ IMPORTS_TODAY: dict[str, int] = {
     "broker/log/log.py": 17,
     "broker/reading/extents.py": 16,
     "broker/reading/fetcher.py": 15,
-    "broker/upkeep/cleaner.py": 14,
     "broker/upkeep/retention.py": 15,
     "broker/upkeep/sealer.py": 21,
 }

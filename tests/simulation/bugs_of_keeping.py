@@ -14,7 +14,7 @@ from bowstring.broker.reading.extents import Extents
 from bowstring.broker.reading.fetcher import Fetcher, _Cursor
 from bowstring.broker.trusted_clock import TrustedClock
 from bowstring.broker.upkeep import capture, cleaner, coalesced_page, sealer, usage
-from bowstring.broker.upkeep.cleaner import Cleaner
+from bowstring.broker.upkeep.copier import Copier
 from bowstring.broker.upkeep.placement import Placed, Placing, _Sections
 from bowstring.broker.upkeep.retention import Retention
 from bowstring.broker.upkeep.sealer import Sealer
@@ -243,12 +243,12 @@ def a_moved_pages_order_is_taken_from_its_frame() -> Generator[None]:
 @bug(CALM, KEEPING)
 def cleaner_leaves_a_live_page_behind() -> Generator[None]:
     """Of several pages the last one is not taken along."""
-    original = Cleaner._copied
+    original = Copier.copied
 
-    async def copied(self: Cleaner, placing: Any, actor: Any, entries: Any, segment: int) -> Any:
-        return await original(self, placing, actor, entries[:-1] if len(entries) > 1 else entries, segment)
+    async def copied(self: Copier, placing: Any, partition: Any, entries: Any, segment: int) -> Any:
+        return await original(self, placing, partition, entries[:-1] if len(entries) > 1 else entries, segment)
 
-    with patch.object(Cleaner, "_copied", copied):
+    with patch.object(Copier, "copied", copied):
         yield
 
 
