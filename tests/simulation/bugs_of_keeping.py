@@ -9,9 +9,10 @@ from unittest.mock import patch
 
 import numpy as np
 
-from bowstring.broker.reading import fetcher, visibility
+from bowstring.broker.reading import page_cutting, visibility
+from bowstring.broker.reading.cursor import Cursor
 from bowstring.broker.reading.extents import Extents
-from bowstring.broker.reading.fetcher import Fetcher, _Cursor
+from bowstring.broker.reading.fetcher import Fetcher
 from bowstring.broker.trusted_clock import TrustedClock
 from bowstring.broker.upkeep import capture, cleaner, coalesced_page, sealer, usage
 from bowstring.broker.upkeep.copier import Copier
@@ -163,7 +164,7 @@ def arrival_of_coalesced_rows_is_that_of_the_first() -> Generator[None]:
     def arrivals(_: Any, entry: Any) -> Any:
         return np.full(entry.rows, entry.arrived, np.int64)
 
-    with patch.object(fetcher, "arrivals", arrivals), patch.object(visibility, "arrivals", arrivals):
+    with patch.object(page_cutting, "arrivals", arrivals), patch.object(visibility, "arrivals", arrivals):
         yield
 
 
@@ -331,16 +332,16 @@ def expired_rows_are_delivered() -> Generator[None]:
 def overtaken_reader_goes_on_without_a_word() -> Generator[None]:
     """It is put behind what is gone."""
 
-    def move(self: _Cursor, topic: str) -> None:
+    def move(self: Cursor, topic: str) -> None:
         self.offset = max(self.offset, self.actor.partition.retained.first)
 
-    original = _Cursor.__init__
+    original = Cursor.__init__
 
-    def made(self: _Cursor, *arguments: Any) -> None:
+    def made(self: Cursor, *arguments: Any) -> None:
         original(self, *arguments)
         self.horizon = 1 << 62
 
-    with patch.object(_Cursor, "check_overtaken", move), patch.object(_Cursor, "__init__", made):
+    with patch.object(Cursor, "check_overtaken", move), patch.object(Cursor, "__init__", made):
         yield
 
 
@@ -349,7 +350,7 @@ def reader_is_overtaken_while_its_pages_are_read() -> Generator[None]:
     """Retention takes rows between the look at the index and the end of the read, and the reader goes on behind them."""
     original = Fetcher._fetch
 
-    async def fetch(self: Fetcher, cursor: _Cursor, entries: Any) -> Any:
+    async def fetch(self: Fetcher, cursor: Cursor, entries: Any) -> Any:
         cursor.check_overtaken = lambda _: None  # type: ignore[method-assign]
         try:
             return await original(self, cursor, entries)

@@ -1,4 +1,4 @@
-"""The actors of one incarnation: made with the topics whose partitions they own, and ended together. They share an alarm and the lookups."""
+"""The actors of one incarnation: made with the topics whose partitions they own, ended together. They share an alarm and the lookups."""
 
 from __future__ import annotations
 
