@@ -25,7 +25,6 @@ IMPORTS_MAX = 12
 IMPORTS_TODAY: dict[str, int] = {
     "broker/reading/extents.py": 16,
     "broker/upkeep/retention.py": 15,
-    "broker/upkeep/sealer.py": 21,
 }
 
 

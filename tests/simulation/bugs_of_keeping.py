@@ -14,7 +14,7 @@ from bowstring.broker.reading.cursor import Cursor
 from bowstring.broker.reading.extents import Extents
 from bowstring.broker.reading.fetcher import Fetcher
 from bowstring.broker.trusted_clock import TrustedClock
-from bowstring.broker.upkeep import capture, cleaner, coalesced_page, sealer, usage
+from bowstring.broker.upkeep import capture, cleaner, coalesced_page, page_sealing, usage
 from bowstring.broker.upkeep.copier import Copier
 from bowstring.broker.upkeep.placement import Placed, Placing, _Sections
 from bowstring.broker.upkeep.retention import Retention
@@ -118,7 +118,7 @@ class _NoSync:
 @bug(POWER, SEALING)
 def extent_is_committed_before_its_pages_are_synced() -> Generator[None]:
     """The journal is trimmed, and the copies may not be on the disk."""
-    with patch.object(sealer, "Placing", _Unsynced):
+    with patch.object(page_sealing, "Placing", _Unsynced):
         yield
 
 
