@@ -16,8 +16,8 @@ from bowstring.broker.reading.fetcher import Fetcher
 from bowstring.broker.trusted_clock import TrustedClock
 from bowstring.broker.upkeep import capture, cleaner, coalesced_page, page_sealing, usage
 from bowstring.broker.upkeep.copier import Copier
+from bowstring.broker.upkeep.extent_removal import ExtentRemoval
 from bowstring.broker.upkeep.placement import Placed, Placing, _Sections
-from bowstring.broker.upkeep.retention import Retention
 from bowstring.broker.upkeep.sealer import Sealer
 from bowstring.broker.upkeep.survey import Survey
 from bowstring.broker.upkeep.usage import Usage
@@ -374,9 +374,9 @@ def floor_is_not_restored_at_load() -> Generator[None]:
 )
 def extent_goes_before_its_journal() -> Generator[None]:
     """The journal still has the pages, no snapshot says that they were sealed, and they come back at load: they lead nowhere."""
-    original = Retention._drop_extents
+    original = ExtentRemoval.drop
 
-    async def drop(self: Retention, actor: Any, now: int) -> None:
+    async def drop(self: ExtentRemoval, actor: Any, now: int) -> None:
         of, partition = self._sealer, actor.partition
         before = of.trimmed, partition.snapshot_end
         of.trimmed = partition.snapshot_end = 1 << 60
@@ -385,5 +385,5 @@ def extent_goes_before_its_journal() -> Generator[None]:
         finally:
             of.trimmed, partition.snapshot_end = before
 
-    with patch.object(Retention, "_drop_extents", drop):
+    with patch.object(ExtentRemoval, "drop", drop):
         yield
