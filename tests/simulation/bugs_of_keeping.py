@@ -13,6 +13,8 @@ from bowstring.broker.reading import page_cutting, visibility
 from bowstring.broker.reading.cursor import Cursor
 from bowstring.broker.reading.extents import Extents
 from bowstring.broker.reading.fetcher import Fetcher
+from bowstring.broker.reading.id_blocks import IdBlocks
+from bowstring.broker.reading.sealed_ids import SealedIds
 from bowstring.broker.trusted_clock import TrustedClock
 from bowstring.broker.upkeep import capture, cleaner, coalesced_page, page_sealing, usage
 from bowstring.broker.upkeep.copier import Copier
@@ -186,35 +188,36 @@ def batches_are_forgotten_when_they_are_sealed() -> Generator[None]:
 @bug(CALM, SEALING.only(natural=1.0, ids=20))
 def ids_are_looked_for_in_the_newest_extent_only() -> Generator[None]:
     """An id that was sealed twice ago is not known any more."""
-    original = Extents.candidates
+    original = SealedIds.candidates
 
-    async def candidates(self: Extents, partition: Partition, hashes: Any, horizon: int) -> Hits:
-        return await original(_Newest(self), partition, hashes, horizon)  # type: ignore[arg-type]
+    async def candidates(self: SealedIds, partition: Partition, hashes: Any, horizon: int) -> Hits:
+        return await original(_OfNewest(self), partition, hashes, horizon)  # type: ignore[arg-type]
 
-    class _Newest:
-        def __init__(self, extents: Extents) -> None:
-            self._all = extents
+    class _OfNewest:
+        def __init__(self, ids: SealedIds) -> None:
+            self._all = ids
+            self._extents = self
 
         async def of(self, partition: Partition) -> Any:
-            return (await self._all.of(partition))[-1:]
+            return (await self._all._extents.of(partition))[-1:]
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self._all, name)
 
     none = lambda *_: False  # noqa: E731
-    with patch.object(Extents, "candidates", candidates), patch.object(Extents, "surely_none", none):
+    with patch.object(SealedIds, "candidates", candidates), patch.object(SealedIds, "surely_none", none):
         yield
 
 
 @bug(CALM, SEALING.only(seconds=20.0, natural=1.0, ids=200, seal_seconds=0.5, upkeep_seconds=0.3, pause_seconds=0.1))
 def ids_are_lost_when_extents_are_joined() -> Generator[None]:
     """Of the sections of several extents the first one stays."""
-    original = Extents.joined_ids
+    original = IdBlocks.joined_ids
 
-    async def joined(self: Extents, extents: Any, first_offset: int) -> Any:
+    async def joined(self: IdBlocks, extents: Any, first_offset: int) -> Any:
         return await original(self, extents[:1], first_offset)
 
-    with patch.object(Extents, "joined_ids", joined):
+    with patch.object(IdBlocks, "joined_ids", joined):
         yield
 
 

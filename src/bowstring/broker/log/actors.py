@@ -23,7 +23,7 @@ class Actors:
         self._topics = reading.topics
         self._flusher = flusher
         self._clock = clock
-        self._lookups = Lookups(reading.reader, reading.extents, reading.note_damage, reading.witness)
+        self._lookups = Lookups(reading.reader, reading.extents, reading.sealed_ids, reading.note_damage, reading.witness)
         self._alarm = Alarm(clock, flusher.fail)
 
     def add_topic(self, row: TopicRow, partitions: Sequence[Partition]) -> Topic:

@@ -62,6 +62,7 @@ class Cleaner:
         self._flusher = log.flusher
         self._topics = log.topics
         self._extents = reading.extents
+        self._id_blocks = reading.sealed_ids.blocks
         self._due_times = reading.due_times
         self._copier = Copier(surroundings.store, surroundings.counters)
         self._usage = usage
@@ -171,7 +172,7 @@ class Cleaner:
         if not pages:
             return None
         partition, first, end = job.actor.partition, job.extents[0].first_offset, job.extents[-1].end_offset
-        hashes, dues = await self._extents.joined_ids(job.extents, first), await self._due_times.all(partition, job.extents)
+        hashes, dues = await self._id_blocks.joined_ids(job.extents, first), await self._due_times.all(partition, job.extents)
         return ExtentDraft(partition, pages, first, end, hashes, dues.inside([(page.entry.first_offset, page.entry.end) for page in pages]))
 
 

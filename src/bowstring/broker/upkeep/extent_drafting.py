@@ -42,7 +42,7 @@ class ExtentDrafting:
         self._small_page_bytes = surroundings.tuning.small_page_bytes
         self._cut_page_bytes = surroundings.tuning.cut_page_bytes
         self._topics = reading.topics
-        self._extents = reading.extents
+        self._sealed_ids = reading.sealed_ids
         self._reader = reading.reader
         self._note_damage = reading.note_damage
         self._copied = 0
@@ -121,7 +121,7 @@ class ExtentDrafting:
         batches, firsts = batches[order], firsts[order]
         named = partition.ids.count_below(end)
         count = named + len(batches)
-        group = self._extents.room_for(partition, count) if named else None
+        group = self._sealed_ids.room_for(partition, count) if named else None
         builder, bits = Builder(count, first), parts_of(count)
         starts = parts_in(batches, bits)
         for part in range(1 << bits):

@@ -22,7 +22,7 @@ class PageSealing:
         self._store = surroundings.store
         self._journal = log.journal
         self._broker = log.fence.broker
-        self._extents = reading.extents
+        self._sealed_ids = reading.sealed_ids
         self._usage = usage
         self._switch = switch
         self._drafting = ExtentDrafting(surroundings, reading)
@@ -43,4 +43,4 @@ class PageSealing:
         """Ids that callers gave will be asked for again at once, so what was just made of them stays in memory."""
         for draft, (extent, blocks) in zip(drafts, written, strict=True):
             if draft.group is not None:
-                self._extents.adopt(draft.partition, extent, draft.hashes, blocks, draft.group)
+                self._sealed_ids.adopt(draft.partition, extent, draft.hashes, blocks, draft.group)
