@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bowstring.assembly import assemble
-from bowstring.broker.log.publisher import PublishedBatch
+from bowstring.broker.log.published_batch import PublishedBatch
 from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from bowstring.host.clock import SystemClock
 from bowstring.host.disk import HostDisk

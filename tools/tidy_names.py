@@ -21,18 +21,6 @@ SHARED_NAMES: dict[str, str] = {
     "Stored": "the kit's outcome of a batch is the broker's answer to it",
 }
 IMPORTS_MAX = 12
-# Modules of the broker that import more of our own modules than IMPORTS_MAX today. A number may fall, and then it is lowered here.
-IMPORTS_TODAY: dict[str, int] = {
-    "broker/log/log.py": 17,
-    "broker/log/publisher.py": 14,
-    "broker/log/requests.py": 13,
-    "broker/reading/due_times.py": 14,
-    "broker/reading/extents.py": 16,
-    "broker/reading/fetcher.py": 15,
-    "broker/upkeep/cleaner.py": 14,
-    "broker/upkeep/retention.py": 15,
-    "broker/upkeep/sealer.py": 21,
-}
 
 
 def check_names(sources: Iterable[Source]) -> list[Violation]:
@@ -57,8 +45,7 @@ def check_imports(sources: Iterable[Source]) -> list[Violation]:
     for source in sources:
         if source.package == "broker":
             count = len({entry.line for entry in source.imports if entry.full.split(".")[0] == "bowstring"})
-            allowed = IMPORTS_TODAY.get(source.inside, IMPORTS_MAX)
-            if count > allowed:
-                text = f"{count} imports of our own modules; at most {IMPORTS_MAX}, or as many as IMPORTS_TODAY says"
+            if count > IMPORTS_MAX:
+                text = f"{count} imports of our own modules; at most {IMPORTS_MAX}"
                 violations.append(Violation(source.path, 1, "imports-are-few", text))
     return violations

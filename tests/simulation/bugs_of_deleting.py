@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.lookups import Lookups
-from bowstring.broker.upkeep import cleaner
+from bowstring.broker.upkeep import copier
 from bowstring.core import deleting, snapshots
 from bowstring.core.deletions import Deletions
 from bowstring.core.pages import PageEntry
@@ -94,7 +94,7 @@ def readers_are_not_woken_when_a_deletion_is_committed() -> Generator[None]:
 @bug(CALM, DELETING.only(natural=1.0, ids=60, topics=1, partitions_max=1, batches=0.0, inline_bytes=0, seconds=20.0))
 def cleaner_forgets_ids_of_deleted_messages() -> Generator[None]:
     """Pages of which everything is deleted are left behind when extents are joined: their ids are taken a second time."""
-    with patch.object(cleaner, "_is_needed", _has_live):
+    with patch.object(copier, "_is_needed", _has_live):
         yield
 
 

@@ -13,7 +13,8 @@ from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.commits import Commits
 from bowstring.broker.log.flusher import Flush, Flusher
-from bowstring.broker.log.requests import DeleteMessages, PublishBatch
+from bowstring.broker.log.publish_request import PublishBatch
+from bowstring.broker.log.requests import DeleteMessages
 from bowstring.broker.reading.caches import TailKey
 from bowstring.catalog.sqlite import file, wal
 from bowstring.catalog.sqlite.database import Database

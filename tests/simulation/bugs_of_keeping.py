@@ -9,14 +9,17 @@ from unittest.mock import patch
 
 import numpy as np
 
-from bowstring.broker.reading import fetcher, visibility
+from bowstring.broker.reading import page_cutting, visibility
+from bowstring.broker.reading.cursor import Cursor
 from bowstring.broker.reading.extents import Extents
-from bowstring.broker.reading.fetcher import Fetcher, _Cursor
+from bowstring.broker.reading.fetcher import Fetcher
+from bowstring.broker.reading.id_blocks import IdBlocks
+from bowstring.broker.reading.sealed_ids import SealedIds
 from bowstring.broker.trusted_clock import TrustedClock
-from bowstring.broker.upkeep import capture, cleaner, coalesced_page, sealer, usage
-from bowstring.broker.upkeep.cleaner import Cleaner
+from bowstring.broker.upkeep import capture, cleaner, coalesced_page, page_sealing, usage
+from bowstring.broker.upkeep.copier import Copier
+from bowstring.broker.upkeep.extent_removal import ExtentRemoval
 from bowstring.broker.upkeep.placement import Placed, Placing, _Sections
-from bowstring.broker.upkeep.retention import Retention
 from bowstring.broker.upkeep.sealer import Sealer
 from bowstring.broker.upkeep.survey import Survey
 from bowstring.broker.upkeep.usage import Usage
@@ -117,7 +120,7 @@ class _NoSync:
 @bug(POWER, SEALING)
 def extent_is_committed_before_its_pages_are_synced() -> Generator[None]:
     """The journal is trimmed, and the copies may not be on the disk."""
-    with patch.object(sealer, "Placing", _Unsynced):
+    with patch.object(page_sealing, "Placing", _Unsynced):
         yield
 
 
@@ -163,7 +166,7 @@ def arrival_of_coalesced_rows_is_that_of_the_first() -> Generator[None]:
     def arrivals(_: Any, entry: Any) -> Any:
         return np.full(entry.rows, entry.arrived, np.int64)
 
-    with patch.object(fetcher, "arrivals", arrivals), patch.object(visibility, "arrivals", arrivals):
+    with patch.object(page_cutting, "arrivals", arrivals), patch.object(visibility, "arrivals", arrivals):
         yield
 
 
@@ -185,35 +188,36 @@ def batches_are_forgotten_when_they_are_sealed() -> Generator[None]:
 @bug(CALM, SEALING.only(natural=1.0, ids=20))
 def ids_are_looked_for_in_the_newest_extent_only() -> Generator[None]:
     """An id that was sealed twice ago is not known any more."""
-    original = Extents.candidates
+    original = SealedIds.candidates
 
-    async def candidates(self: Extents, partition: Partition, hashes: Any, horizon: int) -> Hits:
-        return await original(_Newest(self), partition, hashes, horizon)  # type: ignore[arg-type]
+    async def candidates(self: SealedIds, partition: Partition, hashes: Any, horizon: int) -> Hits:
+        return await original(_OfNewest(self), partition, hashes, horizon)  # type: ignore[arg-type]
 
-    class _Newest:
-        def __init__(self, extents: Extents) -> None:
-            self._all = extents
+    class _OfNewest:
+        def __init__(self, ids: SealedIds) -> None:
+            self._all = ids
+            self._extents = self
 
         async def of(self, partition: Partition) -> Any:
-            return (await self._all.of(partition))[-1:]
+            return (await self._all._extents.of(partition))[-1:]
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self._all, name)
 
     none = lambda *_: False  # noqa: E731
-    with patch.object(Extents, "candidates", candidates), patch.object(Extents, "surely_none", none):
+    with patch.object(SealedIds, "candidates", candidates), patch.object(SealedIds, "surely_none", none):
         yield
 
 
 @bug(CALM, SEALING.only(seconds=20.0, natural=1.0, ids=200, seal_seconds=0.5, upkeep_seconds=0.3, pause_seconds=0.1))
 def ids_are_lost_when_extents_are_joined() -> Generator[None]:
     """Of the sections of several extents the first one stays."""
-    original = Extents.joined_ids
+    original = IdBlocks.joined_ids
 
-    async def joined(self: Extents, extents: Any, first_offset: int) -> Any:
+    async def joined(self: IdBlocks, extents: Any, first_offset: int) -> Any:
         return await original(self, extents[:1], first_offset)
 
-    with patch.object(Extents, "joined_ids", joined):
+    with patch.object(IdBlocks, "joined_ids", joined):
         yield
 
 
@@ -243,12 +247,12 @@ def a_moved_pages_order_is_taken_from_its_frame() -> Generator[None]:
 @bug(CALM, KEEPING)
 def cleaner_leaves_a_live_page_behind() -> Generator[None]:
     """Of several pages the last one is not taken along."""
-    original = Cleaner._copied
+    original = Copier.copied
 
-    async def copied(self: Cleaner, placing: Any, actor: Any, entries: Any, segment: int) -> Any:
-        return await original(self, placing, actor, entries[:-1] if len(entries) > 1 else entries, segment)
+    async def copied(self: Copier, placing: Any, partition: Any, entries: Any, segment: int) -> Any:
+        return await original(self, placing, partition, entries[:-1] if len(entries) > 1 else entries, segment)
 
-    with patch.object(Cleaner, "_copied", copied):
+    with patch.object(Copier, "copied", copied):
         yield
 
 
@@ -331,16 +335,16 @@ def expired_rows_are_delivered() -> Generator[None]:
 def overtaken_reader_goes_on_without_a_word() -> Generator[None]:
     """It is put behind what is gone."""
 
-    def move(self: _Cursor, topic: str) -> None:
+    def move(self: Cursor, topic: str) -> None:
         self.offset = max(self.offset, self.actor.partition.retained.first)
 
-    original = _Cursor.__init__
+    original = Cursor.__init__
 
-    def made(self: _Cursor, *arguments: Any) -> None:
+    def made(self: Cursor, *arguments: Any) -> None:
         original(self, *arguments)
         self.horizon = 1 << 62
 
-    with patch.object(_Cursor, "check_overtaken", move), patch.object(_Cursor, "__init__", made):
+    with patch.object(Cursor, "check_overtaken", move), patch.object(Cursor, "__init__", made):
         yield
 
 
@@ -349,7 +353,7 @@ def reader_is_overtaken_while_its_pages_are_read() -> Generator[None]:
     """Retention takes rows between the look at the index and the end of the read, and the reader goes on behind them."""
     original = Fetcher._fetch
 
-    async def fetch(self: Fetcher, cursor: _Cursor, entries: Any) -> Any:
+    async def fetch(self: Fetcher, cursor: Cursor, entries: Any) -> Any:
         cursor.check_overtaken = lambda _: None  # type: ignore[method-assign]
         try:
             return await original(self, cursor, entries)
@@ -373,9 +377,9 @@ def floor_is_not_restored_at_load() -> Generator[None]:
 )
 def extent_goes_before_its_journal() -> Generator[None]:
     """The journal still has the pages, no snapshot says that they were sealed, and they come back at load: they lead nowhere."""
-    original = Retention._drop_extents
+    original = ExtentRemoval.drop
 
-    async def drop(self: Retention, actor: Any, now: int) -> None:
+    async def drop(self: ExtentRemoval, actor: Any, now: int) -> None:
         of, partition = self._sealer, actor.partition
         before = of.trimmed, partition.snapshot_end
         of.trimmed = partition.snapshot_end = 1 << 60
@@ -384,5 +388,5 @@ def extent_goes_before_its_journal() -> Generator[None]:
         finally:
             of.trimmed, partition.snapshot_end = before
 
-    with patch.object(Retention, "_drop_extents", drop):
+    with patch.object(ExtentRemoval, "drop", drop):
         yield

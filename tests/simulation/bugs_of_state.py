@@ -12,10 +12,10 @@ import numpy as np
 from bowstring import frames
 from bowstring.broker import incarnation
 from bowstring.broker.incarnation import Incarnation
-from bowstring.broker.log import loader, publisher
+from bowstring.broker.log import loader, published_batch
 from bowstring.broker.log.flusher import Flush, Flusher
 from bowstring.broker.log.lookups import Lookups
-from bowstring.broker.log.requests import PublishBatch
+from bowstring.broker.log.publish_request import PublishBatch
 from bowstring.broker.reading import page_reader
 from bowstring.broker.reading.caches import TailKey
 from bowstring.core import journal, publishing
@@ -135,19 +135,19 @@ def ids_of_a_late_batch_are_not_freed() -> Generator[None]:
 @bug(CALM, IDS.only(batches=1.0, batch_rows_max=10))
 def an_id_twice_in_one_batch_is_stored_twice() -> Generator[None]:
     """Rows are compared with what is stored, and not with each other."""
-    original = publisher._ids
+    original = published_batch._ids
 
     def ids(column: Any, partition: int) -> Any:
         return original(column, partition)._replace(firsts=None)
 
-    with patch.object(publisher, "_ids", ids):
+    with patch.object(published_batch, "_ids", ids):
         yield
 
 
 @bug(CALM, IDS)
 def same_hash_is_taken_for_the_same_id() -> Generator[None]:
     """A hit is not compared with the stored id; hashes have three bits here, so that they meet."""
-    original = publisher.id_hashes
+    original = published_batch.id_hashes
 
     async def compared(self: Lookups, partition: Partition, hits: Any, texts: Any) -> Any:
         return hits, np.full(len(hits.rows), partition.arrived, np.int64)
@@ -155,7 +155,7 @@ def same_hash_is_taken_for_the_same_id() -> Generator[None]:
     few = lambda column: original(column) & np.uint64(7)  # noqa: E731
     with (
         patch.object(Lookups, "_compared", compared),
-        patch.object(publisher, "id_hashes", few),
+        patch.object(published_batch, "id_hashes", few),
         patch.object(loader, "id_hashes", few),
     ):
         yield

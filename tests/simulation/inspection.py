@@ -121,7 +121,7 @@ class Inspection:
                 return [Violation("loading_works", f"what is on the disk cannot be loaded: {error!r}")]
             journal = reading.journal(epoch.fence)
             files: Any = self._bytes
-            extents = Extents(journal=journal, store=files, settings=epoch.surroundings.settings, clock=epoch.log.clock)
+            extents = Extents(journal=journal, store=files, settings=epoch.surroundings.settings)
             caches = Caches(PageCache(0, touch=False), PageCache(0, touch=True))
             reader = PageReader(store=files, journal=journal, caches=caches, extents=extents)
             at_once(restore_ids(loaded.partitions.values(), reader))

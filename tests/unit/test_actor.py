@@ -13,7 +13,8 @@ import pytest
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.alarm import Alarm
-from bowstring.broker.log.requests import AwaitCommit, DeleteMessages, FindNatural, MovePosition, PublishBatch, RaiseFloor, Request
+from bowstring.broker.log.publish_request import PublishBatch
+from bowstring.broker.log.requests import AwaitCommit, DeleteMessages, FindNatural, MovePosition, RaiseFloor, Request
 from bowstring.core.answers import Answer, ResendAfter, Stored
 from bowstring.core.changes import Change, Delete, Floor, Position, Reason
 from bowstring.core.decisions import BatchName, Decided, Decision, Found, Ids, Lookup, Publish, SealedBatch, Wait

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bowstring import errors
-from bowstring.broker.log.publisher import PublishedBatch
+from bowstring.broker.log.published_batch import PublishedBatch
 from bowstring.broker.reading.fetched import Fetched
 from bowstring.core.answers import ResendAfter, Stored
 from bowstring.gateway import requests

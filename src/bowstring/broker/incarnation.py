@@ -51,7 +51,7 @@ class Incarnation:
     def _add_topic(self, row: TopicRow, partitions: list[Partition]) -> Topic:
         for partition in partitions:
             self.usage.add_recent(partition.pages.segments())
-        return self.log.add_topic(row, partitions)
+        return self.log.actors.add_topic(row, partitions)
 
     async def create_topic(self, row: TopicRow) -> Topic:
         """Durable when it returns. Raises TopicExists."""

@@ -214,13 +214,12 @@ def _upkeep(incarnation: Incarnation, counters: Counters) -> UpkeepStatistics:
 
 def _memory(incarnation: Incarnation) -> tuple[MemoryStatistics, ...]:
     settings, reading = incarnation.surroundings.settings, incarnation.reading
-    index, ids = reading.extents.bytes
     return (
         MemoryStatistics("publish", incarnation.log.admission.reserved_bytes, settings.memory_publish_bytes),
         MemoryStatistics("tail", reading.caches.tail.bytes, settings.memory_tail_bytes),
         MemoryStatistics("pages", reading.caches.pages.bytes, settings.memory_pages_bytes),
-        MemoryStatistics("index", index, settings.memory_index_bytes),
-        MemoryStatistics("ids", ids, settings.memory_ids_bytes),
+        MemoryStatistics("index", reading.extents.bytes, settings.memory_index_bytes),
+        MemoryStatistics("ids", reading.sealed_ids.bytes, settings.memory_ids_bytes),
     )
 
 

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, Message
 
 from bowstring import errors
 from bowstring.broker.log.positions import PositionFacts
-from bowstring.broker.log.publisher import PublishedBatch
+from bowstring.broker.log.published_batch import PublishedBatch
 from bowstring.broker.reading.places import TopicPlace
 from bowstring.broker.topic_list import KnownTopic, News
 from bowstring.broker.topics import TopicFacts

@@ -24,7 +24,8 @@ from typing import Final, NamedTuple
 
 from bowstring import errors
 from bowstring.broker.broker import Broker
-from bowstring.broker.log.publisher import PublishedBatch, Publisher
+from bowstring.broker.log.published_batch import PublishedBatch
+from bowstring.broker.log.publisher import Publisher
 from bowstring.core.answers import Answer
 from bowstring.gateway.value_stream import ValueStream
 from bowstring.ports.clock import Clock

@@ -25,8 +25,8 @@ from bowstring import errors
 from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.log.flusher import Flusher
 from bowstring.broker.log.lookups import Lookups
-from bowstring.broker.log.requests import PublishBatch, Request
-from bowstring.core.answers import Answer
+from bowstring.broker.log.publish_request import PublishBatch, Unanswered
+from bowstring.broker.log.requests import Request
 from bowstring.core.changes import Append, Change, Delete, Position, Reason, Runs
 from bowstring.core.decisions import BatchName, Decided, Found, Lookup, Refused, Wait
 from bowstring.core.machine import NEVER
@@ -69,7 +69,7 @@ class PartitionActor:
         """Those that wait for a commit."""
         self._reading: dict[Request[Any], asyncio.Task[None]] = {}
         """Requests that wait for a lookup."""
-        self._unanswered: dict[int, tuple[PublishBatch, Answer]] = {}
+        self._unanswered: dict[int, Unanswered] = {}
         """Accepted batches by first offset, with the answer for a commit in time."""
         self._refused: dict[BatchName, errors.Error] = {}
         """Batches that were refused because something could not be read, the newest ones."""

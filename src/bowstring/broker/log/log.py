@@ -4,24 +4,17 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from bowstring import errors
 from bowstring.broker.disk_room import DiskRoom
-from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.log.actors import Actors
 from bowstring.broker.log.admission import Admission
-from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.log.commits import Commits
 from bowstring.broker.log.flusher import Flusher
 from bowstring.broker.log.loader import Loaded
-from bowstring.broker.log.lookups import Lookups
 from bowstring.broker.log.publishers import Publishers
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.surroundings import Surroundings
-from bowstring.broker.topics import Topic
 from bowstring.broker.upkeep.usage import Usage
-from bowstring.core.partition import Partition
-from bowstring.ports.catalog import TopicRow
 from bowstring.ports.journal import Edit, Journal
 
 
@@ -34,7 +27,6 @@ class Log:
         self.clock = surroundings.clock
         self.topics = reading.topics
         self.journal = journal
-        self.lookups = Lookups(reading.reader, reading.extents, reading.note_damage, surroundings.witness)
         self.commits = Commits(topics=self.topics, tail=reading.caches.tail, usage=usage, counters=counters, witness=surroundings.witness)
         self.flusher = Flusher(
             settings=settings,
@@ -46,7 +38,7 @@ class Log:
             watcher=self.commits,
             overlap_bytes=surroundings.tuning.overlap_bytes,
         )
-        self.alarm = Alarm(self.clock, self.flusher.fail)
+        self.actors = Actors(reading, self.flusher, self.clock)
         self.room = DiskRoom(surroundings, lambda: self.flusher.waiting_bytes)
         self.admission = Admission(bytes_max=settings.memory_publish_bytes, flusher=self.flusher, counters=counters)
         self.publishers = Publishers(
@@ -56,16 +48,6 @@ class Log:
             clock=self.clock,
             batch_bytes_max=settings.batch_bytes_max,
         )
-
-    def add_topic(self, row: TopicRow, partitions: Sequence[Partition]) -> Topic:
-        """The topic with an actor for each partition, in the table of topics."""
-        actors = [
-            PartitionActor(partition, flusher=self.flusher, clock=self.clock, lookups=self.lookups, alarm=self.alarm)
-            for partition in partitions
-        ]
-        topic = Topic(row, actors)
-        self.topics.add(topic)
-        return topic
 
     @property
     def ended(self) -> errors.Error | None:
@@ -87,7 +69,5 @@ class Log:
     def end(self, error: errors.Error) -> None:
         """The incarnation is over: all callers that wait get this error."""
         self.admission.end(error)
-        self.alarm.stop()
-        for actor in self.topics.actors():
-            actor.end(error)
+        self.actors.end(error)
         self.topics.changed()

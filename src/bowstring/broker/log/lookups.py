@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from bowstring.broker.reading.extents import Extents
 from bowstring.broker.reading.page_reader import PageReader
+from bowstring.broker.reading.sealed_ids import SealedIds
 from bowstring.broker.witness import Witness
 from bowstring.core.decisions import BatchName, Found, Ids, Lookup, Rows, SealedBatch
 from bowstring.core.id_sections import batch_hashes
@@ -32,9 +33,12 @@ Texts = Callable[[Rows], pa.Array]
 class Lookups:
     """Reads what a partition has to know before it can decide."""
 
-    def __init__(self, reader: PageReader, extents: Extents, damaged: Callable[[Partition, Damaged], None], witness: Witness) -> None:
+    def __init__(
+        self, reader: PageReader, extents: Extents, sealed: SealedIds, damaged: Callable[[Partition, Damaged], None], witness: Witness
+    ) -> None:
         self._reader = reader
         self._extents = extents
+        self._sealed = sealed
         self._damaged = damaged
         """Called with pages that could not be read."""
         self._witness = witness
@@ -46,7 +50,7 @@ class Lookups:
         owned = lookup.owned is not None and len(lookup.owned)
         if len(lookup.hits.rows) or lookup.batches or lookup.old or owned:
             return None
-        if not self._extents.surely_none(partition, hashes, now - partition.window):
+        if not self._sealed.surely_none(partition, hashes, now - partition.window):
             return None
         return Found(partition.moves, lookup.hits, np.empty(0, np.int64), {})
 
@@ -68,7 +72,7 @@ class Lookups:
     async def _look_up(self, partition: Partition, lookup: Lookup, ids: Ids | None, texts: Texts, now: int) -> Found:
         moves, hits = partition.moves, lookup.hits
         if lookup.sealed and ids is not None:
-            more = await self._extents.candidates(partition, ids.hashes, now - partition.window)
+            more = await self._sealed.candidates(partition, ids.hashes, now - partition.window)
             hits = Hits(np.concatenate((hits.rows, more.rows)), np.concatenate((hits.offsets, more.offsets)))
         same, arrived = await self._compared(partition, hits, texts)
         if lookup.old and ids is not None:
@@ -111,7 +115,7 @@ class Lookups:
         for extent in await self._extents.older(partition, now - partition.window):
             if not len(left):
                 break
-            hits = await self._extents.search(extent, hashes[left])
+            hits = await self._sealed.search(extent, hashes[left])
             hits = _retained(partition, Hits(left[hits.rows], hits.offsets))
             if len(hits.rows):
                 parts.append(await self._compared(partition, hits, texts))
@@ -126,7 +130,7 @@ class Lookups:
         if not names:
             return found
         hashes, horizon = _hashes_of(names), now - max(partition.window, MINUTE)
-        hits = await self._extents.candidates(partition, hashes, horizon)
+        hits = await self._sealed.candidates(partition, hashes, horizon)
         await self._compare_batches(partition, _named(names, hits), found)
         if lookup.old:
             await self._old_batches(partition, names, horizon, found)
@@ -141,7 +145,7 @@ class Lookups:
             left = tuple(name for name in names if name not in found)
             if not left:
                 return
-            hits = _retained(partition, await self._extents.search(extent, _hashes_of(left)))
+            hits = _retained(partition, await self._sealed.search(extent, _hashes_of(left)))
             await self._compare_batches(partition, _named(left, hits), found)
 
     async def _compare_batches(

@@ -10,22 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import numpy as np
-
 from bowstring.broker.reading.caches import ByteCache
 from bowstring.broker.reading.extents import Extents
+from bowstring.broker.reading.page_dues import all_at_last, dues_in
 from bowstring.broker.reading.page_reader import PageReader
-from bowstring.broker.reading.visibility import moments_of
-from bowstring.core.due_blocks import NO_DUES, DueDirectory, Dues, dues_of, joined
+from bowstring.core.due_blocks import DueDirectory, Dues, joined
 from bowstring.core.machine import NEVER
-from bowstring.core.pages import PageEntry, decode_header
+from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.sections import DUE as DUE_SECTION
-from bowstring.messages import encoding
-from bowstring.messages.schema import DUE
 from bowstring.ports.extents import Extent
 from bowstring.ports.failures import Damaged
-from bowstring.ports.store import Page, Reference
+from bowstring.ports.store import Reference
 
 _OVERHEAD = 200
 
@@ -149,17 +145,3 @@ class DueTimes:
                 return all_at_last(entry)
             self._pages.keep(key, found, found.bytes + _OVERHEAD)
         return found
-
-
-def dues_in(page: Page, entry: PageEntry) -> Dues:
-    """The due times of a page's rows."""
-    header = decode_header(page.header)
-    if not header.columns & DUE:  # the rows that had one were repeats, and are not stored here
-        return NO_DUES
-    moments = moments_of(encoding.decode(header.columns, page.body).column("due"))
-    return dues_of(moments, np.arange(entry.first_offset, entry.end, dtype=np.int64))
-
-
-def all_at_last(entry: PageEntry) -> Dues:
-    """Of a page that cannot be read any row may be the last that is due."""
-    return dues_of(np.full(entry.rows, entry.due, np.int64), np.arange(entry.first_offset, entry.end, dtype=np.int64))

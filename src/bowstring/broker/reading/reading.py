@@ -6,6 +6,7 @@ from bowstring.broker.reading.caches import Caches, PageCache
 from bowstring.broker.reading.due_times import DueTimes
 from bowstring.broker.reading.extents import Extents
 from bowstring.broker.reading.page_reader import PageReader
+from bowstring.broker.reading.sealed_ids import SealedIds
 from bowstring.broker.reading.visibility import Moments
 from bowstring.broker.surroundings import Surroundings
 from bowstring.broker.topic_table import TopicTable
@@ -27,7 +28,8 @@ class Reading:
         self.witness = surroundings.witness
         self._observer = surroundings.observer
         self.caches = Caches(PageCache(settings.memory_tail_bytes, touch=False), PageCache(settings.memory_pages_bytes, touch=True))
-        self.extents = Extents(journal=journal, store=store, settings=settings, clock=surroundings.clock)
+        self.extents = Extents(journal=journal, store=store, settings=settings)
+        self.sealed_ids = SealedIds(extents=self.extents, clock=surroundings.clock, bytes_max=settings.memory_ids_bytes)
         self.reader = PageReader(store=store, journal=journal, caches=self.caches, extents=self.extents, witness=surroundings.witness)
         self.due_times = DueTimes(extents=self.extents, reader=self.reader, bytes_max=settings.memory_index_bytes // 4)
 

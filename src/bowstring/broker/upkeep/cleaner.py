@@ -25,19 +25,16 @@ from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.log import Log
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.surroundings import Surroundings
+from bowstring.broker.upkeep.copier import Copier
 from bowstring.broker.upkeep.placement import ExtentDraft, Placed, Placing, write_sections
 from bowstring.broker.upkeep.switch import Switch
 from bowstring.broker.upkeep.usage import Usage
-from bowstring.core.pages import PageEntry
-from bowstring.core.partition import MINUTE, Partition
-from bowstring.frames import reference_of
 from bowstring.ports.extents import Extent, ExtentKey
 from bowstring.ports.failures import Damaged
 from bowstring.ports.journal import Edit
 
 BYTES_A_TURN = 16 * 1024 * 1024
 """How much is copied before other upkeep has its turn."""
-READ_BYTES = 1024 * 1024
 EXTENTS_A_READ = 20
 SMALL_PAGES = 64
 """An extent with fewer pages is joined with its neighbours."""
@@ -61,12 +58,13 @@ class Cleaner:
     ) -> None:
         self._journal = log.journal
         self._store = surroundings.store
-        self._counters = surroundings.counters
         self._observer = surroundings.observer
         self._flusher = log.flusher
         self._topics = log.topics
         self._extents = reading.extents
+        self._id_blocks = reading.sealed_ids.blocks
         self._due_times = reading.due_times
+        self._copier = Copier(surroundings.store, surroundings.counters)
         self._usage = usage
         self._switch = switch
         self._has_trimmed = has_trimmed
@@ -77,7 +75,6 @@ class Cleaner:
         """How often a partition had been sealed when its extents were joined last."""
         self._sealed: dict[PartitionActor, None] = {}
         """Partitions that were sealed since the last turn."""
-        self._budget = 0
 
     def sealed(self, actor: PartitionActor) -> None:
         """A partition has one more extent."""
@@ -85,10 +82,10 @@ class Cleaner:
 
     async def turn(self) -> None:
         """A moment's work."""
-        self._budget = BYTES_A_TURN
+        self._copier.budget = BYTES_A_TURN
         await self._join_some()
         for segment in self._candidates():
-            if self._budget <= 0:
+            if self._copier.budget <= 0:
                 return
             try:
                 await self._clean(segment)
@@ -108,7 +105,7 @@ class Cleaner:
         the next turn.
         """
         after: ExtentKey | None = None
-        while self._budget > 0:
+        while self._copier.budget > 0:
             extents = await self._journal.extents_in(segment, after, EXTENTS_A_READ)
             if not extents:
                 return
@@ -171,45 +168,12 @@ class Cleaner:
         pages: list[Placed] = []
         for extent in job.extents:
             index = await self._extents.index(extent)
-            pages += await self._copied(placing, job.actor, index.state(), segment)
+            pages += await self._copier.copied(placing, job.actor.partition, index.state(), segment)
         if not pages:
             return None
         partition, first, end = job.actor.partition, job.extents[0].first_offset, job.extents[-1].end_offset
-        hashes, dues = await self._extents.joined_ids(job.extents, first), await self._due_times.all(partition, job.extents)
+        hashes, dues = await self._id_blocks.joined_ids(job.extents, first), await self._due_times.all(partition, job.extents)
         return ExtentDraft(partition, pages, first, end, hashes, dues.inside([(page.entry.first_offset, page.entry.end) for page in pages]))
-
-    async def _copied(self, placing: Placing, actor: PartitionActor, entries: list[PageEntry], segment: int) -> list[Placed]:
-        """The pages that live on: those in the segment are copied."""
-        partition = actor.partition
-        live = [entry for entry in entries if _is_needed(partition, entry)]
-        found: list[Placed] = []
-        chunk: list[PageEntry] = []
-        for entry in (*live, None):
-            if chunk and (entry is None or entry.segment != segment or sum(page.length for page in chunk) >= READ_BYTES):
-                pages = await self._store.read([reference_of(page) for page in chunk])
-                found += [Placed(e, await placing.add(page)) for e, page in zip(chunk, pages, strict=True)]
-                size = sum(page.length for page in chunk)
-                self._budget -= size
-                self._counters.cleaned_bytes += size
-                chunk = []
-            if entry is not None and entry.segment == segment:
-                chunk.append(entry)
-            elif entry is not None:
-                found.append(Placed(entry))
-        return found
-
-
-def _is_needed(partition: Partition, entry: PageEntry) -> bool:
-    """Whether a row may be delivered, or its owner has deleted it and its id is still taken:
-    recognising the id needs the page.
-    """
-    first, end = entry.first_offset, entry.end
-    if partition.is_whole(first, end) or len(partition.live(first, end)):
-        return True
-    if entry.arrived_last < partition.arrived - max(partition.window, MINUTE):
-        return False
-    deleted = partition.retained.of(partition.deletions.between(first, end))
-    return len(deleted) > len(partition.deletions.freed(first, end))
 
 
 def _crowds(extents: list[Extent]) -> list[list[Extent]]:

@@ -23,20 +23,16 @@ from bowstring.broker.log.requests import RaiseFloor
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.surroundings import Surroundings
 from bowstring.broker.topics import Topic
-from bowstring.broker.upkeep.sealer import Sealer
+from bowstring.broker.upkeep.extent_removal import ExtentRemoval
 from bowstring.broker.upkeep.survey import Survey, Surveyed
-from bowstring.broker.upkeep.switch import Switch
 from bowstring.core.machine import NEVER
 from bowstring.core.partition import Partition
 from bowstring.core.retention import Outlook, decide
-from bowstring.ports.extents import Extent
 from bowstring.ports.failures import Damaged
-from bowstring.ports.journal import Edit
 
 PARTITIONS_A_TURN = 1000
 ASKED_A_TURN = 100
 """Of these, partitions about which catalog or store have to be asked."""
-EXTENTS_AN_EDIT = 50
 
 
 class _Seen(NamedTuple):
@@ -56,17 +52,14 @@ class _Seen(NamedTuple):
 class Retention:
     """Retention of one incarnation's topics."""
 
-    def __init__(self, surroundings: Surroundings, log: Log, reading: Reading, sealer: Sealer, switch: Switch) -> None:
+    def __init__(self, surroundings: Surroundings, log: Log, reading: Reading, removal: ExtentRemoval) -> None:
         self._clock = surroundings.clock
-        self._journal = log.journal
         self._counters = surroundings.counters
         self._kept_seconds = surroundings.tuning.kept_seconds
         self._topics = log.topics
         self._trusted = reading.trusted
-        self._extents = reading.extents
         self._note_damage = reading.note_damage
-        self._sealer = sealer
-        self._switch = switch
+        self._removal = removal
         self._survey = Survey(extents=reading.extents, reader=reading.reader, due_times=reading.due_times)
         self._seen: dict[tuple[int, int], _Seen] = {}
         self._next = 0
@@ -109,7 +102,7 @@ class Retention:
         if seen.outlook.arrived < horizon or _is_too_much(topic, partition) or self._releases(partition, seen, horizon):
             changed = await self._retain(topic, actor, seen, horizon)
         if is_new or changed or seen.outlook.expires < now:
-            await self._drop_extents(actor, now)
+            await self._removal.drop(actor, now)
             if topic.settings.retention_bytes is not None:
                 partition.bytes_behind = await self._survey.bytes_behind(partition)
 
@@ -161,29 +154,7 @@ class Retention:
         partition.bytes_behind = await self._survey.bytes_behind(partition)
         return partition.bytes - limit // topic.row.partitions
 
-    async def _drop_extents(self, actor: PartitionActor, now: int) -> None:
-        """Extents in which nothing lives leave the catalog."""
-        partition = actor.partition
-        if partition.sealed_end <= 1 or not partition.sealed_bytes:
-            return
-        extents = await self._extents.of(partition)
-        gone = [extent for extent in extents if extent.end_offset <= partition.retained.first]
-        # While the journal still has the pages, only a floor keeps them from coming back at load.
-        rest = [extent for extent in extents[len(gone) :] if self._sealer.has_trimmed(extent)]
-        gone += [extent for extent in rest if 0 < extent.expires < now or _is_below(partition, extent)]
-        if any(extent.end_offset > partition.snapshot_end for extent in gone):  # else nothing tells how far the log was sealed
-            await self._sealer.snapshot([actor])
-        for start in range(0, len(gone), EXTENTS_AN_EDIT):
-            step = gone[start : start + EXTENTS_AN_EDIT]
-            await self._journal.edit(Edit(drop=[extent.key for extent in step]))
-            self._switch.replaced(actor, step, None)
-
 
 def _is_too_much(topic: Topic, partition: Partition) -> bool:
     limit = topic.settings.retention_bytes
     return limit is not None and partition.bytes > limit // topic.row.partitions
-
-
-def _is_below(partition: Partition, extent: Extent) -> bool:
-    """Is nothing in the extent retained?"""
-    return not partition.retained.any(extent.first_offset, extent.end_offset)

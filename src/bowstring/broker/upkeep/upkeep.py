@@ -15,6 +15,8 @@ from bowstring.broker.log.log import Log
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.surroundings import Surroundings
 from bowstring.broker.upkeep.cleaner import Cleaner
+from bowstring.broker.upkeep.extent_removal import ExtentRemoval
+from bowstring.broker.upkeep.page_sealing import PageSealing
 from bowstring.broker.upkeep.retention import Retention
 from bowstring.broker.upkeep.sealer import Sealer
 from bowstring.broker.upkeep.switch import Switch
@@ -41,8 +43,10 @@ class Upkeep:
         self._deleted = dict.fromkeys(deleted)
         """Topics whose rows in the catalog are to be cleared away."""
         self.switch = switch = Switch(usage=usage, extents=reading.extents, counters=surroundings.counters, witness=surroundings.witness)
-        self.sealer = Sealer(surroundings, log, reading, usage, switch, trimmed=trimmed)
-        self.retention = Retention(surroundings, log, reading, self.sealer, switch)
+        pages = PageSealing(surroundings, log, reading, usage, switch)
+        self.sealer = Sealer(surroundings, log, pages, trimmed=trimmed)
+        removal = ExtentRemoval(journal=log.journal, extents=reading.extents, sealer=self.sealer, switch=switch)
+        self.retention = Retention(surroundings, log, reading, removal)
         self.cleaner = Cleaner(surroundings, log, reading, usage, switch, self.sealer.has_trimmed)
         log.commits.told.append(self.sealer.note)
         switch.told.append(self.cleaner.sealed)

@@ -1,0 +1,105 @@
+"""What goes out of a page to a reader.
+
+A page goes out untouched when the reader may have all its rows. Where some are deleted or outside
+the range, the rest is taken into a new message: a slice would carry its neighbours' bytes in its
+padding (invariant 13). So it is where the reader wants only some of the rows or of the columns.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bowstring.broker.reading.cursor import Cursor, out_of_range
+from bowstring.broker.reading.fetched import Fetched
+from bowstring.broker.reading.page_reader import arrivals
+from bowstring.broker.reading.selection import Selection
+from bowstring.broker.reading.visibility import Moments, is_whole, visible
+from bowstring.broker.witness import Witness
+from bowstring.core.offset_set import runs_of
+from bowstring.core.pages import Origin, PageEntry, PageHeader, decode_header
+from bowstring.messages import encoding
+from bowstring.ports.store import Page
+
+BARE_BYTES = 256
+"""What rows of which no column is wanted count, so that a reader that takes none bounds them, too."""
+
+
+def cut(
+    cursor: Cursor, entry: PageEntry, page: Page, moments: Moments, selection: Selection, witness: Witness, topic: str
+) -> Fetched | None:
+    """The rows of a page that the reader may have; None if there are none yet. Raises OutOfRange."""
+    partition = cursor.actor.partition
+    first = max(entry.first_offset, cursor.offset)
+    end = min(entry.end, cursor.limit, cursor.upto)
+    if end <= first:
+        return None
+    whole = (first, end) == (entry.first_offset, entry.end) and is_whole(partition, entry, moments)
+    if whole and selection.takes_untouched(entry):
+        cursor.offset = end
+        cursor.has_delivered = True
+        return _whole(cursor, entry, page)
+    header = decode_header(page.header)
+    batch = encoding.decode(header.columns, page.body)
+    seen = visible(partition, entry, header, batch, moments, first, end)
+    witness.cut(partition, first, end, len(seen.offsets))
+    if cursor.has_delivered and seen.youngest_hidden >= max(cursor.horizon, 0):
+        raise out_of_range(topic, partition, first)
+    cursor.offset = end
+    cursor.has_delivered = cursor.has_delivered or len(seen.offsets) > 0
+    offsets = selection.passing(entry, header, batch, seen.offsets)
+    if whole and len(offsets) == entry.rows and selection.takes_columns(entry):
+        return _whole(cursor, entry, page)
+    return _some(cursor, entry, header, batch, offsets, selection)
+
+
+def _whole(cursor: Cursor, entry: PageEntry, page: Page) -> Fetched:
+    header = decode_header(page.header)
+    one = entry.arrived == entry.arrived_last
+    runs = [(entry.first_offset, entry.rows, entry.arrived)] if one else _dated(entry, header, np.arange(entry.first_offset, entry.end))
+    origins, body = list(header.origins), page.body
+    number = cursor.actor.partition.number
+    return Fetched(number, cursor.offset, entry.arrived, header.schema, header.columns, entry.rows, runs, origins, body, len(body))
+
+
+def _some(
+    cursor: Cursor, entry: PageEntry, header: PageHeader, batch: pa.RecordBatch, offsets: NDArray[np.int64], selection: Selection
+) -> Fetched:
+    partition = cursor.actor.partition
+    if not len(offsets):
+        return Fetched(partition.number, cursor.offset, entry.arrived, header.schema, header.columns, 0, [], [], None, 0)
+    rows = offsets - entry.first_offset
+    runs, origins = _dated(entry, header, offsets), _origins(header.origins, rows)
+    taken = selection.taken(batch, rows)
+    if taken is None:
+        number, count = partition.number, len(offsets)
+        return Fetched(number, cursor.offset, entry.arrived, header.schema, 0, count, runs, origins, None, BARE_BYTES)
+    data = taken.data
+    return Fetched(partition.number, cursor.offset, entry.arrived, header.schema, taken.mask, taken.rows, runs, origins, data, len(data))
+
+
+def _dated(entry: PageEntry, header: PageHeader, offsets: NDArray[np.int64]) -> list[tuple[int, int, int]]:
+    """Runs of consecutive offsets that arrived together."""
+    if entry.arrived == entry.arrived_last:
+        return [(offset, rows, entry.arrived) for offset, rows in runs_of(offsets)]
+    arrived = arrivals(header, entry)[offsets - entry.first_offset]
+    breaks = np.flatnonzero((np.diff(offsets) != 1) | (np.diff(arrived) != 0)) + 1
+    starts = np.concatenate(([0], breaks, [len(offsets)]))
+    return [(int(offsets[a]), int(b - a), int(arrived[a])) for a, b in itertools.pairwise(starts)]
+
+
+def _origins(origins: tuple[Origin, ...], rows: NDArray[np.int64]) -> list[Origin]:
+    """The origins of the rows that are left: one for each run within one origin, since the kit
+    makes ids from consecutive rows.
+    """
+    found: list[Origin] = []
+    start = 0
+    for origin in origins:
+        inside = rows[(rows >= start) & (rows < start + origin.rows)]
+        if len(inside):
+            found += [origin._replace(rows=n, first_row=origin.first_row + first - start) for first, n in runs_of(inside)]
+        start += origin.rows
+    return found
