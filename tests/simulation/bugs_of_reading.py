@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from bowstring import errors
 from bowstring.broker.log import positions
 from bowstring.broker.log.admission import Admission
 from bowstring.broker.log.log import Log
@@ -70,12 +71,12 @@ def a_position_is_deleted_in_one_partition_only() -> Generator[None]:
 @bug(CALM, READING)
 def a_commit_goes_backwards() -> Generator[None]:
     """Whoever commits last has the say."""
-    original = Positions.check
+    original = Positions.refusal
 
-    def check(self: Positions, name: str, offset: int, end: int, *, forward: bool) -> None:
-        original(self, name, offset, end, forward=False)
+    def refusal(self: Positions, name: str, offset: int, end: int, *, forward: bool) -> errors.Error | None:
+        return original(self, name, offset, end, forward=False)
 
-    with patch.object(Positions, "check", check):
+    with patch.object(Positions, "refusal", refusal):
         yield
 
 
