@@ -302,10 +302,6 @@ class PartitionActor:
 
     # Those who wait
 
-    @property
-    def waits_for_commit(self) -> bool:
-        return bool(self._waiting)
-
     def wake_when_readable(self, event: asyncio.Event, offset: int = NEVER) -> None:
         """Sets the event once: when rows become visible, when a deletion or the floor lets readers
         go on, or at the end of this actor.
