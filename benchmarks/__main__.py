@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks import bars, machine, profiling, report
 from benchmarks.peers import node
-from benchmarks.rounds import FULL, NAMES, QUICK, Plan, Rounds
+from benchmarks.rounds import FULL, GROUPS, NAMES, QUICK, Plan, Rounds
 from benchmarks.turns import say
 from benchmarks.years import soak
 
@@ -57,7 +57,7 @@ def _measure(folder: Path, options: argparse.Namespace) -> None:
 def _plan(options: argparse.Namespace) -> Plan:
     plan = QUICK if options.quick else FULL
     if options.only:
-        plan = dataclasses.replace(plan, only=tuple(options.only))
+        plan = dataclasses.replace(plan, only=tuple(one for name in options.only for one in GROUPS.get(name, (name,))))
     if options.rounds:
         plan = dataclasses.replace(plan, rounds=options.rounds)
     return dataclasses.replace(plan, peers=not options.no_peers)
@@ -79,7 +79,8 @@ def _folder(parent: Path) -> Generator[Path]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of everything, one round: to see that it runs, not for figures")
-    parser.add_argument("--only", action="append", choices=NAMES, metavar="NAME", help=f"only this, may be repeated: {', '.join(NAMES)}")
+    names = (*GROUPS, *NAMES)
+    parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"only this, may be repeated: {', '.join(names)}")
     parser.add_argument("--no-peers", action="store_true", help=f"without Kafka and the others (looked for in {node.installed_folder()})")
     parser.add_argument("--rounds", type=int, help="how many rounds")
     parser.add_argument("--folder", type=Path, default=ROOT / "build", help="where data directories are made; on a real disk")

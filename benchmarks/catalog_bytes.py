@@ -75,22 +75,24 @@ async def _flush(publisher: Any, partitions: int, batch: Encoded, number: int) -
     answers: list[asyncio.Future[Any]] = []
     for partition in range(partitions):
         await publisher.admit(len(batch.data))
-        answers.append(
-            publisher.publish(
-                PublishedBatch(
-                    partition=partition,
-                    number=number * partitions + partition + 1,
-                    previous=(number - 1) * partitions + partition + 1 if number else 0,
-                    sent=SystemClock().now(),
-                    timeout=30_000_000,
-                    schema=BYTES_SCHEMA,
-                    columns=batch.mask,
-                    rows=batch.rows,
-                    data=batch.data,
-                )
-            )
+        answers.append(asyncio.get_running_loop().create_future())
+        publisher.publish(
+            PublishedBatch(
+                partition=partition,
+                number=number * partitions + partition + 1,
+                previous=(number - 1) * partitions + partition + 1 if number else 0,
+                sent=SystemClock().now(),
+                timeout=30_000_000,
+                schema=BYTES_SCHEMA,
+                columns=batch.mask,
+                rows=batch.rows,
+                data=batch.data,
+            ),
+            answers[-1].set_result,
         )
-    await asyncio.gather(*answers)
+    for answer in await asyncio.gather(*answers):
+        if isinstance(answer, Exception):
+            raise answer
 
 
 def _inlined_bytes(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""Runs a workload of `worker` as a process of its own, and gives what it found."""
+"""Runs a workload of `worker` or `queue.worker` as a process of its own, and gives what it found."""
 
 from __future__ import annotations
 
@@ -14,15 +14,20 @@ ROOT = Path(__file__).resolve().parent.parent
 SECONDS_MAX = 900
 
 
-def command(name: str, broker: Server, *, size: int, count: int, rows: int) -> list[str]:
-    told = {"server": broker.address, "broker": broker.pid, "size": size, "count": count, "rows": rows}
-    return [sys.executable, "-m", "benchmarks.worker", name, *(f"--{key}={value}" for key, value in told.items())]
+def command(name: str, broker: Server, *, size: int, count: int, rows: int, server: str | None = None, **more: object) -> list[str]:
+    module = "benchmarks.queue.worker" if name.startswith("consume") else "benchmarks.worker"
+    told = {"server": server or broker.address, "broker": broker.pid, "size": size, "count": count, "rows": rows, **more}
+    return [sys.executable, "-m", module, name, *(f"--{key}={value}" for key, value in told.items())]
 
 
-def work(name: str, broker: Server, *, size: int, count: int, rows: int = 10_000) -> dict[str, Any]:
-    """The figures of one workload. Raises with the worker's own words if it failed."""
+def work(
+    name: str, broker: Server, *, size: int, count: int, rows: int = 10_000, server: str | None = None, **more: object
+) -> dict[str, Any]:
+    """The figures of one workload, at another address of the broker if `server` names one. `more` is
+    what only some workloads are told. Raises with the worker's own words if it failed.
+    """
     done = subprocess.run(
-        command(name, broker, size=size, count=count, rows=rows),
+        command(name, broker, size=size, count=count, rows=rows, server=server, **more),
         cwd=ROOT,
         capture_output=True,
         timeout=SECONDS_MAX,

@@ -39,14 +39,18 @@ def draw(rows: Sequence[Row], title: str) -> str:
 
 def _shown(rows: Sequence[Row]) -> list[Row]:
     shown: list[Row] = []
+    heading: Row | None = None
     parent: Row | None = None
     for row in rows:
-        if not row.work.startswith("  "):
+        if row.is_heading:
+            heading = row
+        elif not row.work.startswith("  "):
             parent = row
         if row.reached is None:
             continue
-        if parent is not None and parent is not row and parent not in shown:
-            shown.append(parent)
+        for above in (heading, parent):
+            if above is not None and above is not row and above not in shown:
+                shown.append(above)
         shown.append(row)
     return shown
 
@@ -69,7 +73,8 @@ def _tick(times: float, height: int) -> list[str]:
 
 def _line(row: Row, y: int) -> list[str]:
     indent = 26 if row.work.startswith("  ") else 12
-    parts = [f'<text x="{indent}" y="{y + 13}">{escape(row.work.strip())}</text>']
+    weight = ' font-weight="bold"' if row.is_heading else ""
+    parts = [f'<text x="{indent}" y="{y + 13}"{weight}>{escape(row.work.strip())}</text>']
     if row.reached is None:
         return parts
     begin, end = sorted((_across(1), _across(row.reached)))

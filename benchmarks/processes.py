@@ -56,9 +56,18 @@ def machine_cpu() -> MachineCpu:
 
 def peak_bytes(pid: int) -> int:
     """The largest resident set that the process ever had (VmHWM), 0 if it is gone."""
+    return _status_bytes(pid, "VmHWM")
+
+
+def resident_bytes(pid: int) -> int:
+    """The resident set of a process (VmRSS), 0 if it is gone."""
+    return _status_bytes(pid, "VmRSS")
+
+
+def _status_bytes(pid: int, name: str) -> int:
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
+            if line.startswith(f"{name}:"):
                 return int(line.split()[1]) * 1024
     return 0
 

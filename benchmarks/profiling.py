@@ -23,10 +23,12 @@ from collections.abc import Generator
 from pathlib import Path
 
 from benchmarks import clients, server
+from benchmarks.queue.consuming import WAYS
 from benchmarks.rounds import READ, READ_SOURCE, ROWS
 
 WORKS = {"publish": "publish-list", "arrow": "publish-arrow", "send": "publish-send", "keyed": "publish-keyed"}
 WORKS |= {"read": "read-arrow", "messages": "read-messages"}
+WORKS |= {way.replace("consume-", "queue-"): way for way in (*WAYS, "consume-plain")}
 TOOLS = ("pyinstrument", "perf")
 PYINSTRUMENT = (sys.executable, "-m", "pyinstrument", "-r", "text", "-o")
 SAMPLE_SECONDS = 0.001
@@ -57,7 +59,7 @@ def _run(folder: Path, options: argparse.Namespace, tool: str, side: str) -> Non
     name = WORKS[options.work]
     report = folder / "profile"
     with server.running(folder) as broker:
-        if name in READ:
+        if name in READ or name.startswith("consume"):
             _work(broker, READ_SOURCE, options)
         if side == "broker" and tool == "pyinstrument":
             broker.stop()
@@ -67,7 +69,7 @@ def _run(folder: Path, options: argparse.Namespace, tool: str, side: str) -> Non
             broker.stop()
             print(report.read_text())
             return
-        if name in READ:
+        if name in READ or name.startswith("consume"):
             broker.restart()
         command = clients.command(name, broker, size=options.size, count=options.count, rows=ROWS[options.size])
         subprocess.run([*command, f"--profile={tool}", f"--side={side}"], cwd=clients.ROOT, check=True)

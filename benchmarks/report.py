@@ -36,7 +36,7 @@ def print_table(rows: list[Row], results: Results) -> None:
     for number, heading in enumerate(HEADINGS):
         table.add_column(heading, justify="left" if number in (0, 5) else "right", no_wrap=not number, overflow="fold")
     for row in rows:
-        table.add_row(*row[:5], MARKS[row.met], style=COLOURS[row.met])
+        table.add_row(*row[:5], MARKS[row.met], style="bold" if row.is_heading else COLOURS[row.met])
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     console.print(table)
     for note in _notes(results):
@@ -71,7 +71,8 @@ def markdown(date: str, rows: list[Row], results: Results, plan: Plan, machine: 
     lines += ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
     for row in rows:
         indent = "\u2003" if row.work.startswith("  ") else ""
-        lines.append("| " + " | ".join((indent + row.work.strip(), *row[1:5], MARKS[row.met])) + " |")
+        title = f"**{row.work}**" if row.is_heading else indent + row.work.strip()
+        lines.append("| " + " | ".join((title, *row[1:5], MARKS[row.met])) + " |")
     return "\n".join(lines) + "\n"
 
 

@@ -23,13 +23,16 @@ from benchmarks import catalog_bytes, kafka, limits, server, syncs
 from benchmarks.clients import work
 from benchmarks.peers import node
 from benchmarks.product import rounds as product
+from benchmarks.queue import rounds as queue
 from benchmarks.turns import Setting, say
 from benchmarks.years import rounds as years
 
 PUBLISH = ("publish-list", "publish-arrow", "publish-send")
 READ = ("read-arrow", "read-messages")
 OTHERS = ("limits", "catalog", "syncs", "latency")
-NAMES = PUBLISH + READ + OTHERS + product.NAMES + years.NAMES
+NAMES = PUBLISH + READ + OTHERS + product.NAMES + years.NAMES + queue.NAMES
+GROUPS = {"queue": queue.NAMES}
+"""Names for several at once."""
 READ_SOURCE = "publish-list"
 """How the messages that are read back were published."""
 
@@ -102,6 +105,8 @@ class Results:
     """What concerns a store that lives for years."""
     product: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The log as people use it, from Python, from the shell and from Spark."""
+    queue: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Consuming, settling, and what queues cost."""
     missing: dict[str, str] = field(default_factory=dict)
     """Peers that were not measured, and why."""
     failed: dict[str, str] = field(default_factory=dict)
@@ -236,6 +241,10 @@ class Rounds:
             if plan.wants(name):
                 say(f"the log in use: {name}")
                 self._apart(name, self.results.product, partial(measure, setting))
+        for name, measure in queue.WORKS.items():
+            if plan.wants(name):
+                say(f"queues: {name}")
+                self._apart(name, self.results.queue, partial(measure, setting))
         for name, measure in (years.QUICK if plan.quick else years.FULL).items():
             if plan.wants(name):
                 say(f"a store for years: {name}")

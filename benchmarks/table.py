@@ -15,10 +15,16 @@ class Row(NamedTuple):
     bar: str = ""
     reached: float | None = None
     """How many times the bar was reached: 1 and more is met. None where there is no bar, or nothing to judge it by."""
+    is_heading: bool = False
+    """Only a title, for the lines below it."""
 
     @property
     def met(self) -> bool | None:
         return None if self.reached is None else self.reached >= 1
+
+
+def heading(title: str) -> Row:
+    return Row(title, "", is_heading=True)
 
 
 def most(title: str, value: float, bar: float, unit: str, digits: int = 2) -> Row:

@@ -17,7 +17,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,7 @@ def xor_expected(size: int, count: int) -> int:
     return every ^ (xor_words(b"".join(values[:rest])) if rest else 0)
 
 
-def _meter(options: argparse.Namespace) -> Meter:
+def meter(options: argparse.Namespace) -> Meter:
     if options.profile is None:
         return Meter(options.broker)
     from benchmarks import profiling
@@ -88,12 +88,12 @@ def _publish_batches(options: argparse.Namespace, batch: Callable[[int, int], An
     with bowstring.connect(options.server) as client:
         client.create_topic(TOPIC)
         with client.producer(TOPIC, timeout=300) as producer:
-            meter = _meter(options)
-            meter.start()
+            clock = meter(options)
+            clock.start()
             for first in range(0, options.count, options.rows):
                 producer.send_batch(batch(first, min(options.rows, options.count - first)))
             producer.flush()
-            figures = meter.stop(options.count, options.count * options.size)
+            figures = clock.stop(options.count, options.count * options.size)
         stored(client, options.count)
     return figures
 
@@ -105,12 +105,12 @@ def publish_send(options: argparse.Namespace) -> dict[str, Any]:
         client.create_topic(TOPIC)
         with client.producer(TOPIC, timeout=300) as producer:
             send = producer.send
-            meter = _meter(options)
-            meter.start()
+            clock = meter(options)
+            clock.start()
             for number in range(options.count):
                 send(values[number & 1023])
             producer.flush()
-            figures = meter.stop(options.count, options.count * options.size)
+            figures = clock.stop(options.count, options.count * options.size)
         stored(client, options.count)
     return figures
 
@@ -122,13 +122,13 @@ def publish_keyed(options: argparse.Namespace) -> dict[str, Any]:
         client.create_topic(TOPIC)
         with client.producer(TOPIC, timeout=300) as producer:
             send = producer.send
-            meter = _meter(options)
-            meter.start()
+            clock = meter(options)
+            clock.start()
             for number in range(options.count):
                 attributes = {"country": countries[number & 7], "kind": "order"}
                 send(values[number % VALUES], key=names[number % KEYS], attributes=attributes)
             producer.flush()
-            figures = meter.stop(options.count, options.count * options.size)
+            figures = clock.stop(options.count, options.count * options.size)
         stored(client, options.count)
     return figures
 
@@ -140,26 +140,26 @@ def read_arrow(options: argparse.Namespace) -> dict[str, Any]:
     """As Arrow: lengths summed by Arrow, and every byte of every value read."""
     count = total = check = 0
     with bowstring.connect(options.server) as client:
-        meter = _meter(options)
-        meter.start()
+        clock = meter(options)
+        clock.start()
         with client.reader(TOPIC, start="beginning", end="latest") as reader:
             for batch in reader.batches():
-                for value in _chunks(batch.column("value")):
+                for value in chunks(batch.column("value")):
                     count += len(value)
                     total += pc.sum(pc.binary_length(value)).as_py()
-                    check ^= xor_words(_bytes_of(value))
-        figures = meter.stop(count, total)
+                    check ^= xor_words(bytes_of(value))
+        figures = clock.stop(count, total)
     _check_read(options, count, total)
     if check != xor_expected(options.size, count):
         raise SystemExit("the bytes that were read are not those that were sent")
     return figures
 
 
-def _chunks(column: Any) -> list[pa.Array]:
+def chunks(column: Any) -> list[pa.Array]:
     return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
 
-def _bytes_of(value: pa.Array) -> memoryview:
+def bytes_of(value: pa.Array) -> memoryview:
     """The bytes of an array's values, without what is before and behind them in the buffer."""
     _, offsets, data = value.buffers()
     bounds = np.frombuffer(offsets, np.int32)[value.offset : value.offset + len(value) + 1]
@@ -170,13 +170,13 @@ def read_messages(options: argparse.Namespace) -> dict[str, Any]:
     """As messages in Python, as a user's loop does it."""
     count = total = 0
     with bowstring.connect(options.server) as client:
-        meter = _meter(options)
-        meter.start()
+        clock = meter(options)
+        clock.start()
         with client.reader(TOPIC, start="beginning", end="latest") as reader:
             for message in reader:
                 total += len(message.value)
                 count += 1
-        figures = meter.stop(count, total)
+        figures = clock.stop(count, total)
     _check_read(options, count, total)
     return figures
 
@@ -198,6 +198,8 @@ def one_by_one(options: argparse.Namespace) -> dict[str, Any]:
     with bowstring.connect(options.server) as client:
         client.create_topic(TOPIC, exists_ok=True)
         with client.producer(TOPIC) as producer:
+            clock = meter(options)
+            clock.start()
             for number in range(options.count):
                 begun = time.time()
                 if options.rows == 1:
@@ -205,7 +207,8 @@ def one_by_one(options: argparse.Namespace) -> dict[str, Any]:
                 else:
                     producer.send_batch(values[: options.rows]).result(60)
                 windows.append((begun, time.time()))
-    return {"windows": windows, **percentiles([answered - begun for begun, answered in windows])}
+            figures = clock.stop(options.count, options.count * options.rows * options.size)
+    return {**figures, "windows": windows, **percentiles([answered - begun for begun, answered in windows])}
 
 
 def many_clients(options: argparse.Namespace) -> dict[str, Any]:
@@ -229,10 +232,10 @@ async def _many_clients(options: argparse.Namespace) -> dict[str, Any]:
         await clients[0].create_topic(TOPIC, exists_ok=True)
         producers = [client.producer(TOPIC) for client in clients]
         await asyncio.gather(*(producer.send(value) for producer in producers))
-        meter = _meter(options)
-        meter.start()
+        clock = meter(options)
+        clock.start()
         await asyncio.gather(*map(work, producers))
-        figures = meter.stop(len(taken), len(taken) * options.size)
+        figures = clock.stop(len(taken), len(taken) * options.size)
         await asyncio.gather(*(producer.close() for producer in producers))
     finally:
         await asyncio.gather(*(client.close() for client in clients))
@@ -251,21 +254,22 @@ WORK: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
 }
 
 
-def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(prog="python -m benchmarks.worker", description=__doc__)
-    found.add_argument("work", choices=sorted(WORK))
-    found.add_argument("--server", required=True)
-    found.add_argument("--broker", type=int, required=True, help="the broker's process, for its CPU time")
-    found.add_argument("--size", type=int, default=100)
-    found.add_argument("--count", type=int, default=100_000)
-    found.add_argument("--rows", type=int, default=10_000, help="messages a call of send_batch")
-    found.add_argument("--profile", choices=("pyinstrument", "perf"), help="print where the time goes while the clock runs")
-    found.add_argument("--side", choices=("client", "broker"), default="client", help="which process perf looks at")
-    return found
+def arguments(parser: argparse.ArgumentParser, works: Iterable[str]) -> None:
+    """What every worker is told."""
+    parser.add_argument("work", choices=sorted(works))
+    parser.add_argument("--server", required=True)
+    parser.add_argument("--broker", type=int, required=True, help="the broker's process, for its CPU time")
+    parser.add_argument("--size", type=int, default=100)
+    parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--rows", type=int, default=10_000, help="messages a call of send_batch")
+    parser.add_argument("--profile", choices=("pyinstrument", "perf"), help="print where the time goes while the clock runs")
+    parser.add_argument("--side", choices=("client", "broker"), default="client", help="which process perf looks at")
 
 
 def main() -> None:
-    options = parser().parse_args()
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.worker", description=__doc__)
+    arguments(parser, WORK)
+    options = parser.parse_args()
     print(json.dumps(WORK[options.work](options)))
 
 

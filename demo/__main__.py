@@ -1,4 +1,4 @@
-"""`make demo`: a broker, a stream of orders, and Spark that adds them up by window and country while they come.
+"""`make demo`: a broker, a stream of orders, Spark that adds them up by window and country while they come, and workers that bill them.
 
 The table is printed as it grows; at the end it is a picture. Broker and Spark live in this process and its children, and in a temporary
 directory: nothing is left but the picture.
@@ -19,10 +19,12 @@ from rich.table import Table
 import bowstring
 from bowstring import errors
 from demo import orders, picture
+from demo.billing import Billing
 from demo.picture import Total
 
 SCHEMA = "order bigint, country string, product string, amount double, at timestamp"
 WINDOW = "5 seconds"
+WORKERS = 3
 
 
 class Demo:
@@ -63,21 +65,28 @@ def run(seconds: float, rate: float, out: Path, console: Console) -> None:
         counts: list[int] = []
         shop = threading.Thread(target=lambda: counts.append(orders.produce(client, seconds, rate, stopped)))
         query = _query(spark, broker.address, place, demo)
+        billing = Billing(client, orders.TOPIC, WORKERS)
         shop.start()
+        billing.start()
         try:
             shop.join()
             query.processAllAvailable()
+            billing.finish()
         finally:
             stopped.set()
             shop.join()
+            billing.stop()
             query.stop()
             spark.stop()
             client.close()
     read = sum(total.orders for total in demo.totals)
-    console.print(f"{counts[0]} orders were sent, Spark has counted {read}.")
+    billed = sum(billing.billed.values())
+    shares = ", ".join(f"{name} {count}" for name, count in billing.billed.items())
+    console.print(f"{counts[0]} orders were sent, Spark has counted {read}, {WORKERS} workers have billed {billed} ({shares}).")
+    console.print(f"{billing.declined} of them were declined at first, and came again.")
     out.write_text(picture.draw(demo.totals, f"{read} orders, amounts by window of {WINDOW}"), encoding="utf-8")
     console.print(f"The picture is in {out}.")
-    if read != counts[0]:
+    if not read == billed == counts[0]:
         raise SystemExit(1)
 
 

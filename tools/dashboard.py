@@ -125,6 +125,37 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
         ),
     ),
     (
+        "Subscriptions",
+        (
+            Panel(
+                "Backlog",
+                "short",
+                (("topk(10, sum by (topic, subscription) (bowstring_subscription_backlog_messages@))", "{{topic}} {{subscription}}"),),
+                "Messages that are not settled.",
+            ),
+            Panel(
+                "Acked",
+                "cps",
+                (
+                    (
+                        "topk(10, sum by (topic, subscription) (rate(bowstring_subscription_acked_messages_total@[$__rate_interval])))",
+                        "{{topic}} {{subscription}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Came back",
+                "cps",
+                (
+                    ("sum(rate(bowstring_nacked_messages_total@[$__rate_interval]))", "nacked"),
+                    ("sum(rate(bowstring_ended_leases_messages_total@[$__rate_interval]))", "lease ended"),
+                ),
+                "Messages that are delivered again.",
+            ),
+            Panel("Consumers", "short", (("sum(bowstring_consumers@)", "connected"),)),
+        ),
+    ),
+    (
         "Disk",
         (
             Panel(

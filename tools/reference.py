@@ -62,11 +62,13 @@ Counters begin at 0 with the process unless the table says otherwise. Durations 
 flush, in buckets from {first:g} s to {last:g} s. `process_…` metrics (CPU, memory, open files) are
 those of every Prometheus client.
 
-Topics and positions could be many, so only the {topics} largest topics and the {positions}
-positions with the largest lag have metrics of their own; all others are summed up under
-`topic="{others}"` (settings `metrics.topics-max`, `metrics.positions-max`). A topic that enters or
-leaves the largest ones moves its counts between its own label and that one: for rates over
-everything use the metrics without a label.
+Topics, positions and subscriptions could be many, so only the {topics} largest topics, the
+{positions} positions with the largest lag and the {positions} subscriptions with the largest backlog have
+metrics of their own; all others are summed up under `topic="{others}"` (settings
+`metrics.topics-max`, `metrics.positions-max`). A topic that enters or leaves the largest ones moves
+its counts between its own label and that one: for rates over everything use the metrics without a
+label.
+
 """
 SCHEMA: Final = """# Schema
 
@@ -138,7 +140,7 @@ def errors_text() -> str:
     """The tree of errors as a table."""
     from bowstring import errors
     from bowstring.cli import failures
-    from bowstring.wire.status import CODES
+    from bowstring.wire.grpc_status import CODES
 
     rows: list[str] = ["| error | what it means | kind | gRPC status | exit code |", "|---|---|---|---|---|"]
 

@@ -18,8 +18,10 @@ from fnmatch import fnmatch
 from tidy_source import Source
 
 # The names of machines where they are fields or variables, and the classes that they are annotated with.
-MACHINES = set("partition machine deletions retained positions producers ids batches unread pages".split())
-CLASSES = set("Partition Machine Deletions Retained Positions Producers NaturalIds UnsealedBatches UnreadIds PageIndex".split())
+MACHINES = set("partition machine deletions retained positions producers ids batches unread pages ledger ledgers leases".split())
+CLASSES = set(
+    "Partition Machine Deletions Retained Positions Producers NaturalIds UnsealedBatches UnreadIds PageIndex Ledger Ledgers Leases".split()
+)
 # What changes them. `decide`, `delete`, `move` and `raise_floor` only make a change; it is `take` that applies it.
 MUTATING = set(
     "apply take committed replay restore restore_ids restore_chunk cannot_restore_ids sealed moved alter "

@@ -12,11 +12,16 @@ from tidy_source import Source, Violation
 SHARED_NAMES: dict[str, str] = {
     "BatchReceipt": "the sync face of the kit's",
     "Client": "the sync face of the kit's",
+    "Consumer": "the sync face of the kit's",
+    "ExtendReceipt": "the sync face of the kit's",
+    "LeaseBatchReceipt": "the sync face of the kit's",
+    "LeaseReceipt": "the sync face of the kit's",
     "Producer": "the sync face of the kit's",
     "Reader": "the sync face of the kit's",
     "Receipt": "the sync face of the kit's",
     "Broker": "the embedded broker is the public face of the broker",
     "Topic": "the kit's describes to users what the broker's is",
+    "Lease": "the kit's describes to users what the ledger's is",
     "Position": "the kit's describes to users what the change moves",
     "Stored": "the kit's outcome of a batch is the broker's answer to it",
 }

@@ -63,9 +63,9 @@ def _ours(setting: Setting, seconds: int) -> dict[str, Any]:
         publisher = fresh.Process(target=publish, args=(broker.address, RATE * seconds))
         try:
             reader.start()
-            _received(ours)
+            received(ours)
             publisher.start()
-            taken = _received(ours, seconds)
+            taken = received(ours, seconds)
         finally:
             for process in (publisher, reader):
                 if process.pid is not None:
@@ -74,7 +74,7 @@ def _ours(setting: Setting, seconds: int) -> dict[str, Any]:
     return percentiles(taken[RATE * WARM_SECONDS :])
 
 
-def _received(connection: Connection, seconds: int = 0) -> Any:
+def received(connection: Connection, seconds: int = 0) -> Any:
     if not connection.poll(WAIT_SECONDS_MAX + seconds):
         raise RuntimeError("the reader has not got everything in time")
     return connection.recv()

@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks import server
 from benchmarks.clients import work
 from benchmarks.peers.node import Node
-from benchmarks.product import delivery, files, startup
+from benchmarks.product import delivery, files, startup, wire
 from benchmarks.spark import reading
 from benchmarks.turns import Setting, take_turns
 
@@ -91,5 +91,6 @@ WORKS: dict[str, Callable[[Setting], dict[str, Any]]] = {
     "crowd": crowd,
     "startup": startup.measure,
     "spark": spark,
+    "wire": wire.measure,
 }
 NAMES = tuple(WORKS)

@@ -123,13 +123,6 @@ def _singles(server: Server, lanes: int, count: int) -> int:
         return publish_singles(client, "all", lanes, count // lanes, SINGLE_BYTES)
 
 
-def resident_bytes(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    return 0
-
-
 def memory(folder: Path, few: int, many: int) -> dict[str, Any]:
     """The broker's memory with few messages and with many, after publishing and after a start."""
     found: dict[str, Any] = {}
@@ -141,11 +134,11 @@ def memory(folder: Path, few: int, many: int) -> dict[str, Any]:
                 publish(client, "all", (tables.plain() for _ in batches(wanted - sent, tables.rows)))
                 sent = wanted
                 time.sleep(3.0)
-                found[f"{name}_bytes"] = resident_bytes(server.pid)
+                found[f"{name}_bytes"] = processes.resident_bytes(server.pid)
                 found[f"{name}_peak_bytes"] = processes.peak_bytes(server.pid)
             server.stop()
             found[f"{name}_start"] = timed_start(server)
-            found[f"{name}_started_bytes"] = resident_bytes(server.pid)
+            found[f"{name}_started_bytes"] = processes.resident_bytes(server.pid)
     return found
 
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import bowstring
+from benchmarks import processes
 from benchmarks.server import Server, running
-from benchmarks.years.keeping import directory_bytes, resident_bytes
+from benchmarks.years.keeping import directory_bytes
 from benchmarks.years.starting import MIB, timed_start
 from benchmarks.years.tables import Tables
 
@@ -66,7 +67,7 @@ def _live(server: Server, seconds: float, begun: float, started: dict[str, float
 def _sample(server: Server, begun: float, started: dict[str, float]) -> dict[str, float]:
     return {
         "minute": (time.monotonic() - begun) / 60,
-        "memory_mb": resident_bytes(server.pid) / 1e6,
+        "memory_mb": processes.resident_bytes(server.pid) / 1e6,
         "files": float(len(os.listdir(server.data))),
         "directory_mb": directory_bytes(server.data) / 1e6,
         "catalog_mb": (server.data / "catalog.sqlite").stat().st_size / 1e6,

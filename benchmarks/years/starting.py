@@ -21,9 +21,11 @@ MIB = 1 << 20
 LANES = 4
 STARTS = 3
 IDLE_SECONDS = 8.0
+IDLE_SPAN_SECONDS = 30.0
 SETTLED_SHARE = 0.1
 SETTLING_SECONDS_MAX = 120.0
 NEVER = {"seal_rows": 10_000_000, "seal_inline_bytes": "1GiB", "seal_bytes": "1TiB", "seal_seconds": "1d"}
+OFTEN = {"seal_rows": 50, "seal_seconds": "5s"}
 SMALL = {"segment_bytes_first": MIB, "segment_bytes_max": MIB, "publish_window": MIB}
 
 
@@ -79,17 +81,22 @@ def unsealed_ids(folder: Path, messages: int) -> dict[str, Any]:
         return starts(server)
 
 
-def many_partitions(folder: Path, partitions: int) -> dict[str, Any]:
-    """Ten topics of a thousand partitions, each with messages, sealed several times; then an idle broker's CPU."""
-    with running(folder, settings={"seal_rows": 50, "seal_seconds": "5s"}) as server:
-        with bowstring.connect(server.address) as client:
+def _fill_partitions(server: Server, partitions: int) -> None:
+    """Ten topics of a thousand partitions, each with messages, sealed several times."""
+    with bowstring.connect(server.address) as client:
+        for topic in range(10):
+            client.create_topic(f"topic-{topic}", partitions=partitions // 10)
+        for seed in range(4):
+            tables = Tables(seed=seed)
             for topic in range(10):
-                client.create_topic(f"topic-{topic}", partitions=partitions // 10)
-            for seed in range(4):
-                tables = Tables(seed=seed)
-                for topic in range(10):
-                    publish(client, f"topic-{topic}", [tables.with_keys(partitions)])
-                time.sleep(6.0)
+                publish(client, f"topic-{topic}", [tables.with_keys(partitions)])
+            time.sleep(6.0)
+
+
+def many_partitions(folder: Path, partitions: int) -> dict[str, Any]:
+    """Starts over many partitions; then an idle broker's CPU."""
+    with running(folder, settings=OFTEN) as server:
+        _fill_partitions(server, partitions)
         found = starts(server)
         server.start()
         settled = _settled(server)
@@ -100,6 +107,20 @@ def many_partitions(folder: Path, partitions: int) -> dict[str, Any]:
             "idle_cpu_percent": round(100 * idle, 2),
             "memory_bytes": processes.peak_bytes(server.pid),
         }
+
+
+def idle(folder: Path, partitions: int) -> dict[str, Any]:
+    """The CPU of a broker that nobody asks anything: from its first answer on, and later. It was stopped in good order, so that nothing
+    is left to be sealed."""
+    with running(folder, settings=OFTEN) as server:
+        _fill_partitions(server, partitions)
+        server.settings.clear()
+        server.restart()
+        _settled(server)
+        server.stop()
+        timed_start(server)
+        shares = [_busy(server, IDLE_SPAN_SECONDS) for _ in range(2)]
+        return {"first_percent": round(100 * shares[0], 2), "later_percent": round(100 * shares[1], 2)}
 
 
 def _busy(server: Server, seconds: float) -> float:

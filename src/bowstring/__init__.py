@@ -56,10 +56,15 @@ from bowstring.version import VERSION
 if TYPE_CHECKING:
     from bowstring import aio, spark
     from bowstring.client.batch import Batch
+    from bowstring.client.handling import Reject
+    from bowstring.client.leased_batch import LeasedBatch
+    from bowstring.client.leased_message import LeasedMessage
     from bowstring.client.message import Message
     from bowstring.client.positions import Position
     from bowstring.client.receipts import Answers, Stored
+    from bowstring.client.subscriptions import Lease, Subscription
     from bowstring.client.sync import Client, connect
+    from bowstring.client.sync_consumer import Consumer, ExtendReceipt, LeaseBatchReceipt, LeaseReceipt
     from bowstring.client.sync_producer import BatchReceipt, Producer, Receipt
     from bowstring.client.sync_reader import Reader
     from bowstring.client.topics import Topic
@@ -73,14 +78,21 @@ __all__ = [
     "Broker",
     "Client",
     "Conflict",
+    "Consumer",
     "Corrupt",
     "DeadlinePassed",
     "Error",
+    "ExtendReceipt",
     "Full",
     "InvalidArgument",
+    "Lease",
+    "LeaseBatchReceipt",
     "LeaseLost",
+    "LeaseReceipt",
     "LeaseTaken",
     "Leased",
+    "LeasedBatch",
+    "LeasedMessage",
     "LoginRequired",
     "Merged",
     "Message",
@@ -97,8 +109,10 @@ __all__ = [
     "QuotaExceeded",
     "Reader",
     "Receipt",
+    "Reject",
     "Rejected",
     "Stored",
+    "Subscription",
     "SubscriptionExists",
     "SubscriptionNotFound",
     "TooLarge",
@@ -121,12 +135,21 @@ _PLACES = {
     "BatchReceipt": "client.sync_producer",
     "Broker": "embedded",
     "Client": "client.sync",
+    "Consumer": "client.sync_consumer",
+    "ExtendReceipt": "client.sync_consumer",
+    "Lease": "client.subscriptions",
+    "LeaseBatchReceipt": "client.sync_consumer",
+    "LeaseReceipt": "client.sync_consumer",
+    "LeasedBatch": "client.leased_batch",
+    "LeasedMessage": "client.leased_message",
     "Message": "client.message",
     "Position": "client.positions",
     "Producer": "client.sync_producer",
     "Reader": "client.sync_reader",
     "Receipt": "client.sync_producer",
+    "Reject": "client.handling",
     "Stored": "client.receipts",
+    "Subscription": "client.subscriptions",
     "Topic": "client.topics",
     "connect": "client.sync",
 }

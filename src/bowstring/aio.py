@@ -18,11 +18,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bowstring.client.batch import Batch
     from bowstring.client.client import Client, connect
+    from bowstring.client.consumer import Consumer
+    from bowstring.client.handling import Reject
+    from bowstring.client.lease_receipts import ExtendReceipt, LeaseBatchReceipt, LeaseReceipt
+    from bowstring.client.leased_batch import LeasedBatch
+    from bowstring.client.leased_message import LeasedMessage
     from bowstring.client.message import Message
     from bowstring.client.positions import Position
     from bowstring.client.producer import Producer
     from bowstring.client.reader import Reader
     from bowstring.client.receipts import Answers, BatchReceipt, Receipt, Stored
+    from bowstring.client.subscriptions import Lease, Subscription
     from bowstring.client.topics import Topic
     from bowstring.embedded import AsyncBroker as Broker
 
@@ -32,12 +38,21 @@ __all__ = [
     "BatchReceipt",
     "Broker",
     "Client",
+    "Consumer",
+    "ExtendReceipt",
+    "Lease",
+    "LeaseBatchReceipt",
+    "LeaseReceipt",
+    "LeasedBatch",
+    "LeasedMessage",
     "Message",
     "Position",
     "Producer",
     "Reader",
     "Receipt",
+    "Reject",
     "Stored",
+    "Subscription",
     "Topic",
     "connect",
 ]
@@ -48,12 +63,21 @@ _PLACES = {
     "BatchReceipt": "client.receipts",
     "Broker": "embedded",
     "Client": "client.client",
+    "Consumer": "client.consumer",
+    "ExtendReceipt": "client.lease_receipts",
+    "Lease": "client.subscriptions",
+    "LeaseBatchReceipt": "client.lease_receipts",
+    "LeaseReceipt": "client.lease_receipts",
+    "LeasedBatch": "client.leased_batch",
+    "LeasedMessage": "client.leased_message",
     "Message": "client.message",
     "Position": "client.positions",
     "Producer": "client.producer",
     "Reader": "client.reader",
     "Receipt": "client.receipts",
+    "Reject": "client.handling",
     "Stored": "client.receipts",
+    "Subscription": "client.subscriptions",
     "Topic": "client.topics",
     "connect": "client.client",
 }

@@ -30,7 +30,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal
 from weakref import WeakSet
 
-from bowstring import errors
+from bowstring import errors, listening
+from bowstring.host.loading import loading
 from bowstring.settings import Settings, default_data, from_keywords, load
 
 if TYPE_CHECKING:
@@ -53,13 +54,14 @@ class AsyncBroker:
 
     def __init__(self, data: str | os.PathLike[str] | None = None, *, clock: ClockKind = "system", **settings: Any) -> None:
         self._settings = _settings(data, settings)
-        self.time = _manual_time(clock)
+        self.time = None if clock == "system" else _manual_time(clock)
         """The clock of a broker that was made with a manual clock."""
         self._server: Server | None = None
         self._guest: Guest | None = None
         self._taking_over: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._clients: WeakSet[AsyncClient] = WeakSet()
+        self._pid = 0  # the process in which it was started last
 
     @classmethod
     def ephemeral(cls, *, clock: ClockKind = "system", **settings: Any) -> AsyncBroker:
@@ -69,8 +71,10 @@ class AsyncBroker:
     async def start(self) -> None:
         """Serves the directory, or joins the process that does. Raises Unavailable after a failure."""
         self.check()
+        self._check_process()
         if self._server is not None or self._guest is not None:
             return
+        self._pid = os.getpid()
         try:
             await self._serve(self._settings)
         except errors.Conflict as conflict:
@@ -80,6 +84,7 @@ class AsyncBroker:
 
     async def stop(self) -> None:
         """Answers the requests under way, ends the readers of its clients, then stops."""
+        self._check_process()
         for client in tuple(self._clients):
             await client._close_readers()  # pyright: ignore[reportPrivateUsage]
         await self._leave()
@@ -89,6 +94,7 @@ class AsyncBroker:
 
     async def kill(self) -> None:
         """Ends as a crash would. Acknowledged messages survive, unless in memory."""
+        self._check_process()
         await self._leave()
         server, self._server = self._server, None
         if server is not None:
@@ -159,7 +165,8 @@ class AsyncBroker:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        await self.stop()
+        if not self._is_inherited:
+            await self.stop()
 
     def check(self) -> None:
         """Raises Unavailable if the broker has ended by itself."""
@@ -170,11 +177,25 @@ class AsyncBroker:
             hint = "Look after the disk, then make a new Broker: it finds out what is there."
             raise errors.Unavailable(f"the broker has ended: {cause}{self._failure}.", hint=hint) from self._failure
 
+    @property
+    def _is_inherited(self) -> bool:
+        """Whether it runs in a process from which this one was forked."""
+        return (self._server is not None or self._guest is not None) and self._pid != os.getpid()
+
+    def _check_process(self) -> None:
+        """Raises Conflict in a forked child: it has this object, but neither its loop nor its files."""
+        if self._is_inherited:
+            raise errors.Conflict(
+                f"this broker runs in process {self._pid}, from which this one was forked.",
+                hint="Connect to its address, or open Broker(data=…) of the same directory here: that joins it.",
+            )
+
     # ---- serving, and waiting to
 
     async def _serve(self, settings: Settings) -> None:
-        from bowstring.host.disk import HostDisk
-        from bowstring.server import open_broker
+        with loading():
+            from bowstring.host.disk import HostDisk
+            from bowstring.server import open_broker
 
         disk = None if settings.store == "memory" else HostDisk(settings.data, embedded=True)
         self._server = await open_broker(settings, clock=self.time, disk=disk, starts_again=False)
@@ -222,8 +243,8 @@ class AsyncBroker:
 
     def _seeds(self) -> list[str]:
         if self._server is None and self._guest is not None:
-            return [_address(seed) for seed in self._guest.seeds]
-        return [_address(self._running().address)]
+            return [listening.for_clients(seed) for seed in self._guest.seeds]
+        return [listening.for_clients(self._running().address)]
 
     def _manual(self) -> ManualTime:
         if self.time is None:
@@ -241,7 +262,6 @@ class Broker:
     def __init__(self, data: str | os.PathLike[str] | None = None, *, clock: ClockKind = "system", **settings: Any) -> None:
         self._broker = AsyncBroker(data, clock=clock, **settings)
         self._thread: LoopThread | None = None
-        self._pid = 0
         self._clients: WeakSet[Client] = WeakSet()
 
     @classmethod
@@ -256,7 +276,7 @@ class Broker:
         self._broker.check()
         if self._running() is not None:
             return
-        self._thread, self._pid = LoopThread("bowstring-broker"), os.getpid()
+        self._thread = LoopThread("bowstring-broker")
         try:
             self._thread.run(self._broker.start())
         except BaseException:
@@ -348,15 +368,12 @@ class Broker:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self.stop()
+        if not self._broker._is_inherited:  # pyright: ignore[reportPrivateUsage]
+            self.stop()
 
     def _running(self) -> LoopThread | None:
         """The thread that it runs in. A forked child has this object, but not the thread."""
-        if self._thread is not None and self._pid != os.getpid():
-            raise errors.Conflict(
-                f"this broker runs in process {self._pid}, from which this one was forked.",
-                hint="Connect to its address, or open Broker(data=…) of the same directory here: that joins it.",
-            )
+        self._broker._check_process()  # pyright: ignore[reportPrivateUsage]
         return self._thread
 
     def _end_thread(self) -> None:
@@ -377,21 +394,7 @@ def _settings(data: str | os.PathLike[str] | None, keywords: Mapping[str, object
     return replace(settings, data=os.path.abspath(settings.data or default_data(os.environ)))
 
 
-def _manual_time(clock: str) -> ManualTime | None:
-    if clock == "system":
-        return None
-    if clock != "manual":
-        raise errors.InvalidArgument(f"clock={clock!r} is not known.", hint='Use clock="system" or clock="manual".')
-    from bowstring.host.clock import SystemClock
-    from bowstring.host.manual_time import ManualTime
+def _manual_time(clock: str) -> ManualTime:
+    from bowstring.manual_clock import started_now
 
-    return ManualTime(SystemClock().now())
-
-
-def _address(listening: str) -> str:
-    """The address for clients on this machine, also if the broker listens everywhere."""
-    if listening.startswith("unix:"):
-        return listening
-    host, _, port = listening.rpartition(":")
-    home = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)
-    return f"bowstring://{home}:{port}"
+    return started_now(clock)

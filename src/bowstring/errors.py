@@ -7,8 +7,8 @@ operator. Any other exception is a bug in Bowstring.
 
 Every error says what was wrong and what to do (`hint`), has a `kind` that is the same in every
 language and on the wire, and `details` for programs. The kind comes from the class: `TopicNotFound`
-is `topic-not-found`. One module, `bowstring.wire.status`, maps kinds to status codes of the
-transport; nothing here knows of any transport.
+is `topic-not-found`. It crosses the wire as it is (`bowstring.wire.error_messages`); nothing here
+knows of any transport.
 """
 
 from __future__ import annotations

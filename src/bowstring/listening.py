@@ -4,7 +4,6 @@ free one.
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Final, NamedTuple
 
 from bowstring import errors
@@ -37,12 +36,29 @@ def parse(listen: str, shown: str = "listen", hint: str = _HINT) -> ListeningPla
     return ListeningPlace(bare, int(port))
 
 
+def served_at(listen: str, port: int) -> str:
+    """Where a broker listens that was told to listen there and got this port."""
+    place = parse(listen)
+    return listen if place is None else f"{listen.rpartition(':')[0]}:{port}"
+
+
 def is_local(listen: str) -> bool:
     """Whether only programs on this machine can connect there."""
     place = parse(listen)
     if place is None or place.host == "localhost":
         return True
     try:
+        import ipaddress
+
         return ipaddress.ip_address(place.host.partition("%")[0]).is_loopback
     except ValueError:
         return False
+
+
+def for_clients(listen: str) -> str:
+    """The address for clients on this machine, also if the broker listens everywhere."""
+    if listen.startswith("unix:"):
+        return listen
+    host, _, port = listen.rpartition(":")
+    home = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)
+    return f"bowstring://{home}:{port}"

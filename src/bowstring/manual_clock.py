@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from bowstring import times
+from bowstring import errors, times
+from bowstring.host.clock import SystemClock
 from bowstring.host.manual_time import ManualTime
 
 if TYPE_CHECKING:
@@ -50,3 +51,10 @@ class AsyncManualClock:
 
     def __repr__(self) -> str:
         return f"<AsyncManualClock at {times.to_text(self._time.now())}>"
+
+
+def started_now(kind: str) -> ManualTime:
+    """The time of a broker that is made with clock="manual", from this moment on."""
+    if kind != "manual":
+        raise errors.InvalidArgument(f"clock={kind!r} is not known.", hint='Use clock="system" or clock="manual".')
+    return ManualTime(SystemClock().now())

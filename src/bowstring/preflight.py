@@ -1,9 +1,10 @@
 """Finds what would keep a broker from starting, without changing anything: `bowstring serve
 --check`.
 
-The settings have been parsed by then. This module checks the machine: the address is free, the data
-directory exists or can be made, this user may write to it, the disk has room, and the directory's
-contents are a broker's, in a format that this software reads. A directory that a broker serves at
+The settings have been parsed by then. This module checks the machine: the address is free, gRPC is
+installed if a setting needs it, the data directory exists or can be made, this user may write to
+it, the disk has room, and the directory's contents are a broker's, in a format that this software
+reads. A directory that a broker serves at
 this moment is fine, as is that broker's own port: people check settings before they restart a
 running broker. The check then leaves the contents alone.
 """
@@ -20,7 +21,7 @@ from bowstring.http import address
 from bowstring.server import CATALOG, check_catalog_is_there
 from bowstring.settings import OFF, Settings
 from bowstring.store.reserve import RESERVE
-from bowstring.wire import grpc_listening
+from bowstring.wire import grpc_extra, sockets
 
 ROOM: Final = 1 << 20
 """Bytes that a start may take: the catalog, its WAL, the lock."""
@@ -30,6 +31,8 @@ def check(settings: Settings) -> str | None:
     """Raises what keeps a broker with these settings from starting; their data directory is an
     absolute path. Returns who serves the directory at this moment, if a broker does.
     """
+    if settings.grpc_listen != OFF:
+        grpc_extra.check(f'grpc.listen = "{settings.grpc_listen}"')
     if settings.store == "memory":
         _probe(settings.listen)
         _probe_http(settings)
@@ -46,7 +49,7 @@ def check(settings: Settings) -> str | None:
 
 
 def _probe(listen: str) -> None:
-    grpc_listening.probe(listen)
+    sockets.probe(listen)
     if listen.startswith("unix:"):
         folder = os.path.dirname(os.path.abspath(listen.removeprefix("unix:")))
         if not os.access(folder, os.W_OK | os.X_OK):

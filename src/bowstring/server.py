@@ -1,4 +1,4 @@
-"""A broker put together on the real machine: disk, catalog, store, broker, gateway, gRPC.
+"""A broker put together on the real machine: disk, catalog, store, broker, gateway, transports.
 `bowstring serve` and `bowstring.Broker` run it.
 
 The server locks the data directory before it opens anything in it, and the lock names the address,
@@ -36,7 +36,8 @@ from bowstring.ports.disk import Disk
 from bowstring.ports.failures import Damaged, DiskFull, StorageFailed
 from bowstring.settings import OFF, Settings, default_data
 from bowstring.version import VERSION
-from bowstring.wire.grpc_server import GrpcServer
+from bowstring.wire.front_door import FrontDoor
+from bowstring.wire.stream_limits import StreamLimits
 
 if TYPE_CHECKING:
     from bowstring.backup.archive import HostArchive
@@ -86,13 +87,18 @@ class Server:
             starts_again=starts_again,
             software=f"bowstring/{VERSION}",
         )
-        self._grpc = GrpcServer(
-            self._gateway,
-            listen=self.settings.listen,
-            batch_bytes_max=self.settings.batch_bytes_max,
+        self._limits = StreamLimits(
             streams_max=self.settings.connections_max,
             connection_streams_max=self.settings.connection_streams_max,
             observer=self.events,
+        )
+        self._door = FrontDoor(
+            self._gateway,
+            self._limits,
+            listen=self.settings.listen,
+            batch_bytes_max=self.settings.batch_bytes_max,
+            grpc_listen="" if self.settings.grpc_listen == OFF else self.settings.grpc_listen,
+            http=lambda: None if self.http_address is None else self.http_address.removeprefix("http://"),
         )
         self._http: HttpServer | None = None
         self._socket: DirectorySocket | None = None
@@ -104,7 +110,7 @@ class Server:
     @property
     def address(self) -> str:
         """Where it listens, as host:port or unix:path."""
-        return self._grpc.address
+        return self._door.address
 
     @property
     def http_address(self) -> str | None:
@@ -120,11 +126,11 @@ class Server:
         """Takes port and directory, loads, serves. Errors are those of `bowstring.errors`."""
         try:
             if self.settings.listen.endswith(":0"):
-                self._grpc.bind()
+                self._door.bind()
                 self._lock(self.address)
             else:
                 self._lock(self.settings.listen)
-                self._grpc.bind()
+                self._door.bind()
             self._bind_socket()
             self._start_http()
             self._begun = True
@@ -132,7 +138,7 @@ class Server:
             await self.broker.start()
         except (OSError, DiskFull, StorageFailed, Damaged) as failure:
             raise _translated(failure, self.settings.data) from failure
-        await self._grpc.start()
+        await self._door.start()
         if self._http is not None:
             self._http.loaded()
         self._note_start(self._clock.monotonic() - loading)
@@ -163,7 +169,7 @@ class Server:
         if self._watching is not None:
             self._watching.cancel()
         self._gateway.close(errors.Unavailable("the broker is stopping."))
-        await self._grpc.stop(grace)
+        await self._door.stop(grace)
         try:
             if self._begun:
                 await self.broker.stop()
@@ -191,7 +197,7 @@ class Server:
         socket = DirectorySocket(self.settings.data) if self._locked else None
         if socket is None or socket.address is None:
             return
-        if self._grpc.bind_also(socket.address):
+        if self._door.bind_also(socket.address):
             self._socket = socket
             socket.claim()
         else:
@@ -215,8 +221,8 @@ class Server:
         """What `/metrics` shows."""
         from bowstring.http.figures import Figures
 
-        grpc, readiness = self._grpc, self.readiness()
-        found = Figures(readiness, grpc.streams, self.settings.connections_max, grpc.refused)
+        limits, readiness = self._limits, self.readiness()
+        found = Figures(readiness, limits.streams, limits.streams_max, limits.refused)
         try:
             statistics, topics = await self.broker.all_statistics()
         except errors.Unavailable:
@@ -238,7 +244,7 @@ class Server:
     async def _watch(self) -> None:
         """Reports a failed broker to health checks."""
         await asyncio.shield(self.broker.failed)
-        await self._grpc.serving(False)
+        await self._door.serving(False)
 
 
 def check_catalog_is_there(names: list[str], data: str) -> None:

@@ -156,6 +156,11 @@ def _address(default: str, meaning: str) -> str:
     return field(default=default, metadata={"kind": SettingKind(meaning, _parse_address)})
 
 
+def _grpc(default: str, meaning: str) -> str:
+    kind = SettingKind(meaning, lambda value, name: OFF if value == OFF else _parse_address(value, name))
+    return field(default=default, metadata={"kind": kind})
+
+
 def _http(default: str, meaning: str) -> str:
     return field(default=default, metadata={"kind": SettingKind(meaning, _parse_http)})
 
@@ -186,7 +191,11 @@ def _count(default: int, meaning: str, least: int, most: int) -> int:
 class Settings:
     """The options of one broker, parsed and checked."""
 
-    listen: str = _address("127.0.0.1:27769", "Where the broker listens for gRPC; port 0 takes any free one.")
+    listen: str = _address("127.0.0.1:27769", "Where the broker listens for clients; port 0 takes any free one.")
+    grpc_listen: str = _grpc(
+        OFF,
+        "A second address, for gRPC alone: spares its clients the passage through `listen`; `off` for none.",
+    )
     data: str = _path("", "The data directory; empty for the default place of this user, ~/.local/share/bowstring.")
     store: str = _choice(
         "local",
@@ -199,7 +208,7 @@ class Settings:
         "Where to serve metrics and health by HTTP; `off` for none. If no port is named and the default is in use, any free port.",
     )
     metrics_topics_max: int = _count(200, "This many topics, the largest, have metrics of their own; the others are summed up.", 0, 10_000)
-    metrics_positions_max: int = _count(200, "The same for positions of readers: those with the largest lag.", 0, 10_000)
+    metrics_positions_max: int = _count(200, "The same for positions of readers, and for subscriptions: the largest lags.", 0, 10_000)
     log_format: str = _choice(
         "text", "json", meaning="How `bowstring serve` writes its log to stderr: lines for people, or one JSON object a line."
     )
@@ -246,9 +255,12 @@ class Settings:
 
 TABLE: Final[dict[str, Field[Any]]] = {entry.name: entry for entry in fields(Settings) if "kind" in entry.metadata}
 ENVIRONMENT: Final = "BOWSTRING_"
-# Variables that are not settings of a broker: those that clients read, and those that Kubernetes
-# sets for a service called bowstring.
-_NO_SETTINGS: Final = re.compile(r"SERVER|TOKEN|CONTEXT|CONFIG|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_\d+_\w+)?")
+# Variables that are not settings of a broker: those that clients read, those that `bowstring
+# consume --exec` sets for its commands, and those that Kubernetes sets for a service called bowstring.
+_NO_SETTINGS: Final = re.compile(
+    r"SERVER|TOKEN|CONTEXT|CONFIG|TOPIC|PARTITION|OFFSET|ID|KEY|RETRY_COUNT|ATTRIBUTES"
+    r"|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_\d+_\w+)?"
+)
 
 
 def kind_of(name: str) -> SettingKind:

@@ -1,82 +1,20 @@
-"""The client in Go (tests/go_client) against a real broker, both ways with the kit: that the schema and docs/protocol.md are enough.
-
-It is built here, in a copy: the wire code is generated from the schema each time, so there is none in the repository that could grow
-stale, and the generators are pinned by the module's own go.mod and go.sum. A first build takes a minute or two; later ones are in Go's
-cache.
-"""
+"""The client in Go (tests/go_client) against a real broker, both ways with the kit: that the schema and docs/protocol.md are enough."""
 
 from __future__ import annotations
 
 import base64
 import json
 import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 import bowstring
 from bowstring.messages.hashing import partition_of
+from tests.clients.go_program import ROOT, GoClient
 from tests.process.serving import serving
-
-ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "tests" / "go_client"
-SCHEMA = "bowstring/v1/bowstring.proto"
-GENERATORS = ("google.golang.org/protobuf/cmd/protoc-gen-go", "google.golang.org/grpc/cmd/protoc-gen-go-grpc")
-MODULE = "bowstring.test/client"
-BUILD_SECONDS = 1200
-CALL_SECONDS = 120
-
-
-class Ended(NamedTuple):
-    code: int
-    rows: list[dict[str, Any]]
-    failure: dict[str, Any]
-
-
-class Client:
-    """The program, once it is built."""
-
-    def __init__(self, program: Path) -> None:
-        self._program = str(program)
-
-    def text(self, *arguments: str) -> str:
-        done = subprocess.run([self._program, *arguments], capture_output=True, text=True, timeout=CALL_SECONDS, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
-
-    def __call__(self, *arguments: str, rows: list[dict[str, Any]] | None = None) -> Ended:
-        given = "".join(json.dumps(row) + "\n" for row in rows or [])
-        done = subprocess.run([self._program, *arguments], input=given, capture_output=True, text=True, timeout=CALL_SECONDS, check=False)
-        failure = json.loads(done.stderr) if done.returncode else {}
-        return Ended(done.returncode, [json.loads(line) for line in done.stdout.splitlines()], failure)
-
-
-@pytest.fixture(scope="session")
-def go_client(tmp_path_factory: pytest.TempPathFactory) -> Client:
-    if shutil.which("go") is None:
-        pytest.skip("there is no Go here: install Go 1.26 or newer to try the client in Go")
-    folder = tmp_path_factory.mktemp("go") / "client"
-    shutil.copytree(SOURCE, folder)
-    fetched = subprocess.run(["go", "mod", "download"], cwd=folder, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False)
-    if fetched.returncode:
-        pytest.skip(f"the modules of the client in Go cannot be fetched here: {fetched.stderr.strip().splitlines()[-1]}")
-    _run(folder, "go", "build", "-o", "generators/", *GENERATORS)
-    options = f"module={MODULE},M{SCHEMA}={MODULE}/wire"
-    plugins = [f"--plugin={folder}/generators/{name.rpartition('/')[2]}" for name in GENERATORS]
-    targets = [f"--go_out={folder}", f"--go_opt={options}", f"--go-grpc_out={folder}", f"--go-grpc_opt={options}"]
-    _run(folder, sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT / 'proto'}", *plugins, *targets, SCHEMA)
-    _run(folder, "go", "build", "-o", "client", ".")
-    return Client(folder / "client")
-
-
-def _run(folder: Path, *command: str) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False)
-    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
 
 
 @pytest.fixture
@@ -103,7 +41,7 @@ def place(row: dict[str, Any]) -> tuple[int, int]:
     return row["partition"], row["offset"]
 
 
-def test_the_hash_vectors_and_the_worked_example_come_out(go_client: Client) -> None:
+def test_the_hash_vectors_and_the_worked_example_come_out(go_client: GoClient) -> None:
     vectors = ROOT / "docs" / "hash-vectors.json"
     assert int(go_client.text("vectors", str(vectors))) == len(json.loads(vectors.read_text(encoding="utf-8"))["vectors"])
     page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
@@ -111,7 +49,7 @@ def test_the_hash_vectors_and_the_worked_example_come_out(go_client: Client) -> 
     assert bytes.fromhex(go_client.text("example")) == b"".join(bytes.fromhex(line[6:54]) for line in block.splitlines())
 
 
-def test_the_kit_reads_what_go_has_published(go_client: Client, server: str) -> None:
+def test_the_kit_reads_what_go_has_published(go_client: GoClient, server: str) -> None:
     sent = [order(number) for number in range(1000)]
     ended = go_client("publish", server, "orders", "-rows", "50", rows=sent)
     assert ended.code == 0, ended.failure
@@ -127,7 +65,7 @@ def test_the_kit_reads_what_go_has_published(go_client: Client, server: str) -> 
         assert message.producer_group == "go"
 
 
-def test_a_batch_that_go_writes_twice_is_a_duplicate_and_stored_once(go_client: Client, server: str) -> None:
+def test_a_batch_that_go_writes_twice_is_a_duplicate_and_stored_once(go_client: GoClient, server: str) -> None:
     ended = go_client("publish", server, "orders", "-rows", "10", "-twice", rows=[{"value": text(b"%d" % n)} for n in range(100)])
     first, second = ended.rows[:10], ended.rows[10:]
     assert [answer["duplicate"] for answer in first] == [False] * 10
@@ -137,7 +75,7 @@ def test_a_batch_that_go_writes_twice_is_a_duplicate_and_stored_once(go_client: 
         assert [message.value for message in client.reader("orders", end="latest")] == [b"%d" % n for n in range(100)]
 
 
-def test_ids_that_go_repeats_are_told_as_repeats(go_client: Client, server: str) -> None:
+def test_ids_that_go_repeats_are_told_as_repeats(go_client: GoClient, server: str) -> None:
     rows = [{"value": text(b"%d" % n), "key": text(b"k"), "id": f"id-{n}"} for n in range(5)]
     (stored,) = go_client("publish", server, "orders", rows=rows[:3]).rows
     (again,) = go_client("publish", server, "orders", rows=rows[1:]).rows
@@ -145,7 +83,7 @@ def test_ids_that_go_repeats_are_told_as_repeats(go_client: Client, server: str)
     assert (again["first_offset"], again["rows"], again["repeats"]) == (4, 2, [[0, 2, 2]])
 
 
-def test_a_refused_batch_in_the_middle_and_a_broken_connection_change_no_order(go_client: Client, server: str) -> None:
+def test_a_refused_batch_in_the_middle_and_a_broken_connection_change_no_order(go_client: GoClient, server: str) -> None:
     rows = [{"value": text(b"%d" % n), "key": text(b"one key")} for n in range(400)]
     ended = go_client("publish", server, "orders", "-rows", "10", "-spoil", "7", "-break", "20", rows=rows)
     assert ended.code == 0, ended.failure
@@ -156,7 +94,7 @@ def test_a_refused_batch_in_the_middle_and_a_broken_connection_change_no_order(g
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
-def test_go_reads_what_the_kit_has_published(go_client: Client, server: str, compression: str | None) -> None:
+def test_go_reads_what_the_kit_has_published(go_client: GoClient, server: str, compression: str | None) -> None:
     with bowstring.connect(server) as client:
         with client.producer("orders", group="shop", compression=compression) as producer:
             for number in range(500):
@@ -185,7 +123,17 @@ def test_go_reads_what_the_kit_has_published(go_client: Client, server: str, com
     assert len(go_client("read", server, "orders", "-where", "attributes.country = 'CH'").rows) == 250
 
 
-def test_go_sees_errors_as_they_were_raised(go_client: Client, server: str) -> None:
+def test_go_publishes_and_reads_over_native_frames(go_client: GoClient, server: str) -> None:
+    """More than the windows of both directions, so that credit has to come back."""
+    ended = go_client("native", server, "native", "40", "1000000")
+    assert (ended.code, ended.rows) == (0, [{"stored": 40, "rows": 40, "bytes": 40_000_000}]), ended.failure
+    with bowstring.connect(server) as client:
+        assert sum(len(message.value or b"") for message in client.reader("native", end="latest")) == 40_000_000
+    again = go_client("native", server, "native", "1", "1")
+    assert (again.code, again.failure["Kind"]) == (1, "topic-exists")
+
+
+def test_go_sees_errors_as_they_were_raised(go_client: GoClient, server: str) -> None:
     assert go_client("read", server, "order").failure["Kind"] == "topic-not-found"
     missing = go_client("publish", server, "order", rows=[{"value": text(b"x")}])
     assert (missing.code, missing.failure["Kind"], missing.failure["Status"]) == (1, "topic-not-found", "NotFound")

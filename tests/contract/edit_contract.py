@@ -83,7 +83,12 @@ class EditContract:
         expected = Kept().edited(KEPT, 5)
         assert await read(reading(catalog), 0) == expected
         assert await reading(catalog).usage() == {FIRST: 712, SECOND: 350, THIRD: 4}
-        assert await reading(catalog).sealed() == [Sealed(1, 0, 401, 30_000), Sealed(1, 2, 11, 1_000), Sealed(7, 0, 6, 100)]
+        arrived, expires = 1_700_000_000_000_000, 1_800_000_000_000_000
+        assert await reading(catalog).sealed() == [
+            Sealed(1, 0, 401, 30_000, 1, arrived + 1, expires),
+            Sealed(1, 2, 11, 1_000, 1, arrived + 1, expires),
+            Sealed(7, 0, 6, 100, 5, arrived + 5, expires),
+        ]
         assert await read(reading(await place.again()), 0) == expected
 
     async def test_extents_are_those_that_end_after_an_offset(self, place: Place):

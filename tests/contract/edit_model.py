@@ -42,9 +42,7 @@ class Kept:
     def sealed(self) -> list[Sealed]:
         partitions = sorted({key[:2] for key in self.extents})
         inside = {at: [extent for key, extent in self.extents.items() if key[:2] == at] for at in partitions}
-        return [
-            Sealed(*at, max(extent.end_offset for extent in inside[at]), sum(extent.bytes for extent in inside[at])) for at in partitions
-        ]
+        return [_sum(*at, inside[at]) for at in partitions]
 
     def draw_edit(self, draw: random.Random, last: int) -> Edit:
         """A good edit: some extents go, some come behind the last of their partition, or in the place of one that goes."""
@@ -66,6 +64,18 @@ class Kept:
             ],
             trim=draw.choice((0, self.trimmed, self.trimmed + 3, last)),
         )
+
+
+def _sum(topic: int, partition: int, extents: list[Extent]) -> Sealed:
+    return Sealed(
+        topic,
+        partition,
+        max(extent.end_offset for extent in extents),
+        sum(extent.bytes for extent in extents),
+        min(extent.first_offset for extent in extents),
+        min(extent.arrived_first for extent in extents),
+        min((extent.expires for extent in extents if extent.expires), default=0),
+    )
 
 
 async def read(journal: Journal, trimmed: int) -> Kept:

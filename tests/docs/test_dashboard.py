@@ -57,6 +57,7 @@ def test_what_an_operator_has_to_see_is_on_the_dashboard():
         "bowstring_disk_full",
         "bowstring_disk_free_bytes",
         "bowstring_position_lag_messages",
+        "bowstring_subscription_backlog_messages",
         "bowstring_refused_batches_total",
         "bowstring_publish_seconds_bucket",
         "bowstring_sync_seconds_bucket",

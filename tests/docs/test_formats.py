@@ -105,3 +105,50 @@ def test_extents_lead_to_their_pages_and_ids(data: Path) -> None:
             block_segment, block_position, _ = struct.unpack_from("<3q", body, starts_bytes + 24 * number)
             _, block, entries = in_segment(data, block_segment, block_position)
             assert (block[0], len(entries)) == ("id-block", 8 * block[6])
+
+
+@pytest.fixture(scope="module")
+def queue(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten messages: the third is acked before a seal, the fifth after it; the subscription `old` is gone."""
+    data = tmp_path_factory.mktemp("queue") / "data"
+    with stored.broker(data) as running, running.connect() as client:
+        client.create_topic("orders")
+        client.create_subscription("orders", "old")
+        client.delete_subscription("orders", "old")
+        client.create_subscription("orders", "billing", lease=7)
+        with client.producer("orders") as producer:
+            for number in range(10):
+                producer.send(b"%d" % number).result(30)
+        for offset in (3, 5):
+            with client.consumer("orders", "billing", name="ada", credit=10) as consumer:
+                next(message for message in consumer if message.offset == offset).ack().result(30)
+            if offset == 3:
+                stored.seal(running)
+    return data
+
+
+def spans(differences: list[int]) -> list[int]:
+    """The rows of a change, as the page says."""
+    found, offset = list[int](), 0
+    for skipped, count in zip(differences[::2], differences[1::2], strict=True):
+        found += range(offset + skipped, offset + skipped + count)
+        offset += skipped + count
+    return found
+
+
+def test_a_subscription_is_its_changes_and_its_state(queue: Path) -> None:
+    tags = {name: int(tag) for name, tag in re.findall(r"^([a-z ]+?) +\[(\d+), …", PAGE, flags=re.MULTILINE)}
+    assert sorted(tags.values()) == list(range(6, 17))
+    heads = rows(queue, "select state from state where machine = 'partition'")
+    assert [msgspec.msgpack.decode(state)[-2:] for (state,) in heads] == [[3, [2]]]
+    ((head,),) = rows(queue, "select state from state where machine = 'ledger-2' and part = 0")
+    version, name, settings, _, _, floor, cursor, next_grant, *_, consumers, _ = msgspec.msgpack.decode(head)
+    assert (version, name, settings) == (VERSIONS["ledger"], "billing", ["shared", 7_000_000])
+    assert (floor, cursor, next_grant >= 2, [one[1] for one in consumers]) == (1, 11, True, ["ada"])
+    assert {row[0] for row in rows(queue, "select distinct machine from state")} == {"partition", "ledger-2"}
+    ours = [change for _, _, change in changes(queue) if change[0] >= 6]
+    assert all(change[1:4] == [1, 0, 2] for change in ours)
+    settled = [part for change in ours if change[0] == tags["settle"] for part in change[6]]
+    assert [spans(part[2]) for part in settled if part[1] == 1] == [[5]]
+    grants = [change for change in ours if change[0] == tags["grant"]]
+    assert spans(grants[-1][8]) == [1, 2, *range(4, 11)]

@@ -12,10 +12,15 @@ from bowstring import errors
 from bowstring.messages import encoding, metadata
 from bowstring.ports.calls import CALLS, Call
 from bowstring.wire.generated import bowstring_pb2 as pb
-from bowstring.wire.status import CODES
+from bowstring.wire.grpc_status import CODES
 
 PAGES = reference.pages()
 PROTOCOL = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
+
+PUBLISHING = ("PublishOpen", "PublishRequest", "PublishAnswer")
+READING = ("FetchOpen", "FetchRequest", "FetchAnswer")
+CONSUMING = ("ConsumeOpen", "ConsumeRequest", "ConsumeCredit", "ConsumeAnswer", "ConsumeOpened", "SettleRows", "ExtendRows")
+CONSUMED = ("HeldLeases", "Lease", "RowsSettled", "RowsExtended", "RefusedRows")
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -38,7 +43,7 @@ def repeating(call: Call) -> str:
     return "repeat it" + (f"; then `{call.done.kind}` means that the lost call was carried out" if call.done else "")
 
 
-@pytest.mark.parametrize("message", ["PublishOpen", "PublishRequest", "PublishAnswer", "FetchOpen", "FetchRequest", "FetchAnswer"])
+@pytest.mark.parametrize("message", [*PUBLISHING, *READING, *CONSUMING, *CONSUMED])
 def test_the_protocol_page_has_every_field_of_the_streams(message: str) -> None:
     for field in pb.DESCRIPTOR.message_types_by_name[message].fields:
         assert re.search(rf"`{field.name}`|\b{field.name}[:,]", PROTOCOL), field.name

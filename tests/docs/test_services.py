@@ -13,7 +13,8 @@ import bowstring
 from tests.docs.test_guides import blocks
 from tests.process.serving import LIMIT_SECONDS, environment
 
-SERVICES = dict(zip(("threads", "asyncio"), blocks("services.md"), strict=True))
+PROGRAMS = dict(zip(("threads", "asyncio", "forks"), blocks("services.md"), strict=True))
+SERVICES = {name: PROGRAMS[name] for name in ("threads", "asyncio")}
 
 
 def served(program: str, address: str, expected: list[str], number: signal.Signals) -> None:
@@ -38,3 +39,13 @@ def test_a_service_ends_well_on_a_signal_and_goes_on_at_its_next_start(service: 
         producer.send(b"250").result(LIMIT_SECONDS)
         served(SERVICES[service], broker.address, ["250"], number)
         assert client.position("billing", "orders").offsets == {0: 252}
+
+
+def test_a_forking_program_sends_from_both_processes():
+    with bowstring.Broker.ephemeral() as broker, broker.connect() as client:
+        line = [sys.executable, "-W", "ignore", "-c", PROGRAMS["forks"]]
+        done = subprocess.run(
+            line, env=environment({"BOWSTRING_SERVER": broker.address}), capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "both have sent\n", "")
+        assert client.topic("orders").messages == 2

@@ -21,7 +21,7 @@ from bowstring.messages import encoding, layout
 from bowstring.ports.transport import Channel, Stream
 from bowstring.wire.codec import split
 from bowstring.wire.generated import bowstring_pb2 as pb
-from bowstring.wire.grpc_client import GrpcDialer
+from bowstring.wire.native_client import NativeDialer
 from tests.fuzz.mutations import mutations
 from tests.process import wire_calls as wire
 from tests.process.serving import serving
@@ -109,7 +109,7 @@ async def stored_is_right(channel: Channel) -> int:
 async def test_a_hundred_thousand_wrong_requests_do_no_harm(tmp_path: Path) -> None:
     source = random.Random(4)
     with serving("--data", str(tmp_path)) as served:
-        channel = GrpcDialer().dial(served.address)
+        channel = NativeDialer().dial(served.address)
         await wire.create(channel, "fuzzed")
         fuzzer = Fuzzer(channel, source)
         process = psutil.Process(served.process.pid)

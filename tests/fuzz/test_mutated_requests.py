@@ -21,7 +21,7 @@ from bowstring.gateway.gateway import Gateway
 from bowstring.messages import encoding
 from bowstring.ports.calls import CALLS
 from bowstring.ports.disk import Buffer
-from bowstring.ports.transport import Caller
+from bowstring.ports.transport import Caller, Inbound, Pieces
 from bowstring.server import open_broker
 from bowstring.wire.generated import bowstring_pb2 as pb
 from tests.fuzz.mutations import mutations
@@ -31,6 +31,8 @@ ROUNDS = int(os.environ.get("BOWSTRING_FUZZ_ROUNDS", "60"))
 """Wrong requests for each call."""
 SECONDS = 0.02
 """How long a call may wait, and a stream that is not refused is kept."""
+LIMIT_SECONDS = 30
+"""Only a call that never ends takes so long."""
 
 OFFSETS = [pb.PartitionOffset(partition=0, offset=1)]
 GOOD: dict[str, Message] = {
@@ -53,11 +55,29 @@ GOOD: dict[str, Message] = {
     "DeletePosition": pb.DeletePositionRequest(topic="orders", name="me", missing_ok=True),
     "Find": pb.FindRequest(topic="orders", id="one"),
     "DeleteMessages": pb.DeleteMessagesRequest(topic="orders", group="g", ids=["one", "two"]),
+    "CreateSubscription": pb.CreateSubscriptionRequest(
+        topic="orders", name="billing", mode="shared", moment=10**15, lease=10**7, exists_ok=True
+    ),
+    "AlterSubscription": pb.AlterSubscriptionRequest(topic="orders", name="billing", lease=10**7),
+    "DescribeSubscription": pb.DescribeSubscriptionRequest(topic="orders", name="billing"),
+    "ListSubscriptions": pb.ListSubscriptionsRequest(topic="orders", after_topic="o", after_name="a", limit=3),
+    "DeleteSubscription": pb.DeleteSubscriptionRequest(topic="orders", name="billing", missing_ok=True),
+    "Consume": pb.ConsumeRequest(
+        open=pb.ConsumeOpen(
+            topic="orders", subscription="billing", consumer="me", instance=b"i" * 16, lease=10**7, create=pb.CreateSubscriptionRequest()
+        ),
+        credit=pb.ConsumeCredit(messages=9, bytes=10**6),
+        settle=[pb.SettleRows(request=1, grants=[1], outcomes=[1], runs=[1], offsets=[1], rows=[1])],
+        extend=[pb.ExtendRows(number=1, lease=10**7, grants=[1], runs=[0])],
+        ready=True,
+    ),
+    "ListLeases": pb.ListLeasesRequest(topic="orders", subscription="billing", consumer="me", older_than=5, after_grant=1, limit=3),
+    "ReleaseLeases": pb.ReleaseLeasesRequest(topic="orders", subscription="billing", consumer="me", older_than=5),
     "Backup": pb.BackupRequest(target="/nowhere/at/all", proof="secret"),
 }
 
 
-class Sent:
+class Sent(Inbound):
     """`ports.transport.Inbound` of a caller that sends these and takes every answer."""
 
     def __init__(self, *messages: bytes) -> None:
@@ -66,7 +86,7 @@ class Sent:
     async def read(self) -> bytes | None:
         return self._messages.pop(0) if self._messages else None
 
-    async def write(self, message: Buffer) -> None:
+    async def write(self, message: Buffer | Pieces) -> None:
         return
 
 
@@ -75,7 +95,7 @@ async def outcome(gateway: Gateway, name: str, message: bytes, first: bytes | No
     the product is raised."""
     caller = Caller(transport="fuzz", deadline=asyncio.get_running_loop().time() + SECONDS)
     try:
-        async with asyncio.timeout(1.0 if name != "Fetch" else SECONDS):
+        async with asyncio.timeout(LIMIT_SECONDS if name != "Fetch" else SECONDS):
             if CALLS[name].stream:
                 await gateway.stream(name, Sent(message) if first is None else Sent(first, message), caller)
             else:

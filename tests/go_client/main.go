@@ -4,6 +4,10 @@
 //	client example                                        prints the worked example of the page, in hexadecimal
 //	client publish ADDRESS TOPIC [-rows N] [-twice] ...   publishes messages, one JSON object a line; prints the answers
 //	client read ADDRESS TOPIC [-where FILTER]             prints messages, one JSON object a line
+//	client native ADDRESS TOPIC COUNT BYTES               publishes and reads over native frames
+//	client consume ADDRESS TOPIC SUBSCRIPTION [-native]   leases messages and acks them; prints pushes and settlements
+//	client steps ADDRESS TOPIC SUBSCRIPTION [-native]     a consumer that does what stdin says, step by step
+//	client packed                                         prints the worked example of a settlement
 //
 // What fails is told as JSON on stderr.
 package main
@@ -24,9 +28,12 @@ import (
 )
 
 func main() {
-	commands := map[string]func([]string) error{"vectors": vectors, "example": example, "publish": publish, "read": readAll}
+	commands := map[string]func([]string) error{
+		"vectors": vectors, "example": example, "publish": publish, "read": readAll, "native": native,
+		"consume": consume, "steps": steps, "packed": packed,
+	}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "the commands are vectors, example, publish and read")
+		fmt.Fprintln(os.Stderr, "the commands are vectors, example, publish, read, native, consume, steps and packed")
 		os.Exit(2)
 	}
 	if err := commands[os.Args[1]](os.Args[2:]); err != nil {
@@ -77,6 +84,17 @@ func example([]string) error {
 	_, batch := encode([]Row{{Key: []byte("customer-42"), Value: []byte("one coffee")}, {Value: []byte("tea")}})
 	fmt.Println(hex.EncodeToString(batch))
 	return nil
+}
+
+func packed([]string) error {
+	grants, outcomes, runs, offsets, rows := pack([]Part{
+		{7, ack, [][2]uint64{{101, 4}, {107, 1}}},
+		{7, nack, [][2]uint64{{105, 2}}},
+		{7, release, [][2]uint64{{108, 3}}},
+		{9, ack, nil},
+	})
+	arrays := map[string]any{"grants": grants, "outcomes": outcomes, "runs": runs, "offsets": offsets, "rows": rows}
+	return json.NewEncoder(os.Stdout).Encode(arrays)
 }
 
 func publish(arguments []string) error {

@@ -9,6 +9,8 @@ A message is recognised by its label, a text that is unique to one call of send 
 begins with. A caller that repeats a message under the same id takes a new label: so the history
 shows which of the two was stored. A delete of messages has a row per id.
 
+What consumers write is in `lease_events`; it stands in the last field of an event.
+
 On disk an event is one line of JSON, an array in the order of the fields; rows are arrays, too.
 Times are seconds on one clock for all clients of a run; `arrived` is the broker's moment in
 microseconds.
@@ -21,6 +23,8 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
+
+from tests.history.lease_events import NOTHING, Consuming, Delivery
 
 LABEL = re.compile(rb"<[0-9a-z.-]{3,60}>")
 """What a label looks like inside a value, so that labels can be found in raw bytes."""
@@ -101,6 +105,8 @@ class Event(NamedTuple):
     """For open: when the reader asked where that is."""
     reads_ahead: bool = False
     """For open: it is a reader of the real kit, which has rows before it hands them out."""
+    queue: Consuming = NOTHING
+    """For what concerns subscriptions and consumers."""
 
 
 FINAL = "final"
@@ -151,20 +157,38 @@ class History:
         sequence: int = 0,
         session: str = "",
         settings: Settings = Settings(),  # noqa: B008
+        queue: Consuming = NOTHING,
     ) -> int:
         """Before the call. The number goes into its `ended`. Of a position the name is the
         `producer`.
         """
         self._calls += 1
-        now = self._now()
-        self._add(Event(INVOKE, client, self._calls, now, operation, topic, tuple(rows), producer, sequence, session, settings=settings))
+        event = Event(INVOKE, client, self._calls, self._now(), operation, topic, tuple(rows), producer, sequence, session)
+        self._add(event._replace(settings=settings, queue=queue))
         return self._calls
 
     def ended(
-        self, kind: str, client: str, call: int, operation: str, topic: str = "", rows: Iterable[Row] = (), *, error: str = ""
+        self,
+        kind: str,
+        client: str,
+        call: int,
+        operation: str,
+        topic: str = "",
+        rows: Iterable[Row] = (),
+        *,
+        error: str = "",
+        queue: Consuming = NOTHING,
     ) -> None:
         """Call this after the call: its result row by row, or one error for all rows."""
-        self._add(Event(kind, client, call, self._now(), operation, topic, tuple(rows), error=error))
+        self._add(Event(kind, client, call, self._now(), operation, topic, tuple(rows), error=error, queue=queue))
+
+    def happened(
+        self, client: str, operation: str, topic: str, queue: Consuming, rows: Iterable[Row] = (), *, session: str = "", error: str = ""
+    ) -> None:
+        """Something that has no two ends: a consumer received, wrote or was given something."""
+        self._add(
+            Event(FAIL if error else OK, client, 0, self._now(), operation, topic, tuple(rows), session=session, error=error, queue=queue)
+        )
 
     def opened(
         self,
@@ -237,7 +261,10 @@ def parsed(lines: Iterable[str]) -> Iterator[Event]:
     for text in lines:
         if text.endswith("]\n") or text.endswith("]"):
             event = Event(*json.loads(text))
-            yield event._replace(rows=tuple(Row(*row) for row in event.rows), settings=Settings(*event.settings))
+            queue = Consuming(*event.queue)
+            deliveries = tuple(Delivery(*delivery) for delivery in queue.rows)
+            rows = tuple(Row(*row) for row in event.rows)
+            yield event._replace(rows=rows, settings=Settings(*event.settings), queue=queue._replace(rows=deliveries))
 
 
 def merged(*histories: Iterable[Event]) -> list[Event]:

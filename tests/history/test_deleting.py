@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.history import checkers, promises_of_deleting
-from tests.history.events import CREATE, DELETE, ERASE, FINAL, FIND, OK, PUBLISH, UNKNOWN, Row, fingerprint, value_of
+from tests.history.events import CREATE, DELETE, ERASE, FINAL, FIND, OK, PUBLISH, UNKNOWN, Row, Settings, fingerprint, value_of
+from tests.history.keeping import Clocks
 from tests.history.told_by_hand import ToldByHand
 
 SECOND = 1_000_000
@@ -46,8 +47,9 @@ class Story(ToldByHand):
         call = self.history.invoke("p", FIND, "t", [Row("", label)])
         self.history.ended(OK, "p", call, FIND, "t", [self.rows[label]])
 
-    def broken(self) -> set[str]:
-        return {violation.checker for violation in checkers.check(self.history.events)}
+    def broken(self, *, steady_clocks: bool = False, clocks: Clocks | None = None) -> set[str]:
+        found = checkers.check(self.history.events, steady_clocks=steady_clocks, clocks=clocks)
+        return {violation.checker for violation in found}
 
 
 @pytest.fixture
@@ -126,6 +128,48 @@ def test_another_groups_message_that_was_refused_must_be_there(story: Story):
     story.delete("a", group="shop", error="not-authorised")
     story.read(FINAL)
     assert story.broken() == {"acknowledged_is_kept"}
+
+
+def test_a_delete_that_does_not_know_what_was_acknowledged_is_found(story: Story):
+    story.publish("a")
+    story.delete("a", error="message-not-found")
+    story.read(FINAL, "a")
+    assert story.broken(steady_clocks=True) == {"stored_can_be_deleted"}
+    assert not story.broken(), "a clock that jumps may have let the message go"
+
+
+def test_a_delete_that_knows_a_message_or_is_refused_for_another_reason_is_right(story: Story):
+    story.publish("a", "b")
+    story.delete("a")
+    story.delete("b", group="warehouse", error="not-authorised")
+    story.read(FINAL, "b")
+    assert not story.broken(steady_clocks=True)
+
+
+def test_a_delete_need_not_know_what_was_not_acknowledged_before_it(story: Story):
+    story.delete("a", error="message-not-found")
+    story.publish("a")
+    story.read(FINAL, "a")
+    assert not story.broken(steady_clocks=True)
+
+
+def test_a_delete_need_not_know_what_another_delete_may_have_taken(story: Story):
+    story.publish("a")
+    story.ask("a")
+    story.delete("a", error="message-not-found")
+    story.read(FINAL)
+    assert not story.broken(steady_clocks=True)
+
+
+@pytest.mark.parametrize(("waited", "broken"), [(1.0, {"stored_can_be_deleted"}), (9.0, set())])
+def test_a_delete_need_not_know_what_retention_may_have_taken(story: Story, waited: float, broken: set[str]):
+    call = story.history.invoke("admin", CREATE, "t", settings=Settings(retention=10.0))
+    story.history.ended(OK, "admin", call, CREATE, "t")
+    story.publish("a")
+    story.time += waited
+    story.delete("a", error="message-not-found")
+    story.read(FINAL, *(["a"] if broken else []))
+    assert story.broken(steady_clocks=True, clocks=Clocks(0, lambda _: 0.0, 0.0)) == broken
 
 
 def test_a_message_that_comes_back_behind_a_reader_is_found(story: Story):

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from tests.history import checkers
-from tests.history.events import CREATE, FINAL, OK, PUBLISH, History, Row, Settings, fingerprint, value_of
+from tests.history.events import CREATE, ERASE, FINAL, FIND, OK, PUBLISH, History, Row, Settings, fingerprint, value_of
 from tests.history.keeping import Clocks
 
 SECOND = 1_000_000
 EXACT = Clocks(0, lambda _: 0.0, 0.0)
+UNDISTURBED = EXACT._replace(notice=1.0)
+"""Clocks of a run in which nothing fails."""
 
 
 class Story:
@@ -36,6 +38,13 @@ class Story:
         self.time = time
         self.history.opened("r", session, "t", {0: start})
         self.history.read("r", session, "t", [self.rows[offset] for offset in offsets])
+
+    def find(self, time: float, id: str, offset: int) -> None:
+        """`find` gives that offset, or nothing for 0. It is asked at that time and takes a tenth of a second."""
+        self.time = time
+        call = self.history.invoke("c", FIND, "t", [Row("", id)])
+        self.time = time + 0.1
+        self.history.ended(OK, "c", call, FIND, "t", [self.rows[offset]] if offset else [])
 
     def broken(self, clocks: Clocks | None = EXACT) -> set[str]:
         return {violation.checker for violation in checkers.check(self.history.events, clocks=clocks)}
@@ -146,6 +155,89 @@ def test_an_id_may_be_stored_again_after_the_window():
     story.publish(5, 2, id="x", natural=True)
     story.read(6, FINAL, 1, 2)
     assert not story.broken()
+
+
+@pytest.fixture
+def stored_twice() -> Story:
+    """The id x is stored again after its window."""
+    story = Story(Settings(100.0, 0, 3.0, 1))
+    story.publish(1, 1, id="x", natural=True)
+    story.publish(5, 2, id="x", natural=True)
+    return story
+
+
+def test_a_find_that_gives_the_newest_message_of_an_id_is_right(stored_twice: Story):
+    stored_twice.find(6, "x", 2)
+    stored_twice.read(7, FINAL, 1, 2)
+    assert not stored_twice.broken()
+
+
+def test_a_find_that_gives_an_older_message_than_the_newest_is_found(stored_twice: Story):
+    stored_twice.find(6, "x", 1)
+    stored_twice.read(7, FINAL, 1, 2)
+    assert stored_twice.broken() == {"newest_is_found"}
+
+
+def test_a_find_that_was_asked_before_the_newest_was_acknowledged_may_give_the_older_one():
+    story = Story(Settings(100.0, 0, 3.0, 1))
+    story.publish(1, 1, id="x", natural=True)
+    story.find(4.95, "x", 1)
+    story.publish(5, 2, id="x", natural=True)
+    story.read(7, FINAL, 1, 2)
+    assert not story.broken()
+
+
+def test_a_find_may_give_the_older_message_when_the_newest_has_expired():
+    story = Story(Settings(100.0, 0, 3.0, 1))
+    story.publish(1, 1, id="x", natural=True)
+    story.publish(5, 2, id="x", natural=True, expires=6 * SECOND)
+    story.read(5.5, "r", 1, 2)
+    story.find(6.5, "x", 1)
+    story.read(7, FINAL, 1)
+    assert not story.broken()
+
+
+def test_a_find_may_give_the_older_message_once_a_delete_of_the_newest_was_asked_for(stored_twice: Story):
+    stored_twice.read(5.5, "r", 1, 2)
+    stored_twice.history.invoke("p", ERASE, "t", [Row("", "x")])
+    stored_twice.find(6.5, "x", 1)
+    stored_twice.read(7, FINAL, 1)
+    assert not stored_twice.broken()
+
+
+def test_a_find_that_gives_a_message_long_after_retention_took_it_is_found(story: Story):
+    story.publish(1, 1, id="x", natural=True)
+    story.read(2, "r", 1)
+    story.find(23.5, "x", 1)
+    story.read(24, FINAL)
+    assert story.broken(UNDISTURBED) == {"found_is_not_over"}
+
+
+def test_a_find_may_give_a_message_until_retention_has_come_to_it(story: Story):
+    story.publish(1, 1, id="x", natural=True)
+    story.read(2, "r", 1)
+    story.find(22.5, "x", 1)
+    story.read(24, FINAL)
+    assert not story.broken(UNDISTURBED)
+
+
+def test_a_find_may_give_a_message_late_if_something_failed_or_the_clock_was_behind(story: Story):
+    story.publish(1, 1, id="x", natural=True)
+    story.read(2, "r", 1)
+    story.find(23.5, "x", 1)
+    story.read(24, FINAL)
+    assert not story.broken(EXACT)
+    assert not story.broken(UNDISTURBED._replace(behind=1.0))
+
+
+def test_a_find_of_a_message_whose_due_time_keeps_it_is_right_until_that_is_over(story: Story):
+    story.publish(1, 1, id="x", natural=True, due=20 * SECOND)
+    story.read(2, "r", 1)
+    story.find(40, "x", 1)
+    story.read(41, FINAL)
+    assert not story.broken(UNDISTURBED)
+    story.find(42.5, "x", 1)
+    assert story.broken(UNDISTURBED) == {"found_is_not_over"}
 
 
 def test_what_is_delivered_too_late_is_found(story: Story):

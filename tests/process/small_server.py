@@ -12,8 +12,8 @@ import pytest
 
 from bowstring.ports.transport import Channel
 from bowstring.server import Server, open_broker
-from bowstring.wire.grpc_client import GrpcDialer
 from bowstring.wire.grpc_server import GrpcServer
+from bowstring.wire.native_client import NativeDialer
 from tests.process import wire_calls as wire
 
 
@@ -26,6 +26,6 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 @pytest.fixture
 async def channel(server: Server | GrpcServer) -> AsyncIterator[Channel]:
-    dialled = GrpcDialer().dial(server.address)
+    dialled = NativeDialer().dial(server.address)
     yield dialled
     await dialled.close()

@@ -7,8 +7,12 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 
-import grpc
-import grpc.aio
+from bowstring import errors
+from bowstring.ports.transport import Caller, Inbound
+from bowstring.wire import sockets
+from bowstring.wire.native_frames import PREFACE
+from bowstring.wire.native_server import NativeServer
+from bowstring.wire.stream_limits import StreamLimits
 
 SETTINGS_FRAME = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 """The first thing that an HTTP/2 server says."""
@@ -20,7 +24,13 @@ def silent(connection: socket.socket) -> None:
 
 
 def half_dead(connection: socket.socket) -> None:
-    """Shakes hands as HTTP/2 wants it, and says no more."""
+    """Greets as a broker does, and says no more."""
+    connection.sendall(PREFACE)
+    silent(connection)
+
+
+def http_2(connection: socket.socket) -> None:
+    """Shakes hands as gRPC does."""
     connection.sendall(SETTINGS_FRAME)
     silent(connection)
 
@@ -71,30 +81,30 @@ def listening(behave: Callable[[socket.socket], None]) -> Iterator[str]:
                 thread.join(10)
 
 
-class OtherService(grpc.GenericRpcHandler):
-    """A gRPC service of something else, or of something that calls itself a broker and answers this."""
+class OneAnswer:
+    """Something that speaks the frames and gives every call this answer, or knows none of them."""
 
     def __init__(self, answer: bytes | None) -> None:
         self._answer = answer
 
-    def service(self, handler_call_details):
+    async def call(self, method: str, request: bytes, caller: Caller) -> bytes:
         if self._answer is None:
-            return None
+            raise errors.NotSupported(f"there is no {method}.", hint="Is it a Bowstring broker, of this version?")
+        return self._answer
 
-        async def answer(request: bytes, context: object) -> bytes | None:
-            return self._answer
-
-        return grpc.unary_unary_rpc_method_handler(answer)
+    async def stream(self, method: str, inbound: Inbound, caller: Caller) -> None:
+        raise errors.NotSupported(f"there is no {method}.")
 
 
 @asynccontextmanager
 async def answering(answer: bytes | None) -> AsyncIterator[str]:
-    """The address of a gRPC server that gives every call this answer, or knows none of them."""
-    server = grpc.aio.server()
-    server.add_generic_rpc_handlers((OtherService(answer),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
+    """The address of a server that speaks the frames, and gives every call this answer."""
+    limits = StreamLimits(streams_max=10, connection_streams_max=10)
+    native = NativeServer(OneAnswer(answer), limits, batch_bytes_max=1 << 20, connections_max=10)
+    bound = sockets.bind("127.0.0.1:0")
+    server = await sockets.serve(bound, native.connection)
     try:
-        yield f"127.0.0.1:{port}"
+        yield f"127.0.0.1:{sockets.port(bound)}"
     finally:
-        await server.stop(0)
+        server.close()
+        await native.stop(0)

@@ -14,7 +14,7 @@ import pytest
 import bowstring.aio
 from bowstring import errors
 from bowstring.ports.transport import Channel, Stream
-from bowstring.wire.grpc_client import GrpcDialer
+from bowstring.wire.native_client import NativeDialer
 from tests.process import wire_calls as wire
 from tests.process.load import KIB, MIB, Ledger, LoadedBroker, loaded, mib, scaled, spread, tell
 
@@ -64,7 +64,7 @@ async def test_a_broker_may_have_more_connections_than_the_shell_lets_files_be_o
     """Shells give 1,024 files or fewer by default, and let a program ask for more."""
     few = ["sh", "-c", 'ulimit -Sn 100 && exec "$@"', "sh"]
     async with loaded(tmp_path / "data", before=few) as broker:
-        channels = [GrpcDialer().dial(broker.address) for _ in range(150)]
+        channels = [NativeDialer().dial(broker.address) for _ in range(150)]
         await wire.create(channels[0], "orders")
         streams = [await wire.open_fetch(channel, "orders", (0, 1, 0)) for channel in channels]
         publishing = await wire.open_publish(channels[-1], "orders")
@@ -104,7 +104,7 @@ async def test_a_client_that_opens_many_streams_is_limited_and_others_go_on(tmp_
         await client.create_topic("orders")
         ledger = Ledger("orders")
         others = [asyncio.create_task(ledger.produce(client, f"p{number}", size=100)) for number in range(5)]
-        greedy = GrpcDialer().dial(broker.address)
+        greedy = NativeDialer().dial(broker.address)
         streams = [await wire.open_fetch(greedy, "orders", (0, 1, 0)) for _ in range(140)]
         outcomes = await asyncio.gather(*map(_first, streams))
         served = outcomes.count("")

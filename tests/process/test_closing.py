@@ -61,7 +61,8 @@ def until(condition: Callable[[], object]) -> None:
 
 def waits(reader: Any) -> bool:
     """Whether a call waits for messages of this reader."""
-    return bool(getattr(reader, "_reader", reader)._read_ahead._changed._waiters)
+    ahead = getattr(reader, "_reader", reader)._read_ahead
+    return bool(ahead._changed._waiters or ahead.bells)
 
 
 READING: dict[str, Callable[[bowstring.Reader], int]] = {

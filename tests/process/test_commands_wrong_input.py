@@ -8,7 +8,7 @@ import re
 import shlex
 import socket
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ TABLE = (Path(__file__).parent / "wrong_input.txt").read_text(encoding="utf-8")
 CASES = [
     (match[1], int(match[2]), " ".join(match[3].split())) for match in re.finditer(r"^\$ (.*)\n(\d) ((?:.*\n)(?:  .*\n)*)", TABLE, re.M)
 ]
+CALLS = [(match[1], " ".join(match[2].split())) for match in re.finditer(r"^>>> (.*)\n((?:.*\n)(?:  .*\n)*)", TABLE, re.M)]
 FILES = {
     "span.toml": '# ours\n[topic]\nretention = "7 dayz"\n',
     "unknown.toml": '[topic]\nretension = "7d"\n',
@@ -39,7 +40,10 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[bowstring.Broker]:
-    yield from ephemeral.with_topics({"orders": 2}, topic_create="on-request")
+    for running in ephemeral.with_topics({"orders": 2}, topic_create="on-request"):
+        with running.connect() as client:
+            client.create_subscription("orders", "billing")
+        yield running
 
 
 @pytest.fixture
@@ -65,8 +69,35 @@ def test_what_is_typed_wrong_is_told_in_a_sentence(command: Commander, typed: st
     assert (ended.code, ended.said) == (code, said.replace("HERE", str(Path.cwd())).replace("TODAY", today) + "\n")
 
 
+@pytest.fixture
+def names(broker: bowstring.Broker) -> Iterator[dict[str, object]]:
+    """What calls of the table use."""
+    with broker.connect() as client:
+        client.create_topic("jobs")
+        try:
+            with client.producer("jobs") as producer, client.consumer("jobs", "work", name="worker-7", credit=4) as consumer:
+                producer.send_batch([b"a", b"b", b"c", b"d"]).result()
+                message, batch = next(iter(consumer)), next(consumer.batches(3))
+                held = {"client": client, "producer": producer, "consumer": consumer, "message": message, "batch": batch}
+                yield {**held, "datetime": datetime, "timedelta": timedelta, "UTC": UTC}
+        finally:
+            client.delete_topic("jobs")
+
+
+@pytest.mark.parametrize(("typed", "said"), CALLS, ids=[typed for typed, _ in CALLS])
+def test_what_is_called_wrong_is_told_in_a_sentence(names: dict[str, object], typed: str, said: str):
+    *before, last = typed.split("; ")
+    for statement in before:
+        eval(statement, names)
+    with pytest.raises(bowstring.Error) as raised:
+        eval(last, names)
+    found = f"{type(raised.value).__name__}: {raised.value}"
+    assert re.fullmatch(re.escape(said).replace("…", ".+"), found), found
+
+
 def test_the_table_is_long():
-    assert len(CASES) >= 100
+    assert len(CASES) >= 200
+    assert len(CALLS) >= 40
 
 
 def test_nobody_answers(command: Commander):

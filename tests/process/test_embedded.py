@@ -20,13 +20,13 @@ from bowstring.embedded import AsyncBroker, Broker
 from bowstring.messages import encoding
 from bowstring.ports.transport import Channel
 from bowstring.wire.generated import bowstring_pb2 as pb
-from bowstring.wire.grpc_client import GrpcDialer
+from bowstring.wire.native_client import NativeDialer
 from tests.process import wire_calls as wire
 from tests.process.serving import environment
 
 
 def dial(broker: Broker | AsyncBroker) -> Channel:
-    return GrpcDialer().dial(broker.address.removeprefix("bowstring://"))
+    return NativeDialer().dial(broker.address.removeprefix("bowstring://"))
 
 
 def broker_threads() -> list[str]:

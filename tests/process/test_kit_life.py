@@ -1,4 +1,4 @@
-"""The life of a kit in its process: forks, pickling, the end of a program that has closed nothing,
+"""The life of a kit in its process: pickling, the end of a program that has closed nothing,
 failures that the program did not look at.
 """
 
@@ -32,85 +32,6 @@ def program(text: str, address: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", head + text], env=environment(), capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
     )
-
-
-FORKS = """
-client = bowstring.connect(address)
-producer = client.producer("orders")
-reader = client.reader("orders")
-first = producer.send(b"parent")
-first.result()
-receipt = producer.send(b"under way")
-child = os.fork()
-if not child:
-    calls = {
-        "topic": lambda: client.topic("orders"),
-        "send": lambda: producer.send(b"child"),
-        "keyed": lambda: producer.send(b"child", key="k"),
-        "send_batch": lambda: producer.send_batch([b"child"]),
-        "flush": lambda: producer.flush(),
-        "find": lambda: producer.find("x"),
-        "delete": lambda: producer.delete(["x"]),
-        "result": lambda: receipt.result(),
-        "poll": lambda: [reader.poll(1) for _ in range(3)],
-        "connect": lambda: bowstring.connect(address),
-    }
-    for name, call in calls.items():
-        try:
-            call()
-            print(name, "did not raise")
-        except bowstring.Conflict as error:
-            print(name, error)
-    sys.exit(7)
-_, status = os.waitpid(child, 0)
-print("exit", os.waitstatus_to_exitcode(status))
-print("parent", receipt.result(20).topic)
-producer.close()
-client.close()
-"""
-
-
-def test_a_forked_child_gets_one_clear_error_and_the_parent_goes_on(broker: bowstring.Broker):
-    ended = program(FORKS, broker.address)
-    lines = ended.stdout.splitlines()
-    assert lines[-2:] == ["exit 7", "parent orders"], ended.stderr
-    names = ["topic", "send", "keyed", "send_batch", "flush", "find", "delete", "result", "poll", "connect"]
-    assert [line.split()[0] for line in lines[:-2]] == names
-    for line in lines[:-2]:
-        assert "is a fork of one that uses Bowstring" in line or ("result" in line and "did not raise" in line), line
-        assert "get_context('spawn')" in line or "did not raise" in line
-
-
-def test_a_process_that_forks_before_it_connects_is_free(broker: bowstring.Broker):
-    text = """
-import bowstring.aio, bowstring.client.sync_producer
-child = os.fork()
-with bowstring.connect(address) as client, client.producer("orders") as producer:
-    producer.send(b"each").result()
-if child:
-    _, status = os.waitpid(child, 0)
-    print("exit", os.waitstatus_to_exitcode(status))
-"""
-    ended = program(text, broker.address)
-    assert ended.stdout == "exit 0\n", ended.stderr
-
-
-def test_children_of_multiprocessing_connect_for_themselves(broker: bowstring.Broker, tmp_path):
-    script = tmp_path / "work.py"
-    script.write_text(
-        f"""
-import multiprocessing, bowstring
-def work(number):
-    with bowstring.connect({broker.address!r}) as client, client.producer("orders") as producer:
-        return producer.send(b"%d" % number).result().topic
-if __name__ == "__main__":
-    with bowstring.connect({broker.address!r}) as client:
-        with multiprocessing.get_context("spawn").Pool(2) as pool:
-            print(pool.map(work, range(3)))
-"""
-    )
-    ended = subprocess.run([sys.executable, script], env=environment(), capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
-    assert ended.stdout == "['orders', 'orders', 'orders']\n", ended.stderr
 
 
 def test_nothing_can_be_pickled_and_it_says_what_to_do(broker: bowstring.Broker):

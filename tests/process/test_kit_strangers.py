@@ -23,7 +23,8 @@ HINT = "Is it running, and is the address right?"
     [
         (strangers.silent, "something listens there but does not answer"),
         (strangers.half_dead, "there was no answer in time"),
-        (strangers.garbage, "something listens there that does not speak gRPC, so it is not a broker"),
+        (strangers.garbage, "something listens there that is not a broker"),
+        (strangers.http_2, "something listens there that is not a broker"),
         (strangers.web, "a web server listens there, not a broker"),
         (strangers.hangs_up, "something listens there but hangs up"),
     ],
@@ -64,7 +65,7 @@ def test_the_next_seed_is_asked_when_one_does_not_answer():
         (pb.Topic(name="orders").SerializeToString(), "is not a Bowstring broker"),
     ],
 )
-async def test_a_grpc_server_of_something_else_is_refused_at_once(answer: bytes | None, words: str):
+async def test_a_server_of_something_else_is_refused_at_once(answer: bytes | None, words: str):
     async with strangers.answering(answer) as address:
         with pytest.raises(errors.NotSupported, match=words):
             await bowstring.aio.connect(address, timeout=60)

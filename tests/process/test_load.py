@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import bowstring.aio
-from bowstring.wire.grpc_client import GrpcDialer
+from bowstring.wire.native_client import NativeDialer
 from tests.process import wire_calls as wire
 from tests.process.load import KIB, MIB, Ledger, LoadedBroker, loaded, mib, scaled, spread, tell
 
@@ -86,7 +86,7 @@ async def test_readers_that_grant_everything_and_read_nothing_cost_little_and_ho
         ledger = Ledger("orders")
         await ledger.produce(client, "first", size=64 * KIB, ahead=64, messages=scaled(3000))
         before = broker.memory()
-        channels = [GrpcDialer().dial(broker.address) for _ in range(STALLED)]
+        channels = [NativeDialer().dial(broker.address) for _ in range(STALLED)]
         streams = [await wire.open_fetch(channel, "orders", (0, 1, 0), credit=1 << 60) for channel in channels]
         firsts = [await wire.fetched(stream) for stream in streams]  # each is served, and then reads no more
         assert all(firsts)

@@ -15,7 +15,7 @@ import bowstring
 from bowstring import errors
 from bowstring.ports.events import EVENTS
 from bowstring.ports.transport import Channel
-from bowstring.wire.grpc_client import GrpcDialer
+from bowstring.wire.native_client import NativeDialer
 from tests.process import stored
 from tests.process import wire_calls as wire
 from tests.process.serving import run, serving
@@ -117,7 +117,7 @@ def test_a_process_with_few_files_is_warned_about(tmp_path: Path):
 @pytest.mark.parametrize("limit", ["connections.max", "connection.streams-max"])
 async def test_clients_that_a_limit_refuses_are_told_at_once_and_then_counted(tmp_path: Path, limit: str):
     with serving("--data", str(tmp_path), "--" + limit.replace(".", "-"), "1") as served:
-        channel = GrpcDialer().dial(served.address)
+        channel = NativeDialer().dial(served.address)
         await wire.create(channel, "orders")
         first = await wire.open_publish(channel, "orders")
         await wire.publish(first, 1, [b"a"])

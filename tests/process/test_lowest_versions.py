@@ -52,7 +52,7 @@ def _environment(place: Path) -> str:
     uv = [sys.executable, "-m", "uv", "--quiet"]
     subprocess.run([*uv, "venv", "--python", sys.executable, str(place)], check=True)
     tools = [f"{name}=={version(name)}" for name in TOOLS]
-    install = [*uv, "pip", "install", "--python", python, "--resolution", "lowest-direct", "--editable", ".", *tools]
+    install = [*uv, "pip", "install", "--python", python, "--resolution", "lowest-direct", "--editable", ".[grpc]", *tools]
     installed = subprocess.run(install, cwd=ROOT, capture_output=True, text=True, check=False)
     if "error sending request" in installed.stderr or "dns error" in installed.stderr:
         pytest.skip("packages cannot be fetched on this machine: make them available to uv")

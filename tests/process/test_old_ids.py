@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,10 +12,16 @@ import pytest
 import bowstring
 import bowstring.aio
 from bowstring import errors
+from bowstring.broker.upkeep.cleaner import CROWD
+from bowstring.messages import encoding
 from bowstring.ports.store import Reference
+from bowstring.ports.transport import Channel
+from bowstring.wire.native_client import NativeDialer
+from tests.process import wire_calls as wire
 from tests.process.house import HOUR, House
 
 WINDOW = 60.0
+YEAR = int(365 * 24 * HOUR * 1e6)
 
 
 @pytest.fixture
@@ -39,6 +46,43 @@ async def generated(house: House, rows: int) -> list[str]:
         receipt = producer.send_batch([f"row-{row}" for row in range(rows)])
         await receipt
         return list(receipt.ids)
+
+
+async def scheduled(house: House, rows: int, late: Sequence[int], size: int) -> list[str]:
+    """The ids that the kit gave to the rows of a batch, of which some are due in a year."""
+    due = [house.clock.now() + YEAR if row in late else None for row in range(rows)]
+    table = pa.table({"value": [bytes(size)] * rows, "due": pa.array(due, pa.timestamp("us", "UTC")), "key": [b"k"] * rows})
+    async with house.client() as client, client.producer("orders", group="shop") as producer:
+        receipt = producer.send_batch(table)
+        await receipt
+        return list(receipt.ids)
+
+
+@asynccontextmanager
+async def channel_to(house: House) -> AsyncIterator[Channel]:
+    """A connection over which a test speaks the protocol by hand."""
+    assert house.server is not None
+    channel = NativeDialer().dial(house.server.address)
+    yield channel
+    await channel.close()
+
+
+async def leave_behind(house: House, topic: str, seconds: float) -> None:
+    """Retention takes what is so old, and the cleaner, which joins small extents, leaves its pages behind."""
+    house.clock.ahead += seconds
+    await house.upkeep()
+    async with house.client() as client, client.producer(topic) as producer:
+        for _ in range(CROWD):
+            await producer.send("young", key="k")
+            await house.seal()
+    await house.upkeep()
+
+
+async def pages_below(house: House, topic: str, offset: int) -> list[tuple[int, int]]:
+    """The first offset and the rows of each sealed page before that one, in the last partition: the key leads there."""
+    extents, partition = house.live.reading.extents, house.live.topics.topic(topic).actors[-1].partition
+    entries = [entry for extent in await extents.of(partition) for entry in (await extents.index(extent)).state()]
+    return [(entry.first_offset, entry.rows) for entry in entries if entry.first_offset < offset]
 
 
 async def find(house: House, name: str) -> tuple[int, int] | None:
@@ -136,6 +180,38 @@ async def test_a_message_that_retention_has_taken_is_not_found_though_its_sectio
     assert [await find(house, one) for one in ids] == [None] * 2
     assert (await delete(house, *ids)).ok.to_pylist() == [False] * 2
     assert await find(house, "young") is not None
+
+
+@pytest.mark.parametrize("size", [10, 1_000], ids=["whole page", "cut page"])
+@pytest.mark.parametrize("retention", [10 * HOUR, 20.0], ids=["after the window", "within it"])
+async def test_a_message_due_later_is_known_when_retention_has_taken_the_rows_before_it(house: House, retention: float, size: int):
+    async with house.client() as client:
+        await client.alter_topic("orders", retention=retention, deduplication=10.0)
+    ids = await scheduled(house, rows=200, late=(100, 150), size=size)
+    await house.seal()
+    places = [await find(house, ids[row]) for row in (100, 150)]
+    await leave_behind(house, "orders", 2 * retention)
+    assert await pages_below(house, "orders", 201) == ([(1, 200)] if size < 100 else [(101, 1), (151, 1)])
+    assert [await find(house, ids[row]) for row in (0, 99, 100, 101, 150)] == [None, None, places[0], None, places[1]]
+    await house.restart()
+    assert (await delete(house, ids[99], ids[150])).ok.to_pylist() == [False, True]
+    assert [await find(house, ids[row]) for row in (100, 150)] == [places[0], None]
+
+
+async def test_a_batch_whose_page_is_gone_is_never_said_not_to_be_stored(house: House):
+    async with house.client() as client:
+        await client.create_topic("bills", retention=20.0, deduplication=10.0)
+    due = pa.array([house.clock.now() + YEAR], pa.timestamp("us", "UTC"))
+    late = encoding.encode(pa.record_batch({"value": pa.array([b"late"]), "due": due}))
+    async with channel_to(house) as channel:
+        stream = await wire.open_publish(channel, "bills")
+        await stream.write(wire.request(1, late))
+        assert (await wire.answer(stream)).stored.first_offset == 1
+        assert (await wire.publish(stream, 2, [bytes(100_000)])).stored.first_offset == 2
+        await house.seal()
+        await leave_behind(house, "bills", 40.0)
+        assert await pages_below(house, "bills", 3) == [(1, 1)]
+        assert (await wire.publish(stream, 2, [bytes(100_000)])).refused.kind == "outcome-unknown"
 
 
 async def test_a_longer_window_knows_what_was_published_under_a_shorter_one(house: House):

@@ -16,14 +16,14 @@ import pytest
 
 from bowstring import errors
 from bowstring.messages import encoding
-from bowstring.wire.grpc_client import GrpcDialer
+from bowstring.wire.native_client import NativeDialer
 from tests.process import wire_calls as wire
 from tests.process.serving import SOURCE, complaints, environment, run, serving, start
 
 
 async def publish_one(address: str, value: bytes, stream: int = 1) -> None:
     """A topic and one durable message."""
-    channel = GrpcDialer().dial(address)
+    channel = NativeDialer().dial(address)
     await wire.create(channel, "orders", exists_ok=True)
     publishing = await wire.open_publish(channel, "orders", stream=stream)
     assert (await wire.publish(publishing, stream, [value])).stored.rows == 1
@@ -40,7 +40,7 @@ async def test_serves_and_ends_clean_on_a_signal(tmp_path: Path, number: int):
         assert f"the broker has stopped reason={signal.Signals(number).name}" in log
         assert (tmp_path / "new" / "data" / "lock").read_text().strip() == ""  # given back, not left
     with serving("--data", str(tmp_path / "new" / "data")) as served:
-        channel = GrpcDialer().dial(served.address)
+        channel = NativeDialer().dial(served.address)
         assert await wire.read_all(channel, "orders", 2) == [b"a"]
         await channel.close()
 
@@ -51,14 +51,14 @@ async def test_what_was_acknowledged_survives_sigkill(tmp_path: Path):
             await publish_one(served.address, b"%d" % number, stream=number)
             assert served.end(signal.SIGKILL)[0] == -signal.SIGKILL
     with serving("--data", str(tmp_path)) as served:
-        channel = GrpcDialer().dial(served.address)
+        channel = NativeDialer().dial(served.address)
         assert await wire.read_all(channel, "orders", 4) == [b"1", b"2", b"3"]
         await channel.close()
 
 
 async def test_a_stream_that_is_open_does_not_hold_up_the_end(tmp_path: Path):
     with serving("--data", str(tmp_path)) as served:
-        channel = GrpcDialer().dial(served.address)
+        channel = NativeDialer().dial(served.address)
         await wire.create(channel, "orders")
         publishing = await wire.open_publish(channel, "orders")
         await wire.publish(publishing, 1, [b"a"])
@@ -205,7 +205,7 @@ def test_data_of_another_version_and_data_that_is_damaged(tmp_path: Path):
 
 async def test_segments_without_their_catalog_are_left_alone(tmp_path: Path):
     with serving("--data", str(tmp_path)) as served:
-        channel = GrpcDialer().dial(served.address)
+        channel = NativeDialer().dial(served.address)
         await wire.create(channel, "orders")
         await wire.publish(await wire.open_publish(channel, "orders"), 1, [b"x" * 100_000])
         await channel.close()
@@ -230,7 +230,7 @@ def fail_syncs(pid: int) -> subprocess.Popen[bytes]:
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace makes the sync fail; install it to run this")
 async def test_a_failed_sync_ends_the_process(tmp_path: Path):
     served = start("--data", str(tmp_path), "--listen", "127.0.0.1:0")
-    channel = GrpcDialer().dial(served.address)
+    channel = NativeDialer().dial(served.address)
     await wire.create(channel, "orders")
     publishing = await wire.open_publish(channel, "orders")
     await wire.publish(publishing, 1, [b"before"])
@@ -246,7 +246,7 @@ async def test_a_failed_sync_ends_the_process(tmp_path: Path):
     assert 'the broker has stopped reason="its disk failed"' in said
     assert "Traceback" not in said
     with serving("--data", str(tmp_path)) as again:
-        channel = GrpcDialer().dial(again.address)
+        channel = NativeDialer().dial(again.address)
         assert (await wire.read_all(channel, "orders", 2)) == [b"before"]
         await channel.close()
 

@@ -89,7 +89,8 @@ def _row(message: bowstring.Message) -> Row:
     return Row(label_in(message.value), message.id, key, fingerprint(message.value), message.partition, message.offset, arrived)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port for a broker that has to come back to it."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return taken.getsockname()[1]
@@ -97,7 +98,7 @@ def _free_port() -> int:
 
 async def test_nothing_acknowledged_is_lost_when_the_broker_is_killed_again_and_again(tmp_path: Path) -> None:
     source = random.Random(os.environ.get("BOWSTRING_KILL_SEED", "bowstring"))
-    arguments = ("--data", str(tmp_path), "--listen", f"127.0.0.1:{_free_port()}", "--segment-bytes-first", "1MiB")
+    arguments = ("--data", str(tmp_path), "--listen", f"127.0.0.1:{free_port()}", "--segment-bytes-first", "1MiB")
     served = await asyncio.to_thread(start, *arguments)
     load = Load(served.address, source)
     try:
@@ -107,7 +108,7 @@ async def test_nothing_acknowledged_is_lost_when_the_broker_is_killed_again_and_
             follower = asyncio.create_task(load.read("follower"))
             for _ in range(ROUNDS):
                 await load.acknowledgements(source.randrange(1, 60))
-                served = await _killed_and_back(served, arguments)
+                served = await killed_and_back(served, arguments)
             await load.acknowledgements(50)
             load.over = True
             await asyncio.gather(*producers)
@@ -121,7 +122,8 @@ async def test_nothing_acknowledged_is_lost_when_the_broker_is_killed_again_and_
     assert checkers.check(load.history.events) == []
 
 
-async def _killed_and_back(served: Served, arguments: tuple[str, ...]) -> Served:
+async def killed_and_back(served: Served, arguments: tuple[str, ...]) -> Served:
+    """The broker is killed, and started again."""
     served.process.send_signal(signal.SIGKILL)
     await asyncio.to_thread(served.process.communicate)
     return await asyncio.to_thread(start, *arguments)

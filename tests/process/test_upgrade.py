@@ -107,6 +107,28 @@ def test_an_old_directory_is_served_deduplicated_sealed_and_served_again(old):
     assert stored.contents(data).format == len(queries.migrations())
 
 
+def test_an_old_directory_gets_subscriptions(old):
+    """Its messages were published before there were any. They are at rest, and loaded again."""
+    data, told = old
+    wanted = {(each["topic"], each["partition"], each["offset"]) for each in told["stored"]}
+    with stored.broker(data) as running, running.connect() as client:
+        topics = [topic.name for topic in client.topics()]
+        for topic in topics:
+            assert client.create_subscription(topic, "billing").backlog == sum(each["topic"] == topic for each in told["stored"])
+        stored.seal(running)
+    assert verified(data) == []
+    found: set[tuple[str, int, int]] = set()
+    with stored.broker(data) as running, running.connect() as client:
+        for topic in topics:
+            with client.consumer(topic, "billing", credit=1000) as consumer:
+                backlog = client.subscription(topic, "billing").backlog
+                for _, message in zip(range(backlog), consumer, strict=False):
+                    found.add((topic, message.partition, message.offset))
+                    message.ack()
+    assert found == wanted
+    assert verified(data) == []
+
+
 def test_an_old_directory_is_backed_up_as_it_is_and_restored(old, tmp_path: Path):
     data, told = old
     for command in (("backup", str(data), str(tmp_path / "backup")), ("restore", str(tmp_path / "backup"), str(tmp_path / "again"))):
@@ -122,8 +144,12 @@ def test_damage_in_an_old_catalog_is_still_damage_when_it_was_brought_up(old):
     if told.get("format", 1) < 2:
         pytest.skip("the first format has only a journal")
     stored.catalog(data, "UPDATE extent SET expires = 7 WHERE topic = 1 AND partition = 0 AND first_offset > 1")
-    stored.catalog(data, "UPDATE snapshot SET state = x'00' WHERE topic = 2")
-    stored.catalog(data, "UPDATE chunk SET bitmaps = x'00' WHERE topic = 1 AND partition = 1")
+    if told["format"] == 2:
+        stored.catalog(data, "UPDATE snapshot SET state = x'00' WHERE topic = 2")
+        stored.catalog(data, "UPDATE chunk SET bitmaps = x'00' WHERE topic = 1 AND partition = 1")
+    else:
+        stored.catalog(data, "UPDATE state SET state = x'00' WHERE topic = 2 AND machine = 'partition'")
+        stored.catalog(data, "UPDATE state SET state = x'00' WHERE topic = 1 AND partition = 1 AND machine = 'deletions'")
     before = {(finding.kind, finding.where) for finding in verified(data)}
     assert {kind for kind, _ in before} >= {"extent", "snapshot", "deletions"}
     with pytest.raises(bowstring.Corrupt), stored.broker(data):

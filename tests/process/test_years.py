@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from bowstring import errors
+from bowstring.broker.log.requests import RaiseFloor
+from bowstring.broker.upkeep.page_sealing import PageSealing
+from bowstring.core.changes import Delete, Reason
 from bowstring.host.clock import SystemClock
 from bowstring.settings import KIB
 from bowstring.store.segments import segment_name
@@ -65,6 +69,30 @@ async def test_a_sealed_journal_is_short_and_small_pages_are_joined(house: House
     await house.restart()
     assert house.live.topics.actors()[0].partition.committed_offset == 61
     assert len(await everything(house, "orders")) == 60
+
+
+async def test_rows_are_sealed_when_those_that_are_taken_back_are_so_for_good(house: House, monkeypatch: pytest.MonkeyPatch):
+    """A section leaves out what was taken back. If that got lost with a crash, the row would be
+    there, and its id would be free.
+    """
+    async with house.client() as client:
+        await client.create_topic("orders")
+    await publish(house, "orders", 2)
+    live, uncommitted = house.live, []
+    seal = PageSealing.seal
+
+    async def sealed(self: PageSealing, *arguments: Any, **more: Any) -> None:
+        uncommitted.extend(live.log.flusher.uncommitted())
+        await seal(self, *arguments, **more)
+
+    monkeypatch.setattr(PageSealing, "seal", sealed)
+    actor = live.topics.actors()[0]
+    taken_back = actor.ask(RaiseFloor(lambda partition, _: partition.delete(((2, 1),), Reason.DEADLINE)))
+    assert [type(change) for change in live.log.flusher.uncommitted()] == [Delete]
+    await house.seal()
+    assert taken_back.done()
+    assert uncommitted == []
+    assert actor.partition.sealed_end == 3
 
 
 async def test_ids_are_recognised_after_seal_and_restart(house: House):
@@ -158,6 +186,23 @@ async def test_a_message_goes_when_it_expires_and_stays_while_it_is_due_later(ho
     await house.upkeep()
     async with house.client() as client:
         assert (await client.topic("orders")).messages == 0
+
+
+async def test_retention_asks_nothing_after_a_start_until_there_is_something_to_do(house: House):
+    async with house.client() as client:
+        await client.create_topic("short", retention=60, deduplication=60)
+        await client.create_topic("expiring")
+        await client.create_topic("sized", retention_bytes=1_000_000)
+    for topic, options in ("short", {}), ("expiring", {"expires": datetime.now(UTC) + timedelta(seconds=60)}), ("sized", {}):
+        await publish(house, topic, 3, **options)
+        await house.seal()
+    await house.restart()
+    await house.live.upkeep.retention.turn()
+    assert house.live.reading.extents.bytes == 0
+    house.clock.ahead += 61
+    await house.upkeep()
+    sizes = {topic.row.name: topic.actors[0].partition.sealed_bytes > 0 for topic in house.live.topics.all()}
+    assert sizes == {"expiring": False, "short": False, "sized": True}
 
 
 async def test_retention_by_bytes_keeps_the_newest(house: House):

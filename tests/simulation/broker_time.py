@@ -10,9 +10,12 @@ time, and it never says less than that.
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import accumulate
+from math import inf
 
 from bowstring.client.connection import HANDSHAKE_SECONDS
 from tests.history.keeping import Clocks
+from tests.history.lease_time import LeaseClocks
 from tests.simulation.clock import START, WallClock
 from tests.simulation.load import Load
 from tests.simulation.options import Options
@@ -21,6 +24,11 @@ STEP_SECONDS = 0.25
 DELAYS = 20
 """No message takes more delays than this: they are drawn exponentially."""
 MARGIN_SECONDS = 0.5
+ALLOWANCE = 1.0
+"""By so much the clock of leases is behind the wall clock when an incarnation begins."""
+BEGINNING_SECONDS = 1.0
+"""The wall clock was read at most so long before an incarnation was seen to have begun."""
+SLACK_SECONDS = 1e-5
 TOLERANCE_SECONDS = 60.0 + 2 * MARGIN_SECONDS
 
 
@@ -52,6 +60,35 @@ def _ahead(jumps: list[tuple[float, float]], begun: list[float], until: float) -
         times.append(time)
         bounds.append(most)
     return times, bounds
+
+
+def lease_clocks_of(wall: WallClock, begun: list[float], options: Options) -> LeaseClocks:
+    """The bounds of the clock of leases. Each incarnation sets it once, to the wall clock less the
+    difference that two machines may have, or to the newest moment that a lease knows; then it runs
+    with true time.
+    """
+    times = sorted(begun)
+    offsets = [_wall_offsets(wall, time) for time in times]
+    lowest = list(accumulate((low - ALLOWANCE for low, _ in offsets), min))
+    highest = list(accumulate((high - ALLOWANCE for _, high in offsets), max))
+
+    def bound(bounds: list[float], time: float) -> float:
+        at = bisect_right(times, time)
+        return bounds[max(0, at - 1)] if bounds else 0.0
+
+    broken = options.clog_every or options.half_open or options.cut_rate or options.cut_every
+    late = inf if broken else DELAYS * options.delay_seconds
+    return LeaseClocks(START, lambda time: bound(lowest, time), lambda time: bound(highest, time), SLACK_SECONDS, late)
+
+
+def _wall_offsets(wall: WallClock, time: float) -> tuple[float, float]:
+    """How far the wall clock was ahead of true time, at least and at most, while an incarnation
+    began.
+    """
+    before = [offset for jumped, offset in wall.jumps if jumped <= time - BEGINNING_SECONDS][-1:] or [0.0]
+    values = before + [offset for jumped, offset in wall.jumps if time - BEGINNING_SECONDS < jumped <= time]
+    drifted = [time * wall.drift, (time - BEGINNING_SECONDS) * wall.drift]
+    return min(values) + min(drifted), max(values) + max(drifted)
 
 
 def late_seconds(options: Options) -> float:

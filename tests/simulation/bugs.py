@@ -15,11 +15,14 @@ from tests.simulation import (
     bugs_of_flushing,
     bugs_of_ids,
     bugs_of_keeping,
+    bugs_of_leasing,
     bugs_of_reading,
     bugs_of_room,
+    bugs_of_settling,
     bugs_of_state,
     bugs_of_takeover,
     bugs_of_the_kit,
+    bugs_of_the_wire,
 )
 from tests.simulation.planting import BUGS, Bug
 
@@ -36,6 +39,9 @@ FILES = (
     bugs_of_delivery,
     bugs_of_due_times,
     bugs_of_ids,
+    bugs_of_the_wire,
+    bugs_of_leasing,
+    bugs_of_settling,
 )
 """Where they are; each adds its own to the list."""
 

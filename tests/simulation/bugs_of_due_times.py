@@ -1,23 +1,27 @@
-"""Planted bugs of rows that are kept below the floor until their due time is over, and of state at rest."""
+"""Planted bugs of rows that are kept below the floor until their due time is over, of rows that expire, and of state at rest."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Any
 from unittest.mock import patch
 
+from bowstring.broker.log import published_batch
 from bowstring.broker.reading.due_times import DueTimes
 from bowstring.broker.upkeep import coalesced_page, placement
 from bowstring.broker.upkeep.capture import Capture
 from bowstring.core.changes import Floor
 from bowstring.core.due_blocks import Dues
 from bowstring.core.offset_set import OffsetSet
+from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.retained import Retained
-from tests.simulation.planting import CALM, CRASHES, KEEPING, bug
+from bowstring.messages.schema import EXPIRES
+from tests.simulation.planting import CALM, CRASHES, KEEPING, SEALING, bug
 
 DELAYED = KEEPING.only(delayed=0.5, seconds=12.0, retention_seconds=1.0, kept_seconds=0.5, seal_seconds=0.5, upkeep_seconds=0.2)
 CUT = DELAYED.only(delayed=0.1, batches=1.0, batch_rows_max=20, value_bytes=1000, cut_bytes=256, inline_bytes=0)
+EXPIRING = SEALING.only(expiring=0.5, batches=1.0, batch_rows_max=20, seconds=15.0)
 
 
 @bug(CALM, DELAYED)
@@ -113,4 +117,35 @@ def released_rows_are_kept_at_replay() -> Generator[None]:
             original(self, change, sequence)
 
     with patch.object(Partition, "replay", replay):
+        yield
+
+
+@bug(CALM, EXPIRING)
+def extent_expires_with_the_first_of_its_pages() -> Generator[None]:
+    """The others go with it."""
+
+    def first(entries: Iterable[PageEntry]) -> int:
+        return min([entry.expires for entry in entries if entry.expires], default=0)
+
+    with patch.object(placement, "_expires", first):
+        yield
+
+
+@bug(CALM, EXPIRING)
+def row_without_expires_goes_with_its_batch() -> Generator[None]:
+    """A batch expires with the last of those rows that do."""
+    with patch.object(published_batch, "_expires", published_batch._latest):
+        yield
+
+
+@bug(CALM, CUT.only(expiring=0.3, delayed=0.3, producers=2))
+def row_without_expires_goes_with_its_piece() -> Generator[None]:
+    """A piece of a page that is cut expires with the last of those rows that do."""
+    original = coalesced_page._piece
+
+    def piece(opened: Any, moments: Any, first: int, end: int) -> Any:
+        made = original(opened, moments, first, end)
+        return made._replace(entry=made.entry._replace(expires=int(opened.moments("expires", EXPIRES)[first:end].max())))
+
+    with patch.object(coalesced_page, "_piece", piece):
         yield

@@ -7,11 +7,16 @@ from typing import Any
 from unittest.mock import patch
 
 from bowstring.broker.log import lookups
+from bowstring.broker.log.lookups import Lookups
 from bowstring.broker.reading.extents import Extents
+from bowstring.broker.reading.page_reader import PageReader
 from bowstring.core import known_messages
+from bowstring.core.decisions import BatchName
 from bowstring.core.natural_ids import Hits
+from bowstring.core.pages import Origin
 from bowstring.core.partition import Partition
-from tests.simulation.planting import CALM, KEEPING, SEALING, bug
+from bowstring.ports.extents import Extent
+from tests.simulation.planting import CALM, CUTS, KEEPING, SEALING, bug
 
 OLD = SEALING.only(seconds=20.0, window_seconds=1.0, finds=1.0, seal_seconds=0.5)
 
@@ -58,4 +63,44 @@ def ids_are_found_in_a_section_that_retention_has_emptied() -> Generator[None]:
         patch.object(known_messages, "newest", newest),
         patch.object(Partition, "is_gone", is_gone),
     ):
+        yield
+
+
+LATE = KEEPING.only(topics=0, seconds=30.0, window_seconds=1.0, finds=1.0, delayed=0.5, batches=0.5, natural=0.0)
+
+
+@bug(CALM, LATE.only(seal_seconds=0.5, upkeep_seconds=0.3, inline_bytes=0, cut_bytes=256, retention_seconds=1.0))
+def a_batch_is_looked_for_in_the_page_of_its_first_row_alone() -> Generator[None]:
+    """When the cleaner has left that page behind, later rows of the batch that are kept are not found."""
+    original = PageReader.origins
+
+    async def there(self: PageReader, partition: Partition, offset: int) -> list[tuple[int, Origin]]:
+        found = await original(self, partition, offset)
+        return found if found and found[0][0] <= offset else []
+
+    with patch.object(PageReader, "origins", there):
+        yield
+
+
+@bug(CALM, LATE.only(seal_seconds=0.5))
+def a_batch_is_gone_when_its_first_row_is() -> Generator[None]:
+    """Retention has taken its first row, and its other rows are not looked for."""
+    original = Lookups._compare_batches
+
+    async def compare(self: Lookups, partition: Partition, candidates: Iterable[tuple[BatchName, int]], found: Any) -> None:
+        there = [(name, offset) for name, offset in candidates if partition.retained.any(offset, offset + 1)]
+        await original(self, partition, there, found)
+
+    with patch.object(Lookups, "_compare_batches", compare):
+        yield
+
+
+@bug(CUTS, LATE.only(seal_seconds=0.5, upkeep_seconds=0.3, inline_bytes=0, cut_bytes=256, retention_seconds=1.0))
+def an_extent_counts_as_whole_though_pages_are_gone() -> Generator[None]:
+    """A resent batch that is in none of its pages is said never to have been stored."""
+
+    async def whole(self: Lookups, extent: Extent) -> bool:
+        return True
+
+    with patch.object(Lookups, "_is_whole", whole):
         yield

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+import asyncio
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -10,13 +11,14 @@ import numpy as np
 
 from bowstring import errors
 from bowstring.broker.log import positions
-from bowstring.broker.log.admission import Admission
+from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.log import Log
 from bowstring.broker.reading.extents import Extents
 from bowstring.broker.reading.selection import Selection
 from bowstring.client.commit_window import CommitWindow
 from bowstring.client.topic_stream import TopicStream
 from bowstring.core import snapshots
+from bowstring.core.decisions import Refused
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.positions import Positions
@@ -32,10 +34,19 @@ OBSERVED = READING.only(seconds=8.0, observers=2, filtered=0.0, delayed=0.0)
 def a_commit_is_answered_before_it_is_durable() -> Generator[None]:
     """A power cut takes back what a reader was told is kept."""
 
-    async def at_once(_: Any) -> None:
-        pass
+    ask = PartitionActor.ask_together
 
-    with patch.object(Admission, "durable", at_once):
+    def at_once(asked: Sequence[tuple[PartitionActor, Any]]) -> asyncio.Future[Any]:
+        decisions = [request.decide(actor.partition, actor._clock.now(), None) for actor, request in asked]
+        answered = ask(asked)
+        if any(isinstance(decision, Refused) for decision in decisions):
+            return answered
+        answered.add_done_callback(lambda late: late.cancelled() or late.exception())
+        early = asyncio.get_running_loop().create_future()
+        early.set_result(None)
+        return early
+
+    with patch.object(PartitionActor, "ask_together", staticmethod(at_once)):
         yield
 
 

@@ -7,14 +7,18 @@ from typing import Any
 from unittest.mock import patch
 
 from bowstring.broker.incarnation import Incarnation
+from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.admission import Admission
 from bowstring.broker.log.commits import Commits
+from bowstring.broker.upkeep.switch import Switch
 from bowstring.broker.upkeep.upkeep import Upkeep
+from bowstring.ports.extents import Extent
 from tests.simulation.load import KIB
 from tests.simulation.planting import CALM, CRASHES, CUTS, SEALING, SEGMENTS, bug
 
 CROWDED = SEGMENTS.only(seconds=10.0, publish_bytes=8 * KIB, large=0.6, large_bytes=20 * KIB, readers=0, pause_seconds=0.02)
 MORTAL = SEALING.only(seconds=6.0, topics=1, mortal_topics=2, mortal_seconds=0.5, inline_bytes=0, seal_seconds=0.5, readers=1)
+HASTY = MORTAL.only(seal_rows=5, seal_seconds=0.3, upkeep_seconds=0.1)
 UNSEALED = MORTAL.only(topics=0, seal_seconds=600.0, segment_bytes=8 * KIB, large=0.5)
 
 # ---- credit ------------------------------------------------------------------------------------------------------------
@@ -78,4 +82,20 @@ def pages_that_land_after_their_topic_is_deleted_keep_their_segment() -> Generat
             original(self, flush)
 
     with patch.object(Commits, "committed", committed):
+        yield
+
+
+@bug(CALM.only(sync_seconds=0.02), HASTY)
+def pages_that_are_sealed_while_their_topic_is_being_deleted_keep_their_segment() -> Generator[None]:
+    """Its deletion is not durable yet, and then gives up only the pages that are not sealed."""
+    original = Switch.sealed
+
+    def sealed(self: Switch, actor: PartitionActor, extent: Extent) -> None:
+        if actor.closed is None:
+            original(self, actor, extent)
+            return
+        with patch.object(self._usage, "left_the_index", lambda *_: None):
+            original(self, actor, extent)
+
+    with patch.object(Switch, "sealed", sealed):
         yield

@@ -99,7 +99,7 @@ def a_receipt_is_good_when_its_batch_is_written() -> Generator[None]:
     ends: dict[tuple[int, int], int] = {}
     write, answered = PublishStream._message, Outbox.answered
 
-    def eager(self: PublishStream, batch: SentBatch) -> bytes | None:
+    def eager(self: PublishStream, batch: SentBatch) -> Any:
         message = write(self, batch)
         end = ends.get((id(self), batch.partition))
         if message is not None and end is not None:

@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ class WallClock:
             self._jump_was_seen = True
             self._world.fault("clock-jump", f"{self._name} {self._offset:.6f}")
         return START + round((self._world.loop.time() * self._rate + self._offset) * 1e6)
+
+    @property
+    def drift(self) -> float:
+        """By how much it gains on true time, as a share of it."""
+        return self._rate - 1.0
 
     def jump(self, seconds: float) -> None:
         """Sets the clock forward or back. It counts as a fault when somebody looks at it the next time."""
@@ -112,7 +118,7 @@ class SimulatedWorker:
     def _next(self) -> None:
         self._busy = bool(self._queue)
         if self._busy:
-            self._loop.call_later(self._life.seconds(WORKER_SHARE), self._execute, context=self._life.context)
+            self._life.later(self._life.seconds(WORKER_SHARE), self._execute)
         else:
             for idle in self._idle:
                 if not idle.done():
@@ -129,7 +135,7 @@ class SimulatedWorker:
         if self._life.dead:
             self._loop.graveyard.append((self, call, future, result, error))
         else:
-            self._loop.call_later(self._life.take_debt(), self._finish, future, result, error, context=self._life.context)
+            self._life.later(self._life.take_debt(), partial(self._finish, future, result, error))
 
     def _finish(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
         self._life.under_way -= 1

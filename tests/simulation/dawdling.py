@@ -19,7 +19,7 @@ from bowstring.client.pages import Chunk
 from bowstring.client.reader import Reader
 from tests.history.events import ERASE, OK, UNKNOWN, History, Row, label_in, places
 from tests.simulation.kit import RealSender, open_client, rows_of
-from tests.simulation.plain_kit import read_row
+from tests.simulation.plain_reader import read_row
 
 if TYPE_CHECKING:
     from tests.simulation.node import Incarnation

@@ -15,6 +15,7 @@ import asyncio
 import errno
 import random
 from collections.abc import Callable, Sequence
+from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -58,6 +59,8 @@ class Drive:
         self._full_was_felt = False
         self.quiet = False
         """An inspection from outside of the world is under way."""
+        self._slow: list[tuple[asyncio.TimerHandle, Callable[[], None], Context | None]] = []
+        """Operations that take long, and their ends."""
 
     def arm(self, kind: str, operations: int, *, reads: bool = True) -> None:
         """Lets the power go, or the process be killed, inside the n-th operation from now; reads
@@ -91,6 +94,23 @@ class Drive:
             self.world.sometimes("slow disk operation")
             return self.random.expovariate(1.0 / options.slow_seconds)
         return options.sync_seconds * share * (0.5 + self.random.random())
+
+    def later(self, seconds: float, end: Callable[[], None], context: Context | None) -> None:
+        """Ends an operation when that much time has passed, or when the world has healed."""
+        loop = self.world.loop
+        timer = loop.call_later(seconds, end, context=context)
+        if seconds > 2 * self.world.options.sync_seconds:
+            under_way = [slow for slow in self._slow if slow[0].when() > loop.time()]
+            self._slow = [*under_way, (timer, end, context)]
+
+    def hurry(self) -> None:
+        """The disk is quick again, also with the operations that are under way."""
+        loop = self.world.loop
+        for timer, end, context in self._slow:
+            if timer.when() > loop.time():
+                timer.cancel()
+                loop.call_at(min(timer.when(), loop.time() + self.seconds(1.0)), end, context=context)
+        self._slow.clear()
 
     def squeeze(self, left: int) -> None:
         """Leaves that many bytes free: others have filled the disk. What is given up from then on
@@ -326,7 +346,7 @@ class SimulatedDisk:
         self.check_alive()
         future: asyncio.Future[T] = self.world.loop.create_future()
         self.life.under_way += 1
-        self.world.loop.call_later(self.drive.seconds(share), self._finish, future, effect, context=self.life.context)
+        self.drive.later(self.drive.seconds(share), partial(self._finish, future, effect), self.life.context)
         return future
 
     def _finish(self, future: asyncio.Future[T], effect: Callable[[], T]) -> None:

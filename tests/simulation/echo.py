@@ -13,6 +13,10 @@ from tests.simulation.options import Options
 from tests.simulation.world import World
 
 ADDRESS = "server:1"
+ECHO, REFUSE, FAIL, SLOW = "Hello", "DescribeTopic", "ListTopics", "WatchTopics"
+"""Calls with one answer, under names that the transport knows."""
+ECHOES, DEAF, REFUSES = "Publish", "Fetch", "Backup"
+"""Streams."""
 
 
 class Echo:
@@ -26,13 +30,12 @@ class Echo:
         self.callers.append(caller)
         self.told.append(f"{method} began")
         try:
-            match method:
-                case "Refuse":
-                    raise errors.TopicNotFound("there is no such topic.", hint="Make it.", details={"topic": "t"})
-                case "Fail":
-                    raise ZeroDivisionError("unforeseen")
-                case "Slow":
-                    await asyncio.sleep(10.0)
+            if method == REFUSE:
+                raise errors.TopicNotFound("there is no such topic.", hint="Make it.", details={"topic": "t"})
+            if method == FAIL:
+                raise ZeroDivisionError("unforeseen")
+            if method == SLOW:
+                await asyncio.sleep(10.0)
         except asyncio.CancelledError:
             self.told.append(f"{method} cancelled")
             raise
@@ -43,9 +46,9 @@ class Echo:
         self.callers.append(caller)
         try:
             while (message := await inbound.read()) is not None:
-                if method == "Deaf":
+                if method == DEAF:
                     await asyncio.Event().wait()
-                if method == "Refuse":
+                if method == REFUSES:
                     raise errors.OutOfRange("beyond the end.")
                 await inbound.write(message)
             self.told.append("stream ended")

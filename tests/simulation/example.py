@@ -104,9 +104,9 @@ async def tell(life: Incarnation, numbers: Iterator[int], acknowledged: list[int
         while not done:
             try:
                 if number % 2:
-                    done = int(await channel.call("Tell", b"%d" % number, 5.0)) == number
+                    done = int(await channel.call("CommitPosition", b"%d" % number, 5.0)) == number
                 else:
-                    stream = channel.stream("TellMany")
+                    stream = channel.stream("Publish")
                     await stream.write(b"%d" % number)
                     async with asyncio.timeout(5.0):
                         done = int(await stream.read() or 0) == number

@@ -4,7 +4,8 @@ The catalog and the segments are read past the simulated disk: no time passes, n
 
 - that loading now would give the state that runs (invariant 6);
 - that every row that is kept is in exactly one page, sealed or not;
-- that what the catalog refers to is there, durable, and is what it is taken for (invariant 5).
+- that what the catalog refers to is there, durable, and is what it is taken for (invariant 5);
+- that ledgers are what the journal's rows say, read by a model with one record per message.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from bowstring.broker.reading.extents import Extents
 from bowstring.broker.reading.page_reader import PageReader
 from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from bowstring.core import sections
-from bowstring.core.pages import PageEntry, decode_header
+from bowstring.core.pages import LOST, PageEntry, decode_header
 from bowstring.core.partition import Partition
 from bowstring.frames import reference_of, verify
 from bowstring.ports.catalog import Fence, Registered
+from bowstring.ports.disk import Buffer
 from bowstring.ports.extents import Extent
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page, Reference
@@ -35,6 +37,8 @@ from bowstring.store.supply import segment_name
 from tests.history.checkers import live_equals_loaded
 from tests.history.violations import Violation
 from tests.simulation.comparing import compare_partition, missing_in
+from tests.simulation.expiries import Expiries
+from tests.simulation.naive_journal import NaiveJournal
 
 if TYPE_CHECKING:
     from tests.simulation.disk import Drive
@@ -43,9 +47,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TURN_MICROSECONDS = 1_000_000
-
-Expiry = Callable[[int, int, int], int]
-"""When the batch with this row (topic, partition, offset) expires as a whole, 0 if it does not."""
 
 
 class AtOnce:
@@ -94,17 +95,46 @@ class Bytes:
 class Inspection:
     """Looks at what one drive holds, over all incarnations of its broker."""
 
-    def __init__(self, drive: Drive, expiry: Expiry) -> None:
+    def __init__(self, drive: Drive, expiries: Expiries, sometimes: Callable[[str, int], None]) -> None:
         self._drive = drive
         self._bytes = Bytes(drive.medium)
-        self._expiry = expiry
+        self._expiries = expiries
         self._latest = 0
         """The latest that it ever was by a broker's clock; after a restart that may be another."""
         self.times = 0
+        self.naive = NaiveJournal(sometimes)
 
     def note_time(self, epoch: Epoch) -> None:
         """From here on it may be that late: what expires until then may go, a turn of upkeep further on too."""
         self._latest = max(self._latest, epoch.reading.trusted.now() + TURN_MICROSECONDS)
+
+    def begun(self, epoch: Epoch, catalog: SqliteCatalog) -> None:
+        """Looks at the pages that an incarnation has found in the journal."""
+        if catalog.database.failure:
+            return
+        with self._quietly():
+            self._read_journal(catalog)
+            journal = _reading(catalog).journal(epoch.fence)
+            ports: dict[bool, Any] = {True: self._bytes, False: journal}
+
+            def read(entry: PageEntry) -> Buffer:
+                if entry.segment == LOST:
+                    raise Damaged("its place is not known")
+                return at_once(ports[entry.segment > 0].read([reference_of(entry, epoch.fence.broker)]))[0].body
+
+            for actor in epoch.topics.actors():
+                self._expiries.loaded(actor.partition, read)
+
+    def landed(self, catalog: SqliteCatalog) -> None:
+        """Reads what the journal has now, before it is trimmed."""
+        if not catalog.database.failure:
+            with self._quietly():
+                self._read_journal(catalog)
+
+    def _read_journal(self, catalog: SqliteCatalog) -> None:
+        assert catalog.database.connection is not None
+        rows = catalog.database.connection.execute("SELECT position, changes FROM journal WHERE position > ?", (self.naive.position,))
+        self.naive.catch_up(sorted(rows))
 
     def look(self, epoch: Epoch, catalog: SqliteCatalog) -> list[Violation]:
         """Everything that is wrong now."""
@@ -126,6 +156,8 @@ class Inspection:
             reader = PageReader(store=files, journal=journal, caches=caches, extents=extents)
             at_once(restore_ids(loaded.partitions.values(), reader))
             broken = self._compare(epoch, loaded)
+            self._read_journal(catalog)
+            broken += self.naive.compare(loaded.partitions.values())
             for key, actor in list(epoch.topics._actors.items()):
                 if key in loaded.partitions:  # else its topic is deleted
                     broken += self._sealed(epoch, actor.partition, at_once(journal.extents(*key, 0, 1 << 30)))
@@ -217,7 +249,7 @@ class Inspection:
         live = partition.live(first, end) if end > first else np.empty(0, np.int64)
         twice, missing = np.flatnonzero(times > 1) + first, live[times[live - first] == 0]
         self.note_time(epoch)
-        lost = [o for o in missing.tolist() if not 0 < self._expiry(partition.topic, partition.number, o) < self._latest]
+        lost = [o for o in missing.tolist() if not 0 < self._expiries.of(partition.topic, partition.number, o) < self._latest]
         cases = [f"offsets {twice[0]} to {twice[-1]} are in two pages"] if len(twice) else []
         return cases + ([f"{len(lost)} offsets from {lost[0]} to {lost[-1]} are in no page"] if lost else [])
 

@@ -15,7 +15,8 @@ from bowstring.client.producer import Producer
 from bowstring.client.receipts import BatchReceipt
 from bowstring.times import to_datetime
 from tests.history.events import Row, Settings
-from tests.simulation.plain_kit import Place, PlainKit, read_row
+from tests.simulation.plain_kit import Place, PlainKit
+from tests.simulation.plain_reader import read_row
 from tests.simulation.server import ADDRESS
 
 if TYPE_CHECKING:

@@ -102,6 +102,45 @@ class Load:
     backup_every: float = 0.0
     """The mean time between the end of a backup and the next."""
 
+    consumers: int = 0
+    """Client processes that consume; none, and there are no subscriptions either."""
+    subscriptions: int = 1
+    """Of each topic; the second begins at the latest."""
+    lease_seconds: float = 2.0
+    """Of the subscriptions; the share `own_leases` of consumers asks for others."""
+    own_leases: float = 0.0
+    credit_max: int = 30
+    consume_seconds: float = 3.0
+    """The mean time for which a consumer goes on."""
+    work_seconds: float = 0.02
+    """The mean time between what it takes and the next."""
+    nacks: float = 0.1
+    """The share of rows that are nacked; `rejects` of those that are rejected, `holds` of those that are
+    kept until their lease is over, `extends` of those whose lease is made longer."""
+    late_extends: float = 0.0
+    """The share of rows that are kept which are to be made longer when their lease is just over."""
+    rejects: float = 0.0
+    holds: float = 0.0
+    extends: float = 0.0
+    masks: float = 0.5
+    """The share of times at which rows are taken and settled as a batch."""
+    pauses: float = 0.0
+    abandons: float = 0.0
+    """The share of consumers that end without a word."""
+    named_consumers: float = 0.5
+    """The share of them whose name is their machine's, so that they come back under it; `collisions`
+    of those that all have one name."""
+    collisions: float = 0.0
+    plain_consumers: float = 0.3
+    delete_held: float = 0.0
+    """The share of times at which a consumer tries to delete what it holds."""
+    amend_every: float = 0.0
+    """The mean time between two changes of a subscription's settings."""
+    fleeting_seconds: float = 0.0
+    """The mean time between two deletions of a subscription that is made anew."""
+    take_away_every: float = 0.0
+    """The mean time between two times at which an operator takes leases away."""
+
     inline_bytes: int = 4 * KIB
     overlap_bytes: int = 8 * KIB
     segment_bytes: int = 64 * KIB

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from bowstring.ports.transport import Handler
 from tests.simulation.clock import SimulatedClock, SimulatedRandomness, SimulatedWorker, WallClock
 from tests.simulation.disk import CRASH, POWER, Drive, SimulatedDisk
+from tests.simulation.ledger import LedgerDialer
 from tests.simulation.loop import LIFE, Life, PowerCut
 from tests.simulation.network import Listener
-from tests.simulation.transport import SimulatedDialer
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -42,7 +42,7 @@ class Incarnation(Life):
         self.context.run(LIFE.set, self)
         self.clock = SimulatedClock(node.wall, node.world, node.world.loop.time() - node.random.uniform(0.0, 1e5))
         self.randomness = SimulatedRandomness(node.world.source(f"{self.name}/randomness"), self.clock)
-        self.dialer = SimulatedDialer(self)
+        self.dialer = LedgerDialer(self)
         self.failure: BaseException | None = None
         self.ended: asyncio.Future[str] = node.world.loop.create_future()
         self._disk = SimulatedDisk(node.drive, self) if node.drive is not None else None
@@ -52,6 +52,11 @@ class Incarnation(Life):
         if self._disk is None:
             raise LookupError(f"{self.node.name} has no disk")
         return self._disk
+
+    @property
+    def is_dark(self) -> bool:
+        """Whether its machine has lost its power and has not started again."""
+        return self.dead and self.ended.result() == POWER and not self.node.alive
 
     def worker(self) -> SimulatedWorker:
         """A new thread, in the simulation's sense."""
@@ -68,6 +73,13 @@ class Incarnation(Life):
     def seconds(self, share: float) -> float:
         """How long something takes that costs a share of a sync."""
         return self._disk.drive.seconds(share) if self._disk is not None else self.world.options.delay_seconds * share
+
+    def later(self, seconds: float, end: Callable[[], None]) -> None:
+        """Ends something that takes so long because of the disk, if there is one."""
+        if self._disk is not None:
+            self._disk.drive.later(seconds, end, self.context)
+        else:
+            self.world.loop.call_later(seconds, end, context=self.context)
 
     def take_debt(self) -> float:
         """The time that blocking calls on the disk have cost since the last time."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 NEVER = 0.0
 
@@ -60,6 +61,19 @@ class Options:
     half_open_seconds: float = 15.0
     clog_every: float = NEVER
     clog_seconds: float = 3.0
+    silent: float = 0.0  # the share of breaks that no end is told of
+    split_rate: float = 0.1  # how likely a read gets only some of the bytes that have arrived
+    bytes_a_second: float = 0.0  # how fast a connection is, 0 for as fast as one likes
+    pipe_bytes: int = 64 * 1024  # how many bytes fit between two processes
+
+    # Sizes of the native transport.
+    to_broker_bytes: int = 1024 * 1024
+    to_caller_bytes: int = 1024 * 1024
+    unsent_bytes: int = 256 * 1024
+    large_bytes: int = 4 * 1024
+    joined_bytes: int = 1024
+    keepalive: float = 1.0  # by so much its keepalive is quicker or slower than in the product
+    gathers: bool = False  # the loop gathers the writes of a turn by itself, as uvloop does
 
     # Something before the broker refuses a publish stream at its opening, for a reason that the
     # stream cannot help (an expired login). That says nothing about messages that were sent before.
@@ -120,7 +134,26 @@ def drawn(seed: int) -> Options:
         jump_every=sometimes(0.4, 3.0, 60.0),
         jump_seconds=math.exp(source.uniform(math.log(0.1), math.log(7200.0))),
         relapse=source.random(),
+        **drawn_wire(seed),
     )
+
+
+def drawn_wire(seed: int) -> dict[str, Any]:
+    """How bytes travel: with dice of its own, so that the rest of a seed stays what it was."""
+    source = random.Random(f"{seed}/wire")
+    return {
+        "silent": source.choice((0.0, 0.1, 0.5)),
+        "split_rate": source.choice((0.0, 0.02, 0.1, 0.5)),
+        "bytes_a_second": source.choice((0.0, 0.0, 0.0, math.exp(source.uniform(math.log(5e4), math.log(5e6))))),
+        "pipe_bytes": source.choice((2, 16, 128, 1024)) * 1024,
+        "to_broker_bytes": source.choice((1, 16, 128, 1024)) * 1024,
+        "to_caller_bytes": source.choice((1, 16, 128, 1024)) * 1024,
+        "unsent_bytes": source.choice((1, 16, 256)) * 1024,
+        "large_bytes": source.choice((200, 2_000, 16_384)),
+        "joined_bytes": source.choice((0, 500, 8_192)),
+        "keepalive": source.choice((1.0, 1.0, 0.3)),
+        "gathers": source.random() < 0.5,
+    }
 
 
 def after(source: random.Random, mean: float) -> float:

@@ -8,17 +8,18 @@ beside the real kit in the simulation, because a broker that is right only for o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bowstring import errors
 from bowstring.messages import encoding, ids
 from bowstring.messages.hashing import partition_of
 from bowstring.ports.calls import CALLS
-from bowstring.wire.codec import join, split
+from bowstring.ports.transport import Dialer, Stream
+from bowstring.wire.codec import join
 from bowstring.wire.generated import bowstring_pb2 as pb
-from tests.history.events import Row, Settings, fingerprint, label_in
+from tests.history.events import Row, Settings
+from tests.simulation.plain_reader import PlainReader
+from tests.simulation.plain_stream import messages, write
 
 if TYPE_CHECKING:
     from tests.simulation.node import Incarnation
@@ -27,7 +28,6 @@ CALL_SECONDS = 5.0
 GRACE_SECONDS = 1.0
 ATTEMPTS_MAX = 3
 PAUSE_SECONDS = 0.1
-CREDIT_BYTES = 64 * 1024
 
 
 class Place(NamedTuple):
@@ -38,9 +38,9 @@ class Place(NamedTuple):
 class PlainKit:
     """A connection and what can be done over it."""
 
-    def __init__(self, life: Incarnation, address: str) -> None:
+    def __init__(self, life: Incarnation, address: str, dialer: Dialer | None = None) -> None:
         self.life = life
-        self.channel = life.dialer.dial(address)
+        self.channel = (dialer or life.dialer).dial(address)
         self.ahead = 0
 
     async def call(self, method: str, request: Any, answer: Any) -> Any:
@@ -127,6 +127,8 @@ class PlainProducer:
         self._taken: dict[int, list[int]] = {}
         """The batches of a partition that are stored, or may be."""
         self._to_write: list[Batch] = []
+        self._stream: Stream | None = None
+        """Open for batches."""
         self._sent: list[Batch] = []
         """Since the last flush."""
         self._wake = asyncio.Event()
@@ -155,12 +157,25 @@ class PlainProducer:
             )
             batch = Batch(self._number, partition, mine, data, self._kit.broker_now(), timeout or self._timeout)
             self._open.setdefault(partition, []).append(batch)
-            self._to_write.append(batch)
+            self._write_or_keep(batch)
             self._sent.append(batch)
             asyncio.get_running_loop().call_later(batch.timeout + GRACE_SECONDS, self._give_up, batch)
             parts.append((places, batch))
         self._wake.set()
         return parts
+
+    def _write_or_keep(self, batch: Batch) -> None:
+        """Writes a batch at once if nothing waits before it."""
+        if self._to_write or not self._write_now(batch):
+            self._to_write.append(batch)
+
+    def _write_now(self, batch: Batch) -> bool:
+        """Writes a batch if that needs no waiting, or if it needs not be written any more."""
+        if batch.answer.done():
+            return True
+        written = self._stream is not None and self._stream.try_write(self._request(batch))
+        batch.written |= written
+        return written
 
     def _home(self, row: Row) -> int:
         if row.key:
@@ -189,7 +204,7 @@ class PlainProducer:
         while True:
             try:
                 await self._kit.hello()
-                await self._stream()
+                await self._serve()
             except errors.NotFound as error:
                 self._to_write = []
                 for batch in [batch for lane in self._open.values() for batch in lane]:
@@ -198,32 +213,35 @@ class PlainProducer:
                 pass
             await asyncio.sleep(PAUSE_SECONDS * self._kit.life.randomness.unit())
 
-    async def _stream(self) -> None:
+    async def _serve(self) -> None:
+        """One stream, from its opening to its end."""
         self._streams += 1
         stream = self._kit.channel.stream("Publish")
         opened = pb.PublishOpen(topic=self._topic, producer=self._id, stream=self._streams, group=self.group)
         await stream.write(pb.PublishRequest(open=opened).SerializeToString())
         again = [batch for lane in self._open.values() for batch in lane]
         self._to_write = sorted(again, key=lambda _: self._kit.life.randomness.unit())
+        self._stream = stream
         writing = asyncio.create_task(self._write(stream))
         try:
-            while (message := await stream.read()) is not None:
-                self._answered(pb.PublishAnswer.FromString(message))
+            async for message in messages(stream, self._kit.life):
+                self._answered(pb.PublishAnswer.FromString(bytes(message)))
         finally:
+            self._stream = None
             writing.cancel()
             await asyncio.wait([writing])
             if not writing.cancelled():
                 writing.exception()
             stream.cancel()
 
-    async def _write(self, stream: Any) -> None:
+    async def _write(self, stream: Stream) -> None:
         while True:
             self._wake.clear()
             while self._to_write:
                 batch = self._to_write.pop(0)
                 if not batch.answer.done():
                     batch.written = True
-                    await stream.write(self._request(batch))
+                    await write(stream, self._request(batch))
             await self._wake.wait()
 
     def _request(self, batch: Batch) -> bytes:
@@ -252,6 +270,8 @@ class PlainProducer:
             self._settle(batch, batch.rows, answer.refused.kind)
         elif batch is not None:
             self._settle(batch, _placed(batch, answer.stored), "")
+        while self._to_write and self._write_now(self._to_write[0]):
+            self._to_write.pop(0)
 
     async def outcome(self, sent: list[tuple[list[int], Batch]], rows: list[Row]) -> list[Row]:
         """The rows with what became of each."""
@@ -299,94 +319,6 @@ def _placed(batch: Batch, stored: pb.Stored) -> list[Row]:
         offset += at not in repeated
         placed.append(row._replace(partition=batch.partition, offset=mine, duplicate=at in repeated))
     return placed
-
-
-class PlainReader:
-    """Reads partitions from their starts on; `latest` ends where the topic ended when it began."""
-
-    def __init__(self, kit: PlainKit, topic: str, starts: dict[int, int], latest: bool) -> None:
-        self._kit = kit
-        self._topic = topic
-        self._next = dict(starts)
-        self._latest = latest
-        self._ends: dict[int, int] = {}
-
-    async def batches(self) -> AsyncIterator[list[Row]]:
-        while True:
-            try:
-                if self._latest and not self._ends:
-                    facts = await self._kit.call("DescribeTopic", pb.DescribeTopicRequest(name=self._topic), pb.Topic)
-                    self._ends = {partition: facts.ranges[partition].next for partition in self._next}
-                if self._ends and all(self._next[partition] >= end for partition, end in self._ends.items()):
-                    return
-                async for rows in self._stream():
-                    yield rows
-                if self._ends:  # the broker ends a stream well only when every range is read
-                    return
-            except errors.DeadlinePassed:
-                raise
-            except errors.Unavailable:
-                await asyncio.sleep(PAUSE_SECONDS * self._kit.life.randomness.unit())
-
-    async def _stream(self) -> AsyncIterator[list[Row]]:
-        stream = self._kit.channel.stream("Fetch")
-        wanted = [
-            pb.FetchFrom(partition=partition, offset=offset, end=self._ends.get(partition, 0))
-            for partition, offset in self._next.items()
-            if offset < self._ends.get(partition, 1 << 60)
-        ]
-        opened = pb.FetchOpen(topic=self._topic, partitions=wanted)
-        try:
-            await stream.write(pb.FetchRequest(open=opened, credit=CREDIT_BYTES).SerializeToString())
-            while (message := await stream.read()) is not None:
-                header, data = split(message)
-                answer = pb.FetchAnswer.FromString(header)
-                with suppress(errors.Unavailable):  # the broker may have sent all there is, and its end; what has come is read first
-                    await stream.write(pb.FetchRequest(credit=answer.stored_bytes).SerializeToString())
-                rows = _rows(answer, data)
-                if rows or self._next[answer.partition]:  # else it is still to begin
-                    self._next[answer.partition] = answer.next_offset
-                yield rows
-        finally:
-            stream.cancel()
-
-    async def close(self) -> None:
-        """Nothing is held."""
-
-
-def _rows(answer: pb.FetchAnswer, data: memoryview | None) -> list[Row]:
-    if data is None:
-        return []
-    batch = encoding.decode(answer.columns, data)
-    offsets = [run.offset + at for run in answer.runs for at in range(run.rows)]
-    arrived = [run.arrived or answer.arrived for run in answer.runs for _ in range(run.rows)]
-    origins = [
-        ids.generated(origin.producer, origin.number, answer.partition, origin.first_row + at)
-        for origin in answer.origins
-        for at in range(origin.rows)
-    ]
-    nothing = [None] * len(offsets)
-
-    def column(name: str, otherwise: list[Any]) -> list[Any]:
-        if name not in batch.schema.names:
-            return otherwise
-        found = batch.column(name)
-        return (found.cast("int64") if name in ("due", "expires") else found).to_pylist()
-
-    columns = [column("value", nothing), column("key", nothing), column("id", origins), [answer.partition] * len(offsets), offsets]
-    groups = [origin.group for origin in answer.origins for _ in range(origin.rows)]
-    columns += [column("attributes", nothing), arrived, column("due", nothing), column("expires", nothing), groups]
-    return [read_row(*fields) for fields in zip(*columns, strict=True)]
-
-
-def read_row(
-    value: Any, key: Any, message_id: str, partition: int, offset: int, attributes: Any, arrived: int, due: Any, expires: Any, group: str
-) -> Row:
-    """A row in the words of a history."""
-    name, text = label_in(value), dict(attributes or ()).get("a", "")
-    place = {"partition": partition, "offset": offset, "arrived": arrived}
-    more = {"due": due or 0, "expires": expires or 0, "attributes": text, "group": group}
-    return Row(name, message_id, (key or b"").decode(), fingerprint(value), **place, **more)
 
 
 def alteration(name: str, settings: Settings) -> pb.AlterTopicRequest:

@@ -29,6 +29,11 @@ READING = JOURNAL.only(
     seconds=6.0, topics=1, producers=2, readers=0, named=3, pause_seconds=0.1, attributed=0.4, delayed=0.2, plain=0.0
 ).only(seal_seconds=1.0, upkeep_seconds=0.4)
 KEEPING = SEALING.only(topics=1, brief_topics=2, retention_seconds=2.0)
+QUEUE = JOURNAL.only(seconds=6.0, topics=1, producers=2, readers=0, consumers=3, plain=0.0, pause_seconds=0.05).only(
+    lease_seconds=1.0, plain_consumers=0.5, nacks=0.2, credit_max=30, named_consumers=0.5
+)
+"""One topic, and three processes that consume it."""
+SEALED_QUEUE = QUEUE.only(seconds=8.0, seal_seconds=1.0, upkeep_seconds=0.4, chunk_bits=4, nacks=0.4)
 
 THEMES = (
     (CRASHES.only(slow_rate=0.05, slow_seconds=0.5), HURRY),

@@ -10,6 +10,7 @@ errors, and how often each fault and each rare state was reached.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -20,15 +21,17 @@ from typing import IO
 from tests.history import checkers, promises_of_deleting, promises_of_delivery, promises_of_reading
 from tests.history.checkers import Violation
 from tests.history.events import NOTE, PUBLISH, READ, Event
+from tests.history.queue_checkers import check_queues
 from tests.simulation.backing_up import Backups
-from tests.simulation.broker_time import clocks_of, late_seconds, notice_seconds
+from tests.simulation.broker_time import clocks_of, late_seconds, lease_clocks_of, notice_seconds
 from tests.simulation.leftovers import leftovers
 from tests.simulation.load import KIB, Load, drawn_load
 from tests.simulation.loop import Stuck
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.node import Incarnation, Node
-from tests.simulation.options import Options, after, drawn
+from tests.simulation.options import Options, after, drawn, drawn_wire
 from tests.simulation.planting import THEMES
+from tests.simulation.queue_load import drawn_queue
 from tests.simulation.server import Server
 from tests.simulation.workload import Workload
 from tests.simulation.world import ProductBug, World
@@ -36,6 +39,7 @@ from tests.simulation.world import ProductBug, World
 HEALING_SECONDS = 120.0
 """Within this many virtual seconds after the last fault every call must have its answer."""
 READING_SECONDS = 60.0
+DRAINING_SECONDS = 900.0
 JUMP_SECONDS_HARMLESS = 50.0
 """After a broker's clock was ahead by more than the window and went back, it refuses to publish
 until its clock is there again.
@@ -89,6 +93,7 @@ def run(
     """Runs one seed. To be called once in a process (`processes.each`). `planted` switches a bug on
     while the world runs.
     """
+    logging.getLogger("bowstring.client").setLevel(logging.ERROR)  # leases are lost all the time here
     faults, work = world_of(seed)
     world = World(seed, faults if options is None else options, trace=trace)
     load = work if load is None else load
@@ -121,6 +126,12 @@ def run(
 
 
 def world_of(seed: int) -> tuple[Options, Load]:
+    """The faults and the work of a seed; in half of them there are queues, too."""
+    options, load = _world_without_queues(seed)
+    return options, load.only(**drawn_queue(seed))
+
+
+def _world_without_queues(seed: int) -> tuple[Options, Load]:
     """The faults and the work of a seed: drawn one by one, or (for three seeds in ten) such as
     belong together, because some bugs show only where a slow disk, hurried producers and crashes
     meet. Clients that take half a minute to find out that a broker is dark do nothing meanwhile,
@@ -128,7 +139,8 @@ def world_of(seed: int) -> tuple[Options, Load]:
     """
     source = random.Random(f"{seed}/theme")
     if source.random() < 0.3:
-        return source.choice(THEMES)
+        options, load = source.choice(THEMES)
+        return options.only(**{**drawn_wire(seed), "silent": 0.0}), load
     options, load = drawn(seed), drawn_load(seed)
     if source.random() < 0.1:  # a disk that only retention makes room on
         load = load.only(topics=0, mortal_topics=0, brief_topics=1, sized_topics=1, retention_bytes=200 * KIB, delayed=0.0)
@@ -175,6 +187,13 @@ class Run:
         for node in slow:
             node.start(workload.read_slowly)
         readers += [*named, *observers, *slow]
+        operators = [world.node("operator", disk=False)] if self.load.consumers else []
+        for node in operators:
+            node.start(workload.operate)
+        consumers = [world.node(f"q{number}", disk=False) for number in range(self.load.consumers)]
+        for node in consumers:
+            node.start(workload.consume)
+        readers += consumers
         keepers = [world.node("backups", disk=False)] if self.load.backup_every else []
         for node in keepers:
             node.start(Backups(self.server, workload).run)
@@ -186,7 +205,7 @@ class Run:
             task.cancel()
         workload.over = True
         workload.history.note("world", "healed")
-        await self._finish([administrator, *keepers, *producers, *readers])
+        await self._finish([administrator, *operators, *keepers, *producers, *readers])
         nemesis.stop()
         await self._read_twice()
 
@@ -224,18 +243,25 @@ class Run:
         disk.
         """
         await self._read("check", lambda life: self.workload.read_all(life, "check"))
+        await self._drain("drain-1")
         self.workload.violations += await leftovers(self.server)
         self.server.node.power_cut()
         self.server.start()
         await self._read("probe", self.workload.probe)
+        await self._drain("drain-2")
         await self._read("judge", self.workload.read_finally)
         self.read_to_the_end = True
 
-    async def _read(self, name: str, main: Callable[[Incarnation], object]) -> None:
+    async def _drain(self, name: str) -> None:
+        """Everything that is left of subscriptions is taken, if there are any."""
+        if self.load.consumers:
+            await self._read(name, self.workload.drain, seconds=DRAINING_SECONDS)
+
+    async def _read(self, name: str, main: Callable[[Incarnation], object], seconds: float = READING_SECONDS) -> None:
         self.server.start()
         node = self.world.node(name, disk=False)
         life = node.start(main)  # type: ignore[arg-type]
-        await self._before(self.world.loop.time() + READING_SECONDS, life.ended, name)
+        await self._before(self.world.loop.time() + seconds, life.ended, name)
 
     # ---- the verdict -----------------------------------------------------------------------------------------------
 
@@ -246,7 +272,7 @@ class Run:
         report.reached["live state compared with loaded state"] = watch.compared
         report.reached["the disk was inspected"] = watch.inspection.times
         report.reached["notes"] = sum(event.operation == NOTE for event in events)
-        report.violations += watch.violations + self.workload.violations
+        report.violations += watch.violations + self.workload.violations + self.world.network.violations
         if not self.world.options.jump_every or self.world.options.jump_seconds < JUMP_SECONDS_HARMLESS:
             rotten = "corrupt" if self.world.options.bit_rot_rate else None  # ids that cannot be read do not heal
             cases = [case for case, error in self.workload.failed_probes if error != rotten]
@@ -266,6 +292,12 @@ class Run:
             steady = not (self.world.options.jump_every or self.load.usurp_every)
             foreseen = frozenset({"login-required"}) if options.turn_away_rate else frozenset()
             report.violations += checkers.check(events, steady_clocks=steady, clocks=clocks, foreseen=foreseen)
+        if self.load.consumers:
+            leases = lease_clocks_of(self.server.node.wall, watch.begins, options)
+            leases = leases._replace(damaged=frozenset(watch.inspection.naive.damaged))
+            report.violations += check_queues(events, leases, clocks, drained=self.read_to_the_end)
+            report.violations += watch.inspection.naive.nonsense()
+            report.reached["ledger compared with the journal"] = watch.inspection.naive.compared
 
 
 def _finished(life: Incarnation) -> bool:

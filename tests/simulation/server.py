@@ -38,6 +38,8 @@ MAY_RAISE = (StorageFailed, Damaged, DiskFull, errors.Error)
 """How the process ends by design: it could not start, or its storage failed."""
 PAUSE_SECONDS = 1.0
 """The mean time for which a node pauses when its turn is over."""
+GRACE_SECONDS = 1.0
+"""So long calls under way may take when the broker is stopped."""
 FAREWELL_SECONDS = 0.3
 """So long at most clients of a node whose turn is over keep their connections to it."""
 
@@ -155,7 +157,7 @@ class Server:
                 return
             raise StorageFailed(str(failure)) if isinstance(failure, MAY_RAISE) else failure
         gateway.close(errors.Unavailable("the broker is stopping."))
-        listener.close()
+        await listener.stop(GRACE_SECONDS)
         await broker.stop()
 
     def _listen(self, number: int, life: Incarnation, assembled: Assembled) -> Listener:

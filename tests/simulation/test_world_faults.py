@@ -184,6 +184,22 @@ def test_a_slow_disk_takes_seconds_and_is_no_fault():
     assert world.reached["slow disk operation"]
 
 
+@pytest.mark.parametrize("on_a_worker", [False, True])
+def test_a_slow_operation_that_is_under_way_ends_when_the_world_heals(on_a_worker: bool):
+    async def main(world: World) -> None:
+        async def live(life: Incarnation) -> None:
+            await (life.worker().run(lambda: None) if on_a_worker else life.disk.create("a", 512))
+
+        life = world.node("server").start(live)
+        await asyncio.sleep(60.0)
+        assert not life.ended.done()
+        world.heal()
+        await asyncio.sleep(3 * world.options.sync_seconds)
+        assert life.ended.done()
+
+    World(1, Options(slow_rate=1.0, slow_seconds=1e6)).run(main)
+
+
 def test_the_lock_names_its_holder_and_is_free_when_the_holder_is_dead():
     async def main(world: World) -> None:
         drive = world.drive("shared")

@@ -7,7 +7,6 @@ everything that is sent to readers are written down (invariant 13); and what was
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,7 @@ from tests.history.checkers import Violation
 from tests.history.events import LABEL
 from tests.history.filtering import FILTERS
 from tests.simulation.comparing import compare
+from tests.simulation.expiries import Expiries
 from tests.simulation.inspection import Inspection
 from tests.simulation.sightings import Sightings
 
@@ -46,7 +46,8 @@ class Watch:
     def __init__(self, world: World, drive: Drive) -> None:
         self.world = world
         self.sightings = Sightings(world)
-        self.inspection = Inspection(drive, self._expiry)
+        self._expiries = Expiries()
+        self.inspection = Inspection(drive, self._expiries, world.sometimes)
         self.violations: list[Violation] = []
         self.last: Epoch | None = None
         self.sent: list[tuple[float, frozenset[str]]] = []
@@ -58,8 +59,6 @@ class Watch:
         self.begins: list[float] = []
         """When incarnations began."""
         self.compared = 0
-        self._expiries: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        """First offsets of batches, and when they expire as a whole, by topic and partition."""
         self._deadlines: dict[Key, int] = {}
         self._late: set[Key] = set()
         self._door = world.source("door")
@@ -75,9 +74,6 @@ class Watch:
             self.sightings.ended(before)
             self.compared += 1
             self.violations += compare(before, epoch, sequence)
-        for actor in epoch.topics.actors():  # what was committed at the last moment nobody has heard of before
-            for entry in actor.partition.pages.state():
-                self._expires(actor.partition.topic, actor.partition.number, entry.first_offset, entry.expires)
 
     def turns_away(self) -> bool:
         """Whether a stream is refused, as by a proxy before the broker."""
@@ -98,20 +94,11 @@ class Watch:
                 self.world.sometimes("row kept below the floor", bool(change.kept))
                 self.world.sometimes("row released below the floor", bool(change.released))
             if isinstance(change, Append) and change.rows:
-                self._expires(change.topic, change.partition, change.first_offset, change.expires)
                 key = (change.producer, change.partition, change.number)
                 if now > self._deadlines.get(key, now):
                     self._late.add(key)
-
-    def _expires(self, topic: int, partition: int, first_offset: int, expires: int) -> None:
-        batches = self._expiries.setdefault((topic, partition), [])
-        if not batches or batches[-1][0] < first_offset:
-            batches.append((first_offset, expires))
-
-    def _expiry(self, topic: int, partition: int, offset: int) -> int:
-        batches = self._expiries.get((topic, partition), [])
-        at = bisect_right(batches, offset, key=lambda batch: batch[0]) - 1
-        return batches[at][1] if at >= 0 else 0
+        for change, page in flush.pages:
+            self._expiries.committed(change, page.body)
 
     def acknowledged(self, producer: bytes, answer: pb.PublishAnswer) -> None:
         """An answer goes out. One that repeats an earlier answer may be about a batch whose late commit was found out only at load."""
@@ -176,9 +163,12 @@ class SimulationWitness(Witness):
         assert isinstance(incarnation, Epoch)
         self._epoch = incarnation
         self._watch.begun(incarnation, incarnation.log.flusher._sequence)
+        if self._watch.last is incarnation:  # else it is fenced, and what it has loaded may be gone
+            self._watch.inspection.begun(incarnation, self._catalog)
 
     def landed(self, flush: Flush) -> None:
         self._watch.commits(flush, self.epoch.log.clock.now())
+        self._watch.inspection.landed(self._catalog)
 
     def committed(self, flush: Flush) -> None:
         self._watch.committed(self.epoch)
@@ -194,6 +184,10 @@ class SimulationWitness(Witness):
         self._sightings.cut(partition, first, end, visible)
 
     def fetched(self, topic: str, where: Filter | None, pieces: Sequence[Fetched]) -> None:
+        """What a fenced broker takes from its memory is not judged: its connections are broken or about to be, and only a lease for
+        reading, which brokers do not have yet, could keep it from looking."""
+        if self._watch.last is not self.epoch:
+            return
         self._watch.taken(topic, next((text for text in FILTERS if parse(text) == where), ""), pieces)
 
     def turn_began(self) -> None:

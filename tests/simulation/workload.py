@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Any
 from bowstring import errors
 from tests.history.events import ALTER, CREATE, DELETE, FINAL, OK, PUBLISH, History, Row, Settings, fingerprint, label
 from tests.history.violations import Violation
+from tests.simulation.consuming import ConsumerClient
 from tests.simulation.dawdling import SlowReader, overhear
+from tests.simulation.draining import Drain
 from tests.simulation.kit import Kit, RealReading, Sender, connected
 from tests.simulation.load import Load
 from tests.simulation.observing import PositionObserver
 from tests.simulation.producing import ProducerClient
 from tests.simulation.reading import NamedReader
+from tests.simulation.subscribing import Queues
 from tests.simulation.topics import Topics
 
 if TYPE_CHECKING:
@@ -58,6 +61,7 @@ class Workload:
         """Promises that a client saw broken by itself."""
         self.failed_probes: list[tuple[str, str]] = []
         """What was wrong, and the error."""
+        self.queues = Queues(self)
 
     def saw(self, topic: str, partition: int, offset: int) -> None:
         self.ends[topic, partition] = max(offset, self.ends.get((topic, partition), 0))
@@ -135,6 +139,17 @@ class Workload:
 
     async def produce(self, life: Incarnation) -> None:
         await ProducerClient(self, life).run()
+
+    # ---- consumers -------------------------------------------------------------------------------------------------
+
+    async def consume(self, life: Incarnation) -> None:
+        await ConsumerClient(self, life).run()
+
+    async def operate(self, life: Incarnation) -> None:
+        await self.queues.operate(life)
+
+    async def drain(self, life: Incarnation) -> None:
+        await Drain(self, life).run()
 
     # ---- readers ---------------------------------------------------------------------------------------------------
 

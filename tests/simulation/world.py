@@ -26,6 +26,7 @@ from tests.simulation.network import Network
 from tests.simulation.node import Node
 from tests.simulation.options import Options
 from tests.simulation.vfs import seed_randomness
+from tests.simulation.wire_watch import watched_wire
 
 T = TypeVar("T")
 
@@ -99,13 +100,14 @@ class World:
         self.bugs.append(f"{self.loop.time():.6f} s, {life.name}: {what}\n{told}")
 
     def heal(self) -> None:
-        """No more faults from here on; clogged links, full disks and rotten bits are mended. Dead processes stay dead."""
+        """No more faults from here on; clogged links, full and slow disks and rotten bits are mended. Dead processes stay dead."""
         self.faulty = False
         self.network.heal()
         self.digest.note("healed")
         for drive in dict.fromkeys(node.drive for node in self.nodes if node.drive is not None):
             drive.disarm()
             drive.relax()
+            drive.hurry()
             drive.medium.heal()
 
     # ---- running ---------------------------------------------------------------------------------------------------
@@ -123,7 +125,8 @@ class World:
         keep: Callable[[apsw.Connection], None] = self.loop.graveyard.append
         apsw.connection_hooks.append(keep)
         try:
-            result = self.loop.run_until_complete(outermost())
+            with watched_wire(self):
+                result = self.loop.run_until_complete(outermost())
             self.loop.unretrieved()
         finally:
             self.digest.note(f"end after {self.loop.steps} steps")

@@ -14,8 +14,10 @@ from contextlib import asynccontextmanager
 from bowstring import errors
 from bowstring.client.client import Client
 from bowstring.messages import encoding, ids
-from bowstring.wire import codec, status
+from bowstring.wire import codec, error_messages
 from bowstring.wire.generated import bowstring_pb2 as pb
+from tests.unit.fake_stream import FakeStream
+from tests.unit.fake_subscriptions import FakeSubscriptions
 from tests.unit.fake_topic import FakePartition, FakeTopic
 from tests.unit.virtual_time import FakeClock
 
@@ -34,10 +36,15 @@ class FakeRandomness:
         return self.count.to_bytes(16, "big")
 
 
-class FakeBroker:
+class FakeBroker(FakeSubscriptions):
     """The broker. `requests` are all publish requests that came in, as (stream, partition, number, previous, rows)."""
 
+    direct = False
+    """Whether its streams take and hand over messages without a task in between, as a native transport does. Every third write has to
+    wait all the same."""
+
     def __init__(self) -> None:
+        super().__init__()
         self.topics: dict[str, FakeTopic] = {}
         self.create_on_publish = False
         self.batch_bytes_max = 16 * 2**20
@@ -182,7 +189,7 @@ class FakeBroker:
                 continue
             answer = pb.PublishAnswer(partition=request.partition, number=request.number, broker_time=self.clock.now())
             if isinstance(what, errors.Error):
-                answer.refused.CopyFrom(status.to_message(what))
+                answer.refused.CopyFrom(error_messages.to_message(what))
             else:
                 self._store(topic.partitions[request.partition], opened, request, bytes(data or b""), answer)
             if what == "lose":
@@ -199,9 +206,9 @@ class FakeBroker:
             answer.stored.CopyFrom(known)
             answer.stored.duplicate = True
         elif request.number <= last:
-            answer.refused.CopyFrom(status.to_message(errors.DeadlinePassed("a later batch was accepted.")))
+            answer.refused.CopyFrom(error_messages.to_message(errors.DeadlinePassed("a later batch was accepted.")))
         elif self.clock.now() > request.sent + request.timeout:
-            answer.refused.CopyFrom(status.to_message(errors.DeadlinePassed("too late.")))
+            answer.refused.CopyFrom(error_messages.to_message(errors.DeadlinePassed("too late.")))
         elif request.previous != last:
             answer.resend_after = last
         else:
@@ -229,6 +236,8 @@ class FakeBroker:
         header.next_offset, header.stored_bytes = len(partition.log) + 1, len(data)
         partition.pages.append((first, header, data))
         partition.grown.set()
+        for queue in self.queues.values():
+            queue.kick()
         return stored
 
     # ---- fetching
@@ -292,56 +301,6 @@ def _cut(page: tuple[int, pb.FetchAnswer, bytes], offset: int, end: int) -> byte
     part.runs[0].offset, part.runs[0].rows = start, stop - start
     part.origins[0].rows, part.origins[0].first_row = stop - start, start - first
     return codec.join(part.SerializeToString(), taken.data)
-
-
-class FakeStream:
-    """Both ends of a stream."""
-
-    def __init__(self, broker: FakeBroker, method: str) -> None:
-        self._requests: asyncio.Queue[bytes] = asyncio.Queue()
-        self._answers: asyncio.Queue[bytes | errors.Error | None] = asyncio.Queue()
-        self._end: errors.Error | None = None
-        broker.streams.append(self)
-        self._task = asyncio.create_task(self._serve(broker, method))
-
-    async def _serve(self, broker: FakeBroker, method: str) -> None:
-        try:
-            if broker.down:
-                raise errors.Unavailable("nobody is there.")
-            await (broker.publish(self) if method == "Publish" else broker.fetch(self))
-            self._answers.put_nowait(None)
-        except errors.Error as error:
-            self._end = error
-            self._answers.put_nowait(error)
-
-    async def inbound(self) -> bytes:
-        return await self._requests.get()
-
-    def answer(self, message: bytes) -> None:
-        self._answers.put_nowait(message)
-
-    def cut(self) -> None:
-        self._task.cancel()
-        self._end = errors.Unavailable("cut")
-        self._answers.put_nowait(self._end)
-
-    async def write(self, message: bytes) -> None:
-        await asyncio.sleep(0)
-        if self._end is not None:
-            raise self._end
-        self._requests.put_nowait(bytes(message))
-
-    async def read(self) -> bytes | None:
-        answer = await self._answers.get()
-        if isinstance(answer, errors.Error):
-            raise answer
-        return answer
-
-    async def end(self) -> None:
-        return
-
-    def cancel(self) -> None:
-        self.cut()
 
 
 class FakeChannel:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ import pyarrow as pa
 import pytest
 
 from bowstring import errors
+from bowstring.broker.counters import Counters
 from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.log.admission import Admission
 from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.log.publish_request import PublishBatch
-from bowstring.broker.log.requests import AwaitCommit, DeleteMessages, FindNatural, MovePosition, RaiseFloor, Request
+from bowstring.broker.log.requests import AwaitCommit, DeleteMessages, FindNatural, MovePosition, Question, RaiseFloor
 from bowstring.core.answers import Answer, ResendAfter, Stored
 from bowstring.core.changes import Change, Delete, Floor, Position, Reason
 from bowstring.core.decisions import BatchName, Decided, Decision, Found, Ids, Lookup, Publish, SealedBatch, Wait
@@ -56,6 +59,8 @@ class Desk:
             touched[change.partition].committed(change, self.sequence)
         for actor in touched.values():
             actor.flushed()
+        for actor in touched.values():
+            actor.answer_publishes()
         for answer in answers:
             answer()
 
@@ -79,6 +84,7 @@ class Shop:
 
     def __init__(self, partitions: int = 1) -> None:
         self.clock, self.desk, self.library = Clock(), Desk(), Library()
+        self.admission = Admission(bytes_max=1, flusher=self.desk, counters=Counters())  # type: ignore[arg-type]
         self.numbers = dict.fromkeys(range(partitions), 0)
         self.alarm = Alarm(self.clock, pytest.fail)  # type: ignore[arg-type]
         around: Any = self.desk, self.clock, self.library, self.alarm
@@ -91,7 +97,9 @@ class Shop:
         self.numbers[partition] += 1
         batch = pa.record_batch({"id": pa.array(["x"] * rows)})
         publish = Publish(ADA, before + 1, before, self.clock.now(), timeout, rows, 2, ids)
-        return self.actors[partition].ask(PublishBatch(publish, "shop", batch, b"", asyncio.get_running_loop().create_future()))
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.actors[partition].receive(PublishBatch(publish, "shop", batch, b"", self.admission.outstanding(0, partial(settle, answer))))
+        return answer
 
     def found(self) -> Found:
         return Found(self.actor.partition.moves, NO_HITS, NONE, {})
@@ -101,7 +109,14 @@ class Shop:
         return event
 
 
-class Scripted(Request[str]):
+def settle(answer: asyncio.Future[Any], outcome: Answer | Exception) -> None:
+    if isinstance(outcome, Exception):
+        answer.set_exception(outcome)
+    else:
+        answer.set_result(outcome)
+
+
+class Scripted(Question[str]):
     """Decides what it is told to, one after the other, and counts."""
 
     def __init__(self, *decisions: Decision[str]) -> None:
@@ -167,6 +182,26 @@ async def test_a_request_that_waits_is_decided_again_at_the_next_commit_and_take
     shop.publish()
     shop.desk.commit()
     assert request.decided == 3
+
+
+async def test_a_lookup_that_was_read_after_something_had_moved_is_made_anew():
+    """When it was decided on, memory knew a batch that a seal has moved to a section since: it did not ask for that."""
+    shop = Shop()
+    shop.publish(1)
+    shop.desk.commit()
+    shop.actor.sealed(2, 0)
+    named = shop.publish(1, ids=NAMED)
+    shop.actor.sealed(2, 0)
+    await asyncio.sleep(0)
+    shop.library.asked[0].set_result(shop.found())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert (len(shop.library.asked), shop.desk.changes) == (2, [])
+    shop.library.asked[1].set_result(shop.found())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    shop.desk.commit()
+    assert named.result() == Stored(2, 1)
 
 
 async def test_what_was_looked_up_is_decided_without_a_pause_between():

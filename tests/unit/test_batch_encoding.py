@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from bowstring import errors
 from bowstring.messages import layout, limits, schema
-from bowstring.messages.encoding import Encoded, decode, encode, encode_columns, encode_values, take
+from bowstring.messages.encoding import Encoded, decode, draft_value, encode, encode_columns, encode_values, take
 from bowstring.messages.metadata import form
 
 MOMENT = pa.timestamp("us", "UTC")
@@ -43,6 +47,43 @@ def test_a_list_of_values_becomes_one_column():
     batch = encode_values([b"a", b"", "ü", None])
     assert (batch.mask, batch.rows) == (schema.VALUE, 4)
     assert read(batch) == {"value": [b"a", b"", "ü".encode(), None]}
+
+
+def test_lists_are_written_without_pandas():
+    """pyarrow imports it for the first Python object that it converts, and that takes a quarter of a second."""
+    script = """
+import sys
+import numpy as np
+from bowstring.messages.encoding import encode_columns
+texts, moments = ["a", "ü"], [None, 7]
+encode_columns(2, values=[b"a", b"b"], keys=texts, attributes=[{"a": "b"}, None], created=np.arange(2), due=moments, ids=texts)
+encode_columns(9, values=[b""] * 9, attributes=[{"a": "b"}] * 9)
+sys.exit("pandas" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@given(st.lists(st.text() | st.binary() | st.none(), min_size=2), st.lists(st.none() | st.integers(0, 2**50), min_size=2))
+@example(["a", "b"], [1, 2])
+@example(["ü", "b"], [None, 2])
+@example([b"a", bytes(9)], [0, 0])
+def test_lists_are_written_as_pyarrow_would_write_them(texts: list[Any], moments: list[Any]):
+    assert encode_columns(len(texts), values=texts) == encode(pa.record_batch({"value": pa.array(texts, pa.binary())}))
+    columns = {"value": [b""] * len(moments), "due": pa.array(moments, MOMENT)}
+    assert encode_columns(len(moments), values=columns["value"], due=moments) == encode(pa.record_batch(columns))
+
+
+@given(st.binary(max_size=100), st.integers(0, limits.MOMENT_MAX - 1))
+@example(bytes(70_000), 0)
+def test_one_value_alone_is_written_as_any_other_batch(value: bytes, created: int):
+    assert draft_value(value, created).encoded() == encode_columns(1, values=[value], created=created)
+    assert draft_value(value, created).size == len(draft_value(value, created).encoded().data)
+
+
+@pytest.mark.parametrize("created", [-1, limits.MOMENT_MAX])
+def test_one_value_alone_has_a_time_that_is_possible(created: int):
+    with pytest.raises(errors.InvalidArgument, match="out of range"):
+        draft_value(b"x", created)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 9])

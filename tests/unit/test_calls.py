@@ -30,7 +30,8 @@ def test_the_codec_has_a_form_for_every_call_of_the_table():
 def test_nothing_of_the_gateway_but_its_codec_knows_protobuf():
     folder = Path(gateway.__file__).parent
     sources = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.py")}
-    assert {name for name, text in sources.items() if re.search("_pb2|google|wire.status", text)} == {"protobuf.py"}
+    knowing = {name for name, text in sources.items() if re.search("_pb2|google|wire.error_messages", text)}
+    assert knowing == {"protobuf.py", "protobuf_queue.py"}
 
 
 def test_a_call_that_can_be_told_to_ignore_its_own_work_is_not_repeatable_without():

@@ -11,17 +11,50 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bowstring.broker.log.flusher import Flush
+from bowstring.core.addresses import PartitionAddress, Runs
 from bowstring.core.answers import Repeat
-from bowstring.core.changes import Append, Change, Delete, Floor, PartitionAddress, Position, Reason, Runs
+from bowstring.core.changes import Append, Change, Delete, Floor, Position, Reason
 from bowstring.core.journal import Replay, UnreadableJournal, decode, encode
+from bowstring.core.ledger_changes import (
+    AlterSubscription,
+    Expire,
+    Extend,
+    GiveBack,
+    Grant,
+    GrantPart,
+    Join,
+    LedgerChange,
+    Reset,
+    SetAside,
+    SetAsideReason,
+    Settle,
+    SettledPart,
+    Settlement,
+    Subscribe,
+    Unsubscribe,
+)
 from bowstring.core.offset_set import runs_of
 from bowstring.core.partition import Partition
 from bowstring.core.retained import Retained
+from bowstring.core.subscription_settings import SubscriptionSettings
 from bowstring.ports.store import Page
 
 ADA = b"a" * 16
 APPEND = Append(7, 3, 1, 2, 5, 2, ADA, 1, segment=9, position=64, length=100)
-ALL: list[Change] = [APPEND, Delete(7, 3, ((1, 1),), Reason.OWNER), Floor(7, 3, 2), Position(7, 3, "name", 2, 5)]
+LEDGER: list[LedgerChange] = [
+    Subscribe(7, 3, 4, "billing", SubscriptionSettings(), 5, 1, 2, (1, 1)),
+    Join(7, 3, 4, 1, "ada", 30, 1000),
+    Grant(7, 3, 4, 1, 1, 5, 1, (2, 1)),
+    Settle(7, 3, 4, 1, 1, (SettledPart(1, Settlement.NACK, (2, 1)),), (GrantPart(9, (3, 1)),)),
+    GiveBack(7, 3, 4, (GrantPart(1, (2, 1)),)),
+    Extend(7, 3, 4, 2000, (GrantPart(1),)),
+    SetAside(7, 3, 4, (GrantPart(1),), SetAsideReason.DAMAGED),
+    Expire(7, 3, 4, 2000),
+    Reset(7, 3, 4, 2, (1, 1)),
+    AlterSubscription(7, 3, 4, SubscriptionSettings(lease=5)),
+    Unsubscribe(7, 3, 4),
+]
+ALL: list[Change] = [APPEND, Delete(7, 3, ((1, 1),), Reason.OWNER), Floor(7, 3, 2), Position(7, 3, "name", 2, 5), *LEDGER]
 
 
 class Stranger(msgspec.Struct, array_like=True, tag=99):
@@ -34,6 +67,11 @@ class Stranger(msgspec.Struct, array_like=True, tag=99):
 def test_every_kind_of_change_says_where_it_belongs():
     assert {type(change) for change in ALL} == set(get_args(Change))
     assert {change.address for change in ALL} == {PartitionAddress(7, 3)}
+    assert len({type(change).__struct_config__.tag for change in ALL}) == len(ALL)
+
+
+def test_every_change_comes_back_from_the_journal():
+    assert decode(encode(ALL)) == ALL
 
 
 def test_a_change_that_nobody_knows_is_refused_and_is_no_floor():
@@ -72,8 +110,11 @@ def test_what_older_formats_wrote_is_read_as_todays_changes():
     third = old_row(3, [1, 7, 3, 1, 2, 5, 2, ADA, 1, [], 0, 0, 100, 11, 12], [3, 7, 3, 1], [4, 7, 3, "name", 2, 5])
     append = Append(7, 3, 1, 2, 5, 2, ADA, 1, length=100, expires=11, due=12)
     assert decode(third) == [append, Floor(7, 3, 1), Position(7, 3, "name", 2, 5)]
-    with pytest.raises(UnreadableJournal, match="format 5"):
-        decode(old_row(5))
+    fourth = old_row(4, [1, 7, 3, 1, 2, 5, 2, ADA, 1, [], 11, 12, 9, 64, 100], [2, 7, 3, [[1, 1]], 2], [5, 7, 3, 2, [[1, 1]], []])
+    append = Append(7, 3, 1, 2, 5, 2, ADA, 1, expires=11, due=12, segment=9, position=64, length=100)
+    assert decode(fourth) == [append, Delete(7, 3, ((1, 1),), Reason.OWNER), Floor(7, 3, 2, ((1, 1),))]
+    with pytest.raises(UnreadableJournal, match="format 6"):
+        decode(old_row(6))
     with pytest.raises(UnreadableJournal):
         decode(old_row(4, [3, 7, 3, 1]))
 

@@ -7,17 +7,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bowstring.core import deleting, publishing
+from bowstring.core import deleting, granting, publishing, subscribing
 from bowstring.core.answers import Repeat, Stored
 from bowstring.core.changes import Change, Delete, Reason
 from bowstring.core.decisions import BatchName, Decided, Decision, Deleted, Found, GivenBack, Ids, Lookup, Publish, SealedBatch, Wait
 from bowstring.core.journal import decode, encode
+from bowstring.core.ledgers import SubscriptionLease
 from bowstring.core.natural_ids import NO_HITS, Hits
 from bowstring.core.partition import Partition
+from bowstring.core.row_set import RowSet
+from bowstring.core.subscription_settings import SubscriptionSettings
 
 SECOND = 1_000_000
 WINDOW = 600 * SECOND
 NOW = 1_800_000_000 * SECOND
+LEASE_NOW = 77 * SECOND
+"""Leases run by another clock."""
 ADA = b"a" * 16
 NOTHING = np.empty(0, np.int64)
 
@@ -28,6 +33,7 @@ class Outcome(NamedTuple):
     change: Delete | None
     offsets: np.ndarray
     others: Mapping[int, str]
+    leased: Mapping[int, SubscriptionLease]
 
 
 class Shop:
@@ -50,8 +56,19 @@ class Shop:
         hits = Hits(np.array([row for row, _ in places], np.int64), np.array([offset for _, offset in places], np.int64))
         return Found(self.partition.moves, hits, np.full(len(places), arrived, np.int64), {}, groups=self.groups)
 
-    def delete(self, ids: Ids, found: Found, *, group: str = "shop", now: int = NOW) -> Outcome:
-        decision = deleting.delete(self.partition, ids, group, now, found)
+    def lease(self, subscription: str, consumer: str, rows: int, span: int) -> None:
+        """A consumer of a new subscription holds the first rows."""
+        number = self.partition.ledgers.next_number
+        self.apply(subscribing.subscribe(self.partition, number, subscription, SubscriptionSettings(), 1, NOW))
+        granted = granting.grant(self.partition.ledgers[number], consumer, rows, self.partition.next_offset, span, LEASE_NOW)
+        assert granted is not None
+        self.apply(*granted.changes)
+
+    def apply(self, *changes: Change) -> None:
+        self.take(Decided(changes, None))
+
+    def delete(self, ids: Ids, found: Found, *, group: str = "shop", now: int = NOW, lease_now: int | None = None) -> Outcome:
+        decision = deleting.delete(self.partition, ids, group, now, found, lease_now=lease_now)
         self.take(decision)
         assert isinstance(decision, Decided)
         change = next(iter(decision.changes), None)
@@ -202,3 +219,37 @@ def test_deletions_are_loaded_as_they_are():
         loaded.replay(change, sequence)
     assert loaded.deletions.state() == shop.partition.deletions.state()
     assert loaded.live(1, 6).tolist() == [1, 3, 4]
+
+
+def test_a_message_that_a_consumer_of_any_subscription_holds_is_not_deleted():
+    shop = Shop().commit()
+    shop.lease("mail", "ada", 2, 10 * SECOND)
+    shop.lease("billing", "bob", 3, 30 * SECOND)
+    asked, found = wanted(2, 3, 4), shop.found((0, 2), (1, 3), (2, 4))
+    outcome = shop.delete(asked, found, lease_now=LEASE_NOW)
+    assert outcome.offsets.tolist() == [0, 0, 4]
+    assert outcome.change == Delete(1, 0, ((4, 1),), Reason.OWNER)
+    held = {row: (lease.name, lease.leased.consumer, lease.leased.until) for row, lease in outcome.leased.items()}
+    assert held == dict.fromkeys((0, 1), ("billing", "bob", LEASE_NOW + 30 * SECOND))
+    assert not shop.partition.is_gone(2)
+
+
+def test_a_lease_that_has_ended_by_its_clock_keeps_nothing_from_being_deleted():
+    shop = Shop().commit()
+    shop.lease("mail", "ada", 2, 10 * SECOND)
+    asked, found = wanted(2), shop.found((0, 2))
+    assert shop.delete(asked, found).leased
+    assert shop.delete(asked, found, lease_now=LEASE_NOW + 10 * SECOND - 1).leased
+    outcome = shop.delete(asked, found, lease_now=LEASE_NOW + 10 * SECOND)
+    assert (outcome.offsets.tolist(), outcome.leased) == ([2], {})
+    assert not shop.partition.ledgers[1].settled.of(RowSet(1, 2))
+    assert shop.partition.ledgers[1].leases.rows() == RowSet(1, 2)
+
+
+def test_a_delete_is_repeated_also_when_another_message_is_leased():
+    shop = Shop().commit()
+    asked, found = wanted(1, 2), shop.found((0, 1), (1, 2))
+    assert shop.delete(asked, found).offsets.tolist() == [1, 2]
+    shop.lease("mail", "ada", 3, 10 * SECOND)
+    outcome = shop.delete(asked, found, lease_now=LEASE_NOW)
+    assert (outcome.change, outcome.offsets.tolist(), outcome.leased) == (None, [1, 2], {})

@@ -13,6 +13,8 @@ from bowstring.messages import hashing
 from tests.unit.fake_broker import FakeBroker, FakeDialer, FakeRandomness, connected, with_topic
 from tests.unit.virtual_time import FakeClock, on_virtual_time
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 
 @on_virtual_time
 async def test_the_first_message_goes_at_once_and_the_next_are_gathered_meanwhile():

@@ -15,6 +15,8 @@ from bowstring.wire.generated import bowstring_pb2 as pb
 from tests.unit.fake_broker import FakeBroker, connected, with_topic
 from tests.unit.virtual_time import on_virtual_time
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 
 @on_virtual_time
 async def test_a_broken_stream_is_replaced_and_nothing_is_lost_or_stored_twice():

@@ -11,6 +11,8 @@ from bowstring import errors
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.virtual_time import on_virtual_time
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 
 def streams(cluster: FakeCluster, address: str) -> set[int]:
     """The numbers of the streams on which batches came to a broker."""

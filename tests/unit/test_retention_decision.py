@@ -8,12 +8,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bowstring.core.changes import Floor
+from bowstring.core import granting, subscribing
+from bowstring.core.changes import Append, Floor, Reason
+from bowstring.core.ledger_changes import Expire
 from bowstring.core.machine import NEVER
 from bowstring.core.offset_set import runs_of
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.retention import Facts, Outlook, aged, decide, shed
+from bowstring.core.row_set import RowSet
+from bowstring.core.subscription_settings import SubscriptionSettings
 
 ROWS = 40
 
@@ -81,6 +85,82 @@ def test_a_kept_row_that_its_owner_deletes_is_released():
     partition.retained.apply(Floor(1, 0, 20, ((3, 2),)))
     partition.deletions.add(((4, 1),), freed=False)
     assert decide(partition, Facts(20)) == Floor(1, 0, 20, (), ((4, 1),))
+
+
+def leased(partition: Partition, most: int, now: int = 100) -> None:
+    """A consumer of the first subscription holds the next rows until 30 later."""
+    if not len(partition.ledgers):
+        partition.apply(subscribing.subscribe(partition, 1, "billing", SubscriptionSettings(), 1, 5))
+    granted = granting.grant(partition.ledgers[1], "ada", most, partition.committed_offset, 30, now)
+    for change in granted.changes if granted is not None else ():
+        partition.apply(change)
+
+
+def queue_of(rows: int) -> Partition:
+    partition = Partition(1, 0, 0)
+    partition.replay(Append(1, 0, 1, rows, 1000, 2, b"a" * 16, 1, segment=7, length=100), 1)
+    return partition
+
+
+def test_rows_under_a_lease_are_kept_whatever_takes_them():
+    """Rows 1 to 5 are held, 3 and 20 are due later; the first 10 are too many bytes."""
+    partition = queue_of(100)
+    leased(partition, 5)
+    facts = Facts(30, 10, offsets([3, 20]), unknown=((4, 4), (25, 2)))
+    change = decide(partition, facts)
+    assert change == Floor(1, 0, 30, ((1, 5), (20, 1), (25, 2)))
+    partition.apply(change)
+    assert partition.ledgers[1].leases.rows() == RowSet(1, 6)
+    assert partition.ledgers[1].floor == 1
+
+
+def test_rows_are_released_when_no_lease_is_on_them_any_more_and_stay_if_they_are_due_later():
+    """Rows 1 to 8 were held when the floor passed them; 2 is due later."""
+    partition = queue_of(100)
+    leased(partition, 4)
+    leased(partition, 4, now=110)
+    first = decide(partition, Facts(20, due_later=offsets([2])))
+    assert first == Floor(1, 0, 20, ((1, 8),))
+    partition.apply(first)
+    looked_at = Facts(20, due_passed=offsets([1, 3, 4, 5, 6, 7, 8]))
+    assert decide(partition, looked_at) is None
+    partition.apply(Expire(1, 0, 1, 130))
+    change = decide(partition, looked_at)
+    assert change == Floor(1, 0, 20, (), ((1, 1), (3, 2)))
+    partition.apply(change)
+    partition.apply(Expire(1, 0, 1, 140))
+    assert decide(partition, looked_at) == Floor(1, 0, 20, (), ((5, 4),))
+    partition.check()
+
+
+LEASE_STEPS = st.lists(
+    st.tuples(st.integers(0, 9), st.integers(0, 8), st.booleans(), st.sets(st.integers(1, ROWS), max_size=3)), max_size=12
+)
+
+
+@given(LEASE_STEPS, DUES)
+def test_a_row_that_somebody_holds_is_always_there(steps: list[tuple[int, int, bool, set[int]]], dues: list[int]):
+    """Each step grants rows, ends the leases that are old, deletes some rows that are free, and raises the floor."""
+    partition, floor = queue_of(ROWS), 1
+    for moment, (most, raised, expires, deleted) in enumerate(steps):
+        now = 100 + moment * 10
+        if most:
+            leased(partition, most, now)
+        if expires and partition.ledgers.next_deadline() <= now:
+            partition.apply(Expire(1, 0, 1, now))
+        held = set(partition.ledgers.kept(ROWS + 1).offsets().tolist())
+        if free := {row for row in deleted - held if not partition.is_gone(row)}:
+            partition.apply(partition.delete(tuple(runs_of(offsets(sorted(free)))), Reason.OWNER))
+        floor, horizon = min(floor + raised, ROWS + 1), moment * 5
+        later = [row for row in range(1, ROWS + 1) if dues[row - 1] >= horizon > 0]
+        passed = [row for row in range(1, ROWS + 1) if row not in later]
+        if (change := decide(partition, Facts(floor, 0, offsets(later), offsets(passed)))) is not None:
+            partition.apply(change)
+        there = set(partition.live(1, ROWS + 1).tolist())
+        assert held <= there
+        kept = set(partition.retained.kept.within(1, floor).tolist())
+        assert all(row in held or row in later for row in kept)
+        partition.check()
 
 
 def page(first: int, arrived_last: int, length: int = 100) -> PageEntry:

@@ -7,7 +7,6 @@ the process.
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_left
 from collections import Counter
 from itertools import accumulate
@@ -57,6 +56,29 @@ class Work:
         """Turns that a full disk or a damaged page ended."""
 
 
+class QueueCounters:
+    """What all subscriptions have done, in messages."""
+
+    def __init__(self) -> None:
+        self.leased = 0
+        self.acked = 0
+        self.nacked = 0
+        """Rejects included."""
+        self.expired = 0
+        """Those whose lease ended unsettled."""
+        self.pushed_batches = 0
+        self.pushed_messages = 0
+        self.pushed_bytes = 0
+        self.aside: Counter[str] = Counter()
+        """Those that were settled because they could not be delivered, by the reason."""
+
+    def pushed(self, messages: int, size: int) -> None:
+        """Counts messages handed to a consumer."""
+        self.pushed_batches += 1
+        self.pushed_messages += messages
+        self.pushed_bytes += size
+
+
 class Counters:
     """The counters of one broker."""
 
@@ -96,17 +118,16 @@ class Counters:
         self.released = 0
         """Segments given back to the store."""
         self.upkeep: dict[str, Work] = {}
+        self.queue = QueueCounters()
         self.incarnations = 0
 
-    def settled(self, answer: asyncio.Future[Answer]) -> None:
+    def settled(self, outcome: Answer | Exception) -> None:
         """Counts an answered batch, unless it was stored: those are counted with their flush."""
-        if answer.cancelled():
-            return
-        error = answer.exception()
-        if error is not None:
-            self.refused[error.kind if isinstance(error, errors.Error) else "bug"] += 1
-        elif isinstance(found := answer.result(), Stored) and (found.duplicate or found.repeats):
-            self.duplicates += found.rows if found.duplicate else sum([repeat.rows for repeat in found.repeats])
+        if isinstance(outcome, Stored):
+            if outcome.duplicate or outcome.repeats:
+                self.duplicates += outcome.rows if outcome.duplicate else sum([repeat.rows for repeat in outcome.repeats])
+        elif isinstance(outcome, Exception):
+            self.refused[outcome.kind if isinstance(outcome, errors.Error) else "bug"] += 1
 
     def fetched(self, topic: int, answers: int, messages: int, size: int) -> None:
         """Counts messages handed to a reader."""

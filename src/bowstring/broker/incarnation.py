@@ -1,4 +1,4 @@
-"""One life of a broker under one epoch: the log, the reading room and the upkeep, put together.
+"""One life of a broker under one epoch: the log, the reading room, the queues and the upkeep, put together.
 
 An incarnation is made by loading and ends at the first flush that fails. Nothing of it is repaired:
 callers that wait get `Unavailable`, the broker drops the object, and loads a new one from durable
@@ -10,6 +10,7 @@ from __future__ import annotations
 from bowstring import errors
 from bowstring.broker.log.loader import Loaded, load, restore_ids
 from bowstring.broker.log.log import Log
+from bowstring.broker.queue.queues import Queues
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.surroundings import Surroundings
 from bowstring.broker.topic_table import TopicTable
@@ -35,6 +36,7 @@ class Incarnation:
         self.log = Log(surroundings, journal, loaded, self.reading, self.usage)
         for row in loaded.topics:
             self._add_topic(row, [loaded.partitions[row.id, n] for n in range(row.partitions) if (row.id, n) in loaded.partitions])
+        self.queues = Queues(surroundings.observer, self.log, self.reading)
         self.upkeep = Upkeep(surroundings, self.log, self.reading, self.usage, trimmed=loaded.trimmed, deleted=loaded.deleted)
 
     @staticmethod
@@ -45,6 +47,7 @@ class Incarnation:
         await surroundings.store.open(loaded.fence.epoch, loaded.segments(), loaded.sequence)
         incarnation = Incarnation(surroundings, loaded)
         await restore_ids(loaded.partitions.values(), incarnation.reading.reader)
+        incarnation.queues.start()
         incarnation.upkeep.start()
         return incarnation
 
@@ -73,6 +76,7 @@ class Incarnation:
         await self.surroundings.catalog.delete_topic(self.fence, topic.row.id, now)
         self.topics.remove(topic)
         topic.end_reading()
+        self.queues.forget(topic)
         for actor in topic.actors:
             self.usage.remove_recent(actor.partition.pages.segments())
         self.upkeep.deleted(topic.row.id)
@@ -81,4 +85,5 @@ class Incarnation:
     def end(self, error: errors.Error) -> None:
         """The incarnation is over."""
         self.upkeep.stop()
+        self.queues.end()
         self.log.end(error)

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from bowstring.broker.counters import Counters, Distribution
+from bowstring.broker.counters import Counters, Distribution, QueueCounters
 from bowstring.broker.incarnation import Incarnation
+from bowstring.broker.queue.subscription import LiveSubscription
 from bowstring.broker.shortage import disk_full
 from bowstring.broker.topics import Topic
 from bowstring.core.partition import Partition
@@ -104,6 +105,28 @@ class DiskStatistics(NamedTuple):
     """Files that were put aside."""
 
 
+class QueueStatistics(NamedTuple):
+    """What all subscriptions have done since the process began."""
+
+    subscriptions: int
+    """How many there are now."""
+    consumers: int
+    """Consume streams that are open."""
+    pushed: Traffic
+    """What was sent to consumers."""
+    leased: int
+    """Messages that were leased; again counts again."""
+    acked: int
+    nacked: int
+    """Rejects included."""
+    expired: int
+    """Messages whose lease ended unsettled."""
+    aside: tuple[tuple[str, int], ...]
+    """Messages that were settled because they could not be delivered, by the reason: expired, or
+    damaged.
+    """
+
+
 class Statistics(NamedTuple):
     """A broker's figures at one moment. Counters begin at 0 with the process."""
 
@@ -128,6 +151,7 @@ class Statistics(NamedTuple):
     upkeep: UpkeepStatistics
     memory: tuple[MemoryStatistics, ...]
     disk: DiskStatistics
+    queue: QueueStatistics
 
 
 class TopicStatistics(NamedTuple):
@@ -155,11 +179,30 @@ class PositionStatistics(NamedTuple):
     """When it was moved last, in microseconds since 1970."""
 
 
+class SubscriptionStatistics(NamedTuple):
+    """A subscription, over the partitions of its topic."""
+
+    topic: str
+    name: str
+    backlog: int
+    """Messages that are not settled."""
+    leased: int
+    """Those of them that a consumer holds."""
+    consumers: int
+    """Those that are connected."""
+    delivered: int
+    """Messages that were leased since the broker loaded; again counts again."""
+    acked: int
+    nacked: int
+    expired: int
+
+
 class TopicsStatistics(NamedTuple):
-    """Every topic and every position."""
+    """Every topic, every position and every subscription."""
 
     topics: list[TopicStatistics]
     positions: list[PositionStatistics]
+    subscriptions: list[SubscriptionStatistics]
 
 
 def of(incarnation: Incarnation, messages: int | None = None) -> Statistics:
@@ -184,6 +227,21 @@ def of(incarnation: Incarnation, messages: int | None = None) -> Statistics:
         upkeep=_upkeep(incarnation, counters),
         memory=_memory(incarnation),
         disk=_disk(incarnation),
+        queue=_queue(incarnation, counters.queue),
+    )
+
+
+def _queue(incarnation: Incarnation, counters: QueueCounters) -> QueueStatistics:
+    live = [subscription for queue in incarnation.queues.all() for subscription in queue]
+    return QueueStatistics(
+        subscriptions=len(live),
+        consumers=sum(len(subscription.consumers) for subscription in live),
+        pushed=Traffic(counters.pushed_batches, counters.pushed_messages, counters.pushed_bytes),
+        leased=counters.leased,
+        acked=counters.acked,
+        nacked=counters.nacked,
+        expired=counters.expired,
+        aside=tuple(sorted(counters.aside.items())),
     )
 
 
@@ -245,23 +303,26 @@ def readiness(incarnation: Incarnation) -> Readiness:
 
 
 async def of_topics(incarnation: Incarnation) -> TopicsStatistics:
-    """Topics by name, and their positions. Other tasks run meanwhile, so the figures are not of one
+    """Topics by name, and their positions and subscriptions. Other tasks run meanwhile, so the figures are not of one
     instant.
     """
     topics: list[TopicStatistics] = []
     positions: list[PositionStatistics] = []
+    subscriptions: list[SubscriptionStatistics] = []
     looked_at = 0
     for topic in list(incarnation.topics.all()):
-        sums, lags = _Sums(), _Lags()
+        sums, lags, queues = _Sums(), _Lags(), _Queues(list(incarnation.queues.of(topic)))
         for actor in topic.actors:
             sums.add(actor.partition)
             lags.add(actor.partition)
+            queues.add(actor.partition)
             looked_at += 1
             if looked_at % PARTITIONS_AT_ONCE == 0:
                 await incarnation.surroundings.clock.sleep(0)
         topics.append(sums.of(topic, incarnation.surroundings.counters))
         positions += lags.of(topic)
-    return TopicsStatistics(topics, positions)
+        subscriptions += queues.of(topic)
+    return TopicsStatistics(topics, positions, subscriptions)
 
 
 class _Sums:
@@ -303,3 +364,21 @@ class _Lags:
 
     def of(self, topic: Topic) -> Iterable[PositionStatistics]:
         return (PositionStatistics(topic.row.name, name, lag, moved) for name, (lag, moved) in self._found.items())
+
+
+class _Queues:
+    """The subscriptions of a topic, over its partitions."""
+
+    def __init__(self, subscriptions: list[LiveSubscription]) -> None:
+        self._found = [(subscription, [0, 0]) for subscription in subscriptions]
+
+    def add(self, partition: Partition) -> None:
+        for subscription, sums in self._found:
+            if subscription.number in partition.ledgers:
+                figures = partition.ledgers.figures(subscription.number, partition.committed_offset)
+                sums[0] += figures.backlog
+                sums[1] += figures.leased
+
+    def of(self, topic: Topic) -> Iterable[SubscriptionStatistics]:
+        for each, (backlog, leased) in self._found:
+            yield SubscriptionStatistics(topic.row.name, each.name, backlog, leased, len(each.consumers), *each.rates.totals)

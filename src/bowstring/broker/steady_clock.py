@@ -13,6 +13,7 @@ from __future__ import annotations
 from bowstring.ports.clock import Clock
 
 SLOW = 0.5
+MICROSECONDS_SLOWED = 1e6 * SLOW
 
 
 class SteadyClock:
@@ -20,22 +21,22 @@ class SteadyClock:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._wall = clock.now  # asked several times a batch
+        self.monotonic = clock.monotonic
         self._last = 0
         self._asked = clock.monotonic()
 
     def now(self) -> int:
         """Microseconds since 1970, never less than the answer before."""
-        asked = self._clock.monotonic()
-        self._last = max(self._clock.now(), self._last + int((asked - self._asked) * 1e6 * SLOW))
+        asked, wall = self.monotonic(), self._wall()
+        slowed = self._last + int((asked - self._asked) * MICROSECONDS_SLOWED)
         self._asked = asked
-        return self._last
+        self._last = last = wall if wall > slowed else slowed
+        return last
 
     def not_before(self, moment: int) -> None:
         """Makes it show at least this moment from now on."""
         self._last = max(self._last, moment)
-
-    def monotonic(self) -> float:
-        return self._clock.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         await self._clock.sleep(seconds)

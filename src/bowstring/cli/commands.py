@@ -40,6 +40,9 @@ TABLE: Final[dict[str, Listed]] = {
     "read": Listed("read", "Reads a topic as a log; removes nothing."),
     "message": Listed("message", "Single messages by their ids: find, delete."),
     "position": Listed("position", "Where named readers are: list, show, set, delete."),
+    "subscription": Listed("subscription", "Queues: create, list, describe, alter, delete."),
+    "consume": Listed("consume", "Takes messages from a queue: prints them, or runs a command."),
+    "lease": Listed("lease", "Who holds messages of a queue: list, release."),
     "bench": Listed("bench", "Measures a broker: publishing, reading, delivery."),
     "inspect": Listed("inspect", "Looks into a data directory offline: is it whole?"),
     "backup": Listed("backup", "Makes a backup of a data directory, served or not."),
@@ -99,7 +102,10 @@ class CommandGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and not args[0].startswith("-") and args[0] not in self.commands:
-            raise no_such("command", f"{self.name} {args[0]}", [f"{self.name} {name}" for name in self.commands], ctx)
+            typed = f"{self.name} {args[0]}"
+            raise no_such(
+                "command", typed, [f"{self.name} {name}" for name in self.commands], ctx, pointer=pointers.COMMANDS.get(typed, "")
+            )
         return super().resolve_command(ctx, args)
 
 

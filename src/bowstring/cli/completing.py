@@ -1,5 +1,5 @@
-"""Completes half-typed names of topics and readers, from the broker that the command line would
-talk to.
+"""Completes half-typed names of topics, readers, subscriptions and consumers, from the broker that
+the command line would talk to.
 
 A shell calls this at every Tab, so it takes a second at most, and prints nothing if there is no
 broker.
@@ -8,6 +8,8 @@ broker.
 from __future__ import annotations
 
 import contextlib
+import os
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from bowstring import errors
@@ -23,7 +25,31 @@ def topics(ctx: Any, args: list[str], incomplete: str) -> list[str]:
 
 def readers(ctx: Any, args: list[str], incomplete: str) -> list[str]:
     """The names under which readers keep their positions."""
-    return _asked(ctx, lambda client: (each.name for each in client.positions() if each.name.startswith(incomplete)))
+    return _asked(ctx, lambda client: _beginning(incomplete, client.positions()))
+
+
+def subscriptions(ctx: Any, args: list[str], incomplete: str) -> list[str]:
+    """The subscriptions of the topic that was typed before."""
+    topic = ctx.params.get("topic")
+    return _asked(ctx, lambda client: _beginning(incomplete, client.subscriptions(topic)))
+
+
+def consumers(ctx: Any, args: list[str], incomplete: str) -> list[str]:
+    """The consumers of the subscription that was typed before."""
+    topic, name = _typed(ctx)[:2] or (None, None)
+    return _asked(ctx, lambda client: _beginning(incomplete, client.subscription(topic, name).consumers))
+
+
+def _typed(ctx: Any) -> list[str]:
+    """The arguments behind the command. Where the value of an option is completed, they are not
+    parsed yet, and stand in the variable of the shell.
+    """
+    words = (os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")).split()
+    return [word for word in words[len(ctx.command_path.split()) :] if not word.startswith("-")]
+
+
+def _beginning(incomplete: str, named: Iterable[Any]) -> Iterator[str]:
+    return (each.name for each in named if each.name.startswith(incomplete))
 
 
 def _asked(ctx: Any, ask: Any) -> list[str]:

@@ -147,7 +147,8 @@ def _tell(address: str, server: Server, topics: list[Wanted], *, sample: bool, k
         note(f"\n  Orders flow into '{name}'. Elsewhere:\n\n    bowstring read {name} --follow{where}")
     else:
         note(f"\n  Elsewhere:\n\n    bowstring produce {name} --value 'one coffee'{where}\n    bowstring read {name} --follow{where}")
-    note(f"    bowstring topic list{where}\n\n  Ctrl-C ends it{'' if data else ', and its messages are gone then'}.")
+    note(f"    bowstring consume {name} billing{where}\n    bowstring topic list{where}")
+    note(f"\n  Ctrl-C ends it{'' if data else ', and its messages are gone then'}.")
     return None
 
 

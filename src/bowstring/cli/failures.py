@@ -27,7 +27,7 @@ EXIT_CODES: Final[tuple[tuple[type[errors.Error], int], ...]] = (
 # `start='beginning'`, `Omit where=.`
 _KEYWORD: Final = re.compile(
     r"(?<![\w-])(partitions|retention|retention_bytes|deduplication|start|end|name|columns|where|uncommitted|delay|at|expires|timeout|group"
-    r"|attributes|id|key|compression)=([^\s.,;]?)"
+    r"|attributes|id|key|compression|mode|lease|credit|concurrency|consumer|older_than)=([^\s.,;]?)"
 )
 
 
@@ -72,6 +72,9 @@ def as_flags(text: str) -> str:
     """
     text = re.sub(r"client\.create_topic\('([^']*)'\)", r"`bowstring topic create \1`", text)
     text = text.replace("client.positions()", "`bowstring position list`")
+    text = re.sub(r"client\.create_subscription\('([^']*)', '([^']*)'\)", r"`bowstring subscription create \1 \2`", text)
+    text = re.sub(r"client\.subscriptions\('([^']*)'\)", r"`bowstring subscription list \1`", text)
+    text = re.sub(r"\bcreate=(True|False)\b", lambda match: "--create" if match[1] == "True" else "--no-create", text)
     text = re.sub(r"^where is not", "--where is not", text)
     text = re.sub(r"\b(exists_ok|missing_ok|uncommitted)=True\b", lambda match: _flag(match[1]), text)
     return _KEYWORD.sub(lambda match: f"{_flag(match[1])}{' ' if match[2] else ''}{match[2]}", text)

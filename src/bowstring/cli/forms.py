@@ -1,5 +1,5 @@
-"""Prints the messages that `read` has read: as JSON, CSV, a table, bare values, by a format string,
-as Arrow or as Parquet.
+"""Prints the messages of `read` and `consume`: as JSON, CSV, a table, bare values, by a format
+string, as Arrow or as Parquet.
 
 Each form takes batches and writes bytes to stdout. JSON has the names of a message's fields, in the
 form that `produce --input json` takes. Bytes that are not UTF-8 are `{"base64": "…"}` there and in
@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import re
 import shutil
+import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -19,7 +20,8 @@ import msgspec
 
 from bowstring import errors, times
 from bowstring.cli import csv_text, options
-from bowstring.cli.commands import either
+from bowstring.cli.commands import either, no_such
+from bowstring.cli.output import FORMATS, age
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +31,14 @@ COLUMNS: Final = (
     *("attributes", "created", "arrived", "due", "expires", "producer_group"),
 )
 TABLE_COLUMNS: Final = ("partition", "offset", "arrived", "key", "value", "attributes")
+LEASE_COLUMNS: Final = ("retry_count", "age", "lease_end")
+"""What a consumer's message has in addition."""
+LEASED_COLUMNS: Final = (*COLUMNS, *LEASE_COLUMNS)
+LEASED_TABLE_COLUMNS: Final = ("partition", "offset", "age", "retry_count", "key", "value", "attributes")
+LEAST: Final = {"offset": 6, "age": 7, "key": 12}
+"""Least widths in a table: the first message of a queue comes alone, and later ones are wider."""
+TIMES: Final = ("created", "arrived", "due", "expires", "lease_end")
+NUMBERS: Final = ("partition", "offset", "retry_count", "age")
 TEXTS: Final = ("topic", "id", "key", "value", "attributes", "producer_group")
 ROW_GROUP_ROWS: Final = 1 << 17
 _PLACE: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
@@ -84,8 +94,8 @@ class Raw(OutputForm):
 class Format(OutputForm):
     """A line per message, by a text with {fields} in it."""
 
-    def __init__(self, out: BinaryIO, template: str) -> None:
-        self._parts, columns = parse_format(template)
+    def __init__(self, out: BinaryIO, template: str, known: Sequence[str] = COLUMNS) -> None:
+        self._parts, columns = parse_format(template, known)
         super().__init__(out, columns)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -98,7 +108,7 @@ class Format(OutputForm):
 Part = bytes | Callable[[dict[str, Any]], bytes]
 
 
-def parse_format(template: str) -> tuple[list[Part], list[str]]:
+def parse_format(template: str, known: Sequence[str] = COLUMNS) -> tuple[list[Part], list[str]]:
     """The parts of a format string, and the columns that it needs."""
     template = re.sub(r"\\[ntr0\\]", lambda match: _ESCAPES[match[0]], template)
     parts: list[Part] = []
@@ -115,8 +125,8 @@ def parse_format(template: str) -> tuple[list[Part], list[str]]:
                 f"--format has a single '{match[0]}'.", hint="Write {offset} for a field, and {{ or }} for a brace."
             )
         name, _, attribute = match[1].partition(".")
-        if name not in COLUMNS or (attribute and name != "attributes"):
-            hint = f"Use {either(f'{{{column}}}' for column in COLUMNS)}, or '{{attributes.country}}'."
+        if name not in known or (attribute and name != "attributes"):
+            hint = f"Use {either(f'{{{column}}}' for column in known)}, or '{{attributes.country}}'."
             raise errors.InvalidArgument(f"--format has {match[0]}, which is not a field of a message.", hint=hint)
         columns[name] = None
         parts.append(_part(name, attribute))
@@ -158,17 +168,15 @@ class Table(OutputForm):
         first, because cutting them does less harm than cutting numbers and times.
         """
         widths = [max([displayed(name), *(displayed(row[number]) for row in cells)]) for number, name in enumerate(self.columns)]
-        widths = [max(width, 6) if name in ("offset",) else width for name, width in zip(self.columns, widths, strict=True)]
+        least = LEAST if "age" in self.columns else {"offset": LEAST["offset"]}
+        widths = [max(width, least.get(name, 0)) for name, width in zip(self.columns, widths, strict=True)]
         while sum(widths) + 2 * (len(widths) - 1) > self._width and max(widths) > 3:
             texts = [number for number, name in enumerate(self.columns) if name in TEXTS and widths[number] > 8]
             widths[max(texts or range(len(widths)), key=widths.__getitem__)] -= 1
         return widths
 
     def _line(self, cells: list[str]) -> str:
-        padded = [
-            _fit(cell, width, right=name in ("partition", "offset"))
-            for name, cell, width in zip(self.columns, cells, self._widths, strict=True)
-        ]
+        padded = [_fit(cell, width, right=name in NUMBERS) for name, cell, width in zip(self.columns, cells, self._widths, strict=True)]
         return "  ".join(padded).rstrip()
 
 
@@ -226,19 +234,51 @@ class Parquet(OutputForm):
         writer.close()
 
 
-def form(name: str, out: BinaryIO, columns: Sequence[str] | None, *, several: bool = False) -> OutputForm:
+def form(name: str, out: BinaryIO, columns: Sequence[str] | None, *, several: bool = False, known: Sequence[str] = COLUMNS) -> OutputForm:
     """The form of this name. A table of several topics has a column for the topic."""
     if name == "table":
-        return Table(out, columns or (("topic", *TABLE_COLUMNS) if several else TABLE_COLUMNS))
+        shown = LEASED_TABLE_COLUMNS if known is LEASED_COLUMNS else TABLE_COLUMNS
+        return Table(out, columns or (("topic", *shown) if several else shown))
     forms = {"json": Json, "csv": Csv, "raw": Raw, "arrow": Arrow, "parquet": Parquet}
-    return forms[name](out, [column for column in COLUMNS if columns is None or column in columns])
+    return forms[name](out, [column for column in known if columns is None or column in columns])
+
+
+def chosen(
+    output: str | None, format: str | None, columns: str | None, *, several: bool = False, known: Sequence[str] = COLUMNS
+) -> OutputForm:
+    """The form that the flags ask for, to stdout."""
+    out = sys.stdout.buffer
+    if format is not None:
+        if output is not None or columns is not None:
+            raise errors.InvalidArgument("--format was given with --output or --columns.", hint="It says itself what is printed.")
+        return Format(out, format, known)
+    name = output or options.given.output or ("table" if sys.stdout.isatty() else "json")
+    if name not in FORMATS:
+        raise no_such("output", name, FORMATS)
+    if name in ("arrow", "parquet") and sys.stdout.isatty():
+        raise errors.InvalidArgument(f"{name} is not for a terminal.", hint=f"Send it to a file: -o {name} > FILE.")
+    return form(name, out, _chosen_columns(columns, known), several=several, known=known)
+
+
+def _chosen_columns(text: str | None, known: Sequence[str]) -> list[str] | None:
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            raise no_such("column", name, known)
+    return list(dict.fromkeys(names))
 
 
 def empty(columns: Sequence[str]) -> pa.RecordBatch:
-    """No rows, with the columns of a reader's batch."""
-    from bowstring.client.batch import Batch
+    """No rows, with the columns of a reader's batch, or of a consumer's."""
+    import pyarrow as pa
 
-    return Batch([], tuple(columns)).to_arrow()
+    from bowstring.client.pages import COLUMNS as READ
+
+    kinds = {"retry_count": pa.int32(), "age": pa.duration("us"), "lease_end": pa.timestamp("us", "UTC")}
+    schema = pa.schema([READ.field(name) if name in COLUMNS else pa.field(name, kinds[name]) for name in columns])
+    return pa.RecordBatch.from_pylist([], schema)
 
 
 # ---- cells -----------------------------------------------------------------------------------------------------------
@@ -254,8 +294,10 @@ def _cells(batch: pa.RecordBatch, name: str) -> list[Any]:
         return [None if cell is None else _text(cell) for cell in batch.column(name).to_pylist()]
     if name == "attributes":
         return [dict(cell) if cell else {} for cell in batch.column(name).to_pylist()]
-    if name in ("created", "arrived", "due", "expires"):
+    if name in TIMES:
         return [None if cell is None else times.to_text(cell) for cell in batch.column(name).cast("int64").to_pylist()]
+    if name == "age":
+        return [cell / 1e6 for cell in batch.column(name).cast("int64").to_pylist()]
     return batch.column(name).to_pylist()
 
 
@@ -283,7 +325,9 @@ def _shown(name: str, value: Any) -> str:
     """A cell for a terminal: on one line, and without control characters."""
     if value is None or value == {}:
         return "–" if value is None else ""
-    if name in ("created", "arrived", "due", "expires"):
+    if name == "age":
+        return age(value)
+    if name in TIMES:
         return f"{value[:10]} {value[11:19]}Z"  # as --start takes it
     if name == "attributes":
         text = " ".join(f"{key}={text}" for key, text in value.items())

@@ -2,9 +2,10 @@
 whole file as one message.
 
 Each input is a generator of tables with the columns of a batch (`value`, and any of key,
-attributes, id, created, due, expires). The further columns of a reader's output (topic, partition,
-offset, arrived, producer_group) are left out, so that `read` pipes into `produce`. An input yields
-the rows before a mistake first: they are published, and the error says where the mistake is.
+attributes, id, created, due, expires). The further columns of a reader's or a consumer's output
+(topic, partition, offset, arrived, producer_group, retry_count, age, lease_end) are left out, so
+that `read` and `consume` pipe into `produce`. An input yields the rows before a mistake first: they
+are published, and the error says where the mistake is.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import pyarrow as pa
 from bowstring import errors, times
 from bowstring.cli import csv_text
 from bowstring.cli.commands import either
+from bowstring.cli.forms import LEASE_COLUMNS
 from bowstring.messages import schema
 
 CHUNK_BYTES: Final = 1 << 20
@@ -39,6 +41,8 @@ TAKEN: Final[dict[str, pa.DataType]] = {
     "due": _MOMENT,
     "expires": _MOMENT,
 }
+ASSIGNED: Final = (*schema.ASSIGNED, *LEASE_COLUMNS)
+"""What `read` and `consume` print, and no message can be published with."""
 _NEVER_EMPTY: Final = ("id", "attributes", "created", "due", "expires")
 _BOM: Final = b"\xef\xbb\xbf"
 _VALUE_HINT: Final = 'Use text, {"base64": "…"} for bytes, or "json": … for a value to be written as JSON.'
@@ -132,7 +136,7 @@ def csv_rows(stream: BinaryIO, name: str, separator: str) -> Tables:
         header = [column or "" for column in next(lines, csv_text.CsvRow(1, [])).cells]
         _check_names(["attributes" if column.startswith("attributes.") else column for column in header], f"{name} line 1")
         _check_once(header, f"{name} line 1")
-        used = [(at, *column.partition(".")) for at, column in enumerate(header) if column not in schema.ASSIGNED]
+        used = [(at, *column.partition(".")) for at, column in enumerate(header) if column not in ASSIGNED]
         for number, cells in lines:
             where = f"{name} line {number}"
             if cells == [None] and len(header) > 1:
@@ -254,7 +258,7 @@ def _check_names(names: Iterable[str], where: str) -> None:
     import difflib
 
     for name in names:
-        if name not in TAKEN and name not in schema.ASSIGNED and name != "json":
+        if name not in TAKEN and name not in ASSIGNED and name != "json":
             close = difflib.get_close_matches(name, [*TAKEN, "json"], n=1)
             hint = f"Did you mean '{close[0]}'?" if close else f"Use {either([*TAKEN, 'json'])}."
             raise errors.Rejected(f"{where}: '{name}' is not a field of a message.", hint=hint)
@@ -263,7 +267,7 @@ def _check_names(names: Iterable[str], where: str) -> None:
 def _check_once(names: Iterable[str], where: str) -> None:
     seen: set[str] = set()
     for name in names:
-        if name in seen and name not in schema.ASSIGNED:
+        if name in seen and name not in ASSIGNED:
             raise errors.Rejected(f"{where} has the column '{name}' twice.", hint="Give each column once.")
         seen.add(name)
 

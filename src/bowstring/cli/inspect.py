@@ -92,6 +92,7 @@ def _overview(printer: Printer, directory: DataDirectory, contents: Contents) ->
     if found["topics"]:
         printer.line()
         _topics(printer, found["topics"])
+        _subscriptions(printer, found["topics"])
     if found["segments"]:
         printer.line()
         columns = {"segment": "left", "epoch": "right", "size": "right", "alive": "right", "share": "right", "state": "left"}
@@ -120,6 +121,22 @@ def _topics(printer: Printer, topics: list[dict[str, Any]]) -> None:
             offsets = (f"{each[key]:,}" for key in ("first", "floor", "next", "sealed"))
             rows.append((name, each["partition"], messages, size(each["bytes"]), *offsets))
     printer.table(columns, rows)
+
+
+def _subscriptions(printer: Printer, topics: list[dict[str, Any]]) -> None:
+    columns = {"topic": "cut", "subscription": "cut", "mode": "left", "lease": "right", "partition": "right"}
+    columns |= {"floor": "right", "cursor": "right", "backlog": "right", "leases": "right", "leased": "right"}
+    rows: list[tuple[object, ...]] = []
+    for name, one in [(topic["name"], one) for topic in topics for one in topic["subscriptions"]]:
+        ranges, names = one["ranges"], (name, one["name"], one["mode"], f"{one['lease']:g} s")
+        if len(ranges) > 1:
+            rows.append((*names, f"all {len(ranges)}", "", "", f"{one['backlog']:,}", "", f"{one['leased']:,}"))
+        for each in ranges if len(ranges) <= PARTITIONS_SHOWN else ():
+            figures = (f"{each[key]:,}" for key in ("floor", "cursor", "backlog", "leases", "leased"))
+            rows.append((*(names if len(ranges) == 1 else ("",) * 4), each["partition"], *figures))
+    if rows:
+        printer.line()
+        printer.table(columns, rows)
 
 
 def _sum(files: list[dict[str, Any]]) -> int:

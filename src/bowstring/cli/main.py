@@ -29,6 +29,7 @@ HELP = """Bowstring: a message broker whose messages are Arrow batches.
   bowstring topic create orders --partitions 4
   echo 'one coffee' | bowstring produce orders
   bowstring read orders --follow
+  bowstring consume orders billing --exec ./bill.sh --concurrency 4
 
 Every command has --help with examples. The broker is the one of --server, BOWSTRING_SERVER or
 `bowstring context`, else localhost. Output is a table on a terminal and JSON, one object per line,

@@ -170,6 +170,22 @@ def size(count: int | None) -> str | None:
     return f"{count / 1024**power:.1f} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"
 
 
+def age(seconds: float) -> str:
+    """How old something is, in one or two units: 4.2s, 3m 20s, 5h 12m, 2d 3h."""
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes = int(seconds // 60)
+    if minutes < 60:
+        return f"{minutes}m {int(seconds % 60)}s"
+    hours = minutes // 60
+    return f"{hours}h {minutes % 60}m" if hours < 48 else f"{hours // 24}d {hours % 24}h"
+
+
+def many(count: int, noun: str) -> str:
+    """1 message, 1,000 messages."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 @contextmanager
 def progress(doing: str, *, shown: bool = True, of: str = "bytes") -> Generator[Callable[[int, int | None], None]]:
     """Shows a bar on stderr while the block runs, if that is a terminal. The block reports how much

@@ -11,11 +11,23 @@ from typing import Final
 _READ: Final = "`bowstring read TOPIC` prints messages, and --follow goes on."
 _PRODUCE: Final = "`bowstring produce TOPIC` publishes lines of stdin, --value TEXT, or files."
 _SERVE: Final = "`bowstring serve` runs a broker."
+_CONSUME: Final = "`bowstring consume TOPIC SUBSCRIPTION` takes messages from a queue."
+_SUBSCRIPTION: Final = "Queues are subscriptions: `bowstring subscription create|list|describe|alter|delete`."
+_SETTLE: Final = "`bowstring consume` acks what it prints; with --exec the exit code decides."
+_NEXT: Final = "It comes with the next version; `bowstring consume --no-ack` looks and gives back."
 _ATTRIBUTES: Final = "Headers are attributes here: produce --attribute K=V, read --columns attributes."
 
 COMMANDS: Final[dict[str, str]] = {
-    "consume": f"Queues are not in this version; {_READ}",
-    "subscribe": f"Queues are not in this version; {_READ}",
+    **dict.fromkeys(("subscribe", "worker", "work", "receive", "receive-message", "pull", "dequeue", "share-consumer"), _CONSUME),
+    **dict.fromkeys(("queue", "queues", "subscriptions", "share-groups"), _SUBSCRIPTION),
+    **dict.fromkeys(("consumer", "consumers"), "`bowstring subscription describe TOPIC SUBSCRIPTION` lists consumers."),
+    **dict.fromkeys(("ack", "nack", "reject", "requeue"), _SETTLE),
+    "extend": "The kit extends leases by itself; `bowstring consume --lease SPAN` asks for longer ones.",
+    "leases": "`bowstring lease list TOPIC SUBSCRIPTION` lists them.",
+    "peek": _NEXT,
+    "subscription seek": "It comes with the next version; to begin elsewhere, create another subscription with --start.",
+    **dict.fromkeys(("subscription show", "subscription get", "subscription info"), "Use `bowstring subscription describe`."),
+    **dict.fromkeys(("subscription purge", "subscription reset"), "Delete it, and create it with --start latest."),
     **dict.fromkeys(("cat", "fetch", "get", "sub", "reader", "console-consumer"), _READ),
     "tail": "`bowstring read TOPIC --last 10 --follow` does that.",
     "follow": "`bowstring read TOPIC --follow` does that.",
@@ -58,6 +70,28 @@ OPTIONS: Final[dict[str, str]] = {
 }
 
 
+OF_QUEUES: Final[dict[str, str]] = {
+    **dict.fromkeys(("--from-beginning", "--earliest"), "A new subscription begins at the beginning; --start says another place."),
+    **dict.fromkeys(("--follow", "-f"), "It goes on until Ctrl-C; --limit N or --idle SPAN end it."),
+    **dict.fromkeys(("--last", "--tail", "--end", "--until"), "A queue has no such place; `bowstring read` does that."),
+    **dict.fromkeys(("--prefetch", "--prefetch-count", "--prefetch-multiplier", "--qos"), "Use --credit N: how many messages it holds."),
+    **dict.fromkeys(("--visibility-timeout", "--ack-deadline", "--ack-wait", "--lock-duration"), "Use --lease SPAN."),
+    **dict.fromkeys(("--max-number-of-messages", "--max-records"), "Use --limit N."),
+    **dict.fromkeys(("--wait-time-seconds", "--wait"), "It waits anyway; --idle SPAN ends it when nothing comes for that long."),
+    **dict.fromkeys(("--auto-ack", "--ack"), "It acks what it has printed; --no-ack gives it back."),
+    **dict.fromkeys(("--workers", "--parallel", "--threads", "-c"), "Use --concurrency N with --exec."),
+    **dict.fromkeys(("--cmd", "--command", "--run"), "Use --exec 'COMMAND'."),
+    **dict.fromkeys(("--consumer-name", "--consumer-id", "--client-id", "--hostname"), "A consumer has its name by --name."),
+    **dict.fromkeys(("--max-deliveries", "--max-retries", "--delay", "--backoff"), "It comes with the next version."),
+}
+"""Flags for commands about subscriptions, and `bowstring consume` above all."""
+_SUBSCRIPTION_FLAGS: Final = ("--subscription", "--queue", "--queue-url", "--group", "--group-id", "--consumer-group", "-Q")
+
+
 def option(name: str, usage: str) -> str:
     """The pointer for an unknown flag; empty if no other system has it."""
-    return f"The topic is no flag: `{usage}`." if name in ("--topic", "-t") else OPTIONS.get(name, "")
+    if name in ("--topic", "-t"):
+        return f"The topic is no flag: `{usage}`."
+    if "SUBSCRIPTION" not in usage:
+        return OPTIONS.get(name, "")
+    return f"The subscription is no flag: `{usage}`." if name in _SUBSCRIPTION_FLAGS else OF_QUEUES.get(name) or OPTIONS.get(name, "")

@@ -19,11 +19,9 @@ import typer
 
 from bowstring import errors
 from bowstring.cli import completing
-from bowstring.cli.commands import no_such
 from bowstring.cli.connecting import Context, Server, Timeout, connect
 from bowstring.cli.interrupts import Interrupts
 from bowstring.cli.options import TIMEOUT, given
-from bowstring.cli.output import FORMATS
 from bowstring.cli.place import place, reachable, settled, told_as_given
 
 if TYPE_CHECKING:
@@ -104,6 +102,8 @@ def read(
     context: Context = None,
     timeout: Timeout = TIMEOUT,
 ) -> None:
+    from bowstring.cli import forms
+
     if follow and end is not None:
         raise errors.InvalidArgument("both --follow and --end were given.", hint="With --end it stops there; omit --follow.")
     if last is not None and start is not None:
@@ -114,7 +114,7 @@ def read(
     elif isinstance(places["start"], int) and places["start"] < 0:
         last = -places["start"]
     several = len(topics) > 1 or any(map(is_pattern, topics))
-    form = _form(output, format, columns, several=several)
+    form = forms.chosen(output, format, columns, several=several)
     options: dict[str, Any] = {"partitions": partition or None, "name": name, "where": where, "uncommitted": uncommitted}
     options["columns"] = _needed(form, name, last if not follow else None)
     with connect(server, context, timeout) as client, told_as_given(start=start, end=end), absences_told(follow):
@@ -144,34 +144,6 @@ def named(client: Client, topics: list[str]) -> list[str]:
             raise errors.TopicNotFound(f"no topic is like '{topic}'.", hint="`bowstring topic list` has them all.")
         found.update(dict.fromkeys(matching))
     return list(found)
-
-
-def _form(output: str | None, format: str | None, columns: str | None, *, several: bool) -> OutputForm:
-    from bowstring.cli import forms
-
-    out = sys.stdout.buffer
-    if format is not None:
-        if output is not None or columns is not None:
-            raise errors.InvalidArgument("--format was given with --output or --columns.", hint="It says itself what is printed.")
-        return forms.Format(out, format)
-    name = output or given.output or ("table" if sys.stdout.isatty() else "json")
-    if name not in FORMATS:
-        raise no_such("output", name, FORMATS)
-    if name in ("arrow", "parquet") and sys.stdout.isatty():
-        raise errors.InvalidArgument(f"{name} is not for a terminal.", hint=f"Send it to a file: -o {name} > FILE.")
-    return forms.form(name, out, _columns(columns), several=several)
-
-
-def _columns(text: str | None) -> list[str] | None:
-    from bowstring.cli import forms
-
-    if text is None:
-        return None
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in forms.COLUMNS:
-            raise no_such("column", name, forms.COLUMNS)
-    return list(dict.fromkeys(names))
 
 
 def _needed(form: OutputForm, name: str | None, last: int | None) -> list[str]:
@@ -208,17 +180,20 @@ def _batches(reader: Reader, *, follow: bool) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def absences_told(follow: bool) -> Generator[None]:
-    """Shows the kit's log on stderr while following: that the broker is away, and that it is back.
-    --verbose shows it anyway.
+    """Shows the kit's log on stderr while following: that the broker is away, and that it is back;
+    that a consumer lost messages. --verbose shows it anyway.
     """
-    log, handler = logging.getLogger("bowstring.client.connection"), logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("bowstring: %(message)s."))
-    if follow and not given.quiet and not given.verbose:
-        log.addHandler(handler)
+    logs = [logging.getLogger(f"bowstring.client.{name}") for name in ("connection", "consumer")]
+    for log in logs:
+        if follow and not given.quiet and not given.verbose:
+            log.addHandler(handler)
     try:
         yield
     finally:
-        log.removeHandler(handler)
+        for log in logs:
+            log.removeHandler(handler)
 
 
 def nobody_reads() -> bool:

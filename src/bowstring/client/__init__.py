@@ -18,7 +18,9 @@ A message on its way out:
 And on its way in:
 
     reader       follows the log                   reader_settings, ranges     what it was asked for
-    read_ahead   pages that have come              topic_stream, fetch_credit  the streams that bring them
+    hand         hands rows out, one by one or as batches
+    arrivals     pages that have come, and wait
+    read_ahead   the same of a reader              topic_stream, fetch_credit  the streams that bring them
                                                    topic_questions             what they ask first
     pages        rows as they came                 freshness, commit_window    which of them may be handed out
     batch        rows as Arrow columns             message, kept_page          one row; both, pickled
@@ -28,6 +30,6 @@ And around both:
     client       connects, makes producers and readers         topics, positions    its calls, and the values they return
     connection   the way to a broker               addresses, routes, presence      which one, and whether it is there
     broker_time  the brokers' clock                statistics                       figures
-    sync, sync_producer, sync_reader   the face without await
+    sync, sync_producer, sync_hand, sync_reader   the face without await
     topic_watch, backup   what only commands use
 """

@@ -1,4 +1,6 @@
-"""Where brokers are: `bowstring://host[:27769][,host2…]`, or a list of such."""
+"""Where brokers are: `bowstring://host[:27769][,host2…]`, or a list of such. `grpc://` reaches the
+same brokers over gRPC.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,10 @@ def _places(address: object, shown: str) -> list[str]:
     scheme, separator, rest = address.rpartition("://")
     if scheme == "bowstrings":
         raise errors.NotSupported(f"{shown}{address!r} asks for TLS, which this version does not have.", hint="Use 'bowstring://'.")
-    if separator and scheme != "bowstring":
+    if separator and scheme not in ("bowstring", "grpc"):
         raise errors.InvalidArgument(f"{shown}{address!r} has the scheme '{scheme}'.", hint=_HINT)
-    return [_place(place.strip(), address, shown) for place in rest.rstrip("/").split(",")]
+    prefix = "grpc://" if scheme == "grpc" else ""
+    return [prefix + _place(place.strip(), address, shown) for place in rest.rstrip("/").split(",")]
 
 
 def _place(place: str, address: str, shown: str) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from bowstring import errors
 from bowstring.ports.transport import Dialer
+from bowstring.wire.dialer import AddressDialer
 from bowstring.wire.generated import bowstring_pb2 as pb
-from bowstring.wire.grpc_client import GrpcDialer
 
 
 async def back_up(
@@ -15,12 +15,12 @@ async def back_up(
 ) -> pb.BackupAnswer:
     """Waits until the backup is made. Raises the broker's errors, and `Unavailable` if the broker
     goes away."""
-    channel = (dialer or GrpcDialer()).dial(address)
+    channel = (dialer or AddressDialer()).dial(address)
     try:
         stream = channel.stream("Backup")
         await stream.write(pb.BackupRequest(target=target, proof=proof).SerializeToString())
         while (message := await stream.read()) is not None:
-            answer = pb.BackupAnswer.FromString(message)
+            answer = pb.BackupAnswer.FromString(bytes(message))
             if answer.done:
                 return answer
             progress(answer.bytes, answer.bytes_total)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import chain, repeat
-from typing import Any, overload
+from typing import Any, ClassVar, TypeVar, overload
 
 import pyarrow as pa
 
@@ -17,6 +17,8 @@ from bowstring import errors
 from bowstring.client import kept_page
 from bowstring.client.message import Message
 from bowstring.client.pages import COLUMNS, Chunk
+
+M = TypeVar("M", bound=Message)
 
 HTML_ROWS = 10
 HTML_CHARACTERS = 60
@@ -30,9 +32,12 @@ class Batch:
 
     __slots__ = ("_chunks", "_columns", "_names", "_rows")
 
+    _known: ClassVar[pa.Schema] = COLUMNS
+    _message: ClassVar[type[Message]] = Message
+
     def __init__(self, chunks: Sequence[Chunk], names: tuple[str, ...] | None = None) -> None:
         self._chunks = chunks
-        self._names = names or tuple(COLUMNS.names)
+        self._names = names or tuple(self._known.names)
         self._rows = sum(chunk.rows for chunk in chunks)
         self._columns: dict[str, pa.Array] = {}
 
@@ -40,7 +45,7 @@ class Batch:
         return self._rows
 
     def __iter__(self) -> Iterator[Message]:
-        return chain.from_iterable(map(messages, self._chunks))
+        return chain.from_iterable(messages(chunk, self._message) for chunk in self._chunks)
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
@@ -56,14 +61,14 @@ class Batch:
                 if row < chunk.rows:
                     at = chunk.first + row
                     value = chunk.page.column("value")[at].as_py() if chunk.page.has("value") else None
-                    return Message(value, chunk.page, at)
+                    return self._message(value, chunk.page, at)
                 row -= chunk.rows
         raise IndexError(f"this batch has {self._rows} rows, {index} was asked for")
 
     @property
     def schema(self) -> pa.Schema:
         """Names and types of the columns."""
-        return pa.schema([COLUMNS.field(name) for name in self._names])
+        return pa.schema([self._known.field(name) for name in self._names])
 
     def column(self, name: str) -> pa.Array:
         """One column over all rows."""
@@ -77,7 +82,7 @@ class Batch:
     def _made(self, name: str) -> pa.Array:
         if len(self._chunks) == 1:
             return self._chunks[0].column(name)
-        kind = COLUMNS.field(name).type
+        kind = self._known.field(name).type
         whole = pa.chunked_array([chunk.column(name) for chunk in self._chunks], kind)
         if pa.types.is_dictionary(kind):
             whole = whole.unify_dictionaries()
@@ -97,8 +102,8 @@ class Batch:
         return _restored, (kept_page.keep(self._chunks, self._names), self._names)
 
     def __repr__(self) -> str:
-        places = ", ".join(f"{chunk.page.topic}/{chunk.page.partition}" for chunk in self._chunks[:3])
-        return f"Batch({self._rows} rows{' of ' + places if places else ''}{', …' if len(self._chunks) > 3 else ''})"
+        name, places = type(self).__name__, ", ".join(f"{chunk.page.topic}/{chunk.page.partition}" for chunk in self._chunks[:3])
+        return f"{name}({self._rows} rows{' of ' + places if places else ''}{', …' if len(self._chunks) > 3 else ''})"
 
     def _repr_html_(self) -> str:
         """The first rows as a table, for notebooks."""
@@ -115,12 +120,12 @@ def _restored(data: bytes, names: tuple[str, ...]) -> Batch:
     return Batch(kept_page.kept(data, names), names)
 
 
-def messages(chunk: Chunk) -> Iterator[Message]:
+def messages(chunk: Chunk, kind: type[M] = Message) -> Iterator[M]:
     """The messages of consecutive rows, as an iterator whose remaining length
     `operator.length_hint` tells.
     """
     values = chunk.column("value").to_pylist() if chunk.page.has("value") else repeat(None)
-    return iter(list(map(Message, values, repeat(chunk.page), range(chunk.first, chunk.first + chunk.rows))))
+    return iter(list(map(kind, values, repeat(chunk.page), range(chunk.first, chunk.first + chunk.rows))))
 
 
 def _shown(value: Any) -> str:

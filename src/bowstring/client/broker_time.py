@@ -49,6 +49,10 @@ class BrokerTime:
             return self._clock.now()
         return int(self._clock.monotonic() * 1e6) + self._ahead
 
+    def monotonic(self) -> float:
+        """The seconds of the clock that it counts by."""
+        return self._clock.monotonic()
+
     def keeping(self) -> int:
         """The keeping time, or a little earlier; 0 until a broker has answered."""
         if self.followed:

@@ -1,6 +1,7 @@
-"""The client for asyncio: connects, manages topics, makes producers and readers.
+"""The client for asyncio: connects, manages topics and subscriptions, makes producers, readers and
+consumers.
 
-Producers and readers are imported when the first one is made: they need Arrow, and a program that
+These are imported when the first one is made: they need Arrow, and a program that
 only asks for topics does not.
 """
 
@@ -13,25 +14,29 @@ from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from bowstring import contexts, errors, times
 from bowstring.client import addresses, arguments
 from bowstring.client.arguments import SpanOrMoment
 from bowstring.client.broker_time import BrokerTime
 from bowstring.client.connection import SOFTWARE, Connection, Greeting, World
+from bowstring.client.open_readers import OpenReaders
 from bowstring.client.positions import PositionCalls
 from bowstring.client.ranges import End, Start
 from bowstring.client.statistics import BrokerInfo, ClientStatistics, Info
+from bowstring.client.subscriptions import SubscriptionCalls
 from bowstring.client.topics import TopicCalls
 from bowstring.host.clock import SystemClock
 from bowstring.host.randomness import SystemRandomness
 from bowstring.ports.clock import Clock
 from bowstring.ports.randomness import Randomness
 from bowstring.ports.transport import Dialer
-from bowstring.wire.generated import bowstring_pb2 as pb
-from bowstring.wire.grpc_client import GrpcDialer
+from bowstring.wire import forks
+from bowstring.wire.dialer import AddressDialer
 
 if TYPE_CHECKING:
+    from bowstring.client.consumer import Consumer
     from bowstring.client.producer import Producer, ProducerSettings
     from bowstring.client.reader import Reader
 
@@ -39,29 +44,7 @@ MEASURE_SECONDS = 60.0
 """How often the client asks for the brokers' time if no answer carries it."""
 
 
-class OpenReaders(dict["Reader", None]):
-    """The open readers of a client, in the order in which they were made. They learn what the
-    client itself changes before its caller gets the answer. The broker tells them, too, over their
-    own streams, perhaps a moment later.
-    """
-
-    def deleted(self, topic: str, topic_id: int, places: Sequence[tuple[int, int]]) -> None:
-        """Messages of a topic were deleted at these partitions and offsets."""
-        for reader in self:
-            reader._read_ahead.deleted(topic, topic_id, places)  # pyright: ignore[reportPrivateUsage]
-
-    def altered(self, topic: pb.Topic) -> None:
-        """A topic has these settings now."""
-        for reader in self:
-            reader._read_ahead.altered(topic)  # pyright: ignore[reportPrivateUsage]
-
-    def topic_deleted(self, topic: str, topic_id: int) -> None:
-        """A topic was deleted."""
-        for reader in self:
-            reader._read_ahead.topic_deleted(topic, topic_id)  # pyright: ignore[reportPrivateUsage]
-
-
-class Client(PositionCalls, TopicCalls):
+class Client(PositionCalls, SubscriptionCalls, TopicCalls):
     """A connection to Bowstring for asyncio. Made by `bowstring.aio.connect`."""
 
     def __init__(
@@ -89,6 +72,8 @@ class Client(PositionCalls, TopicCalls):
         self._partitions: dict[str, int] = {}
         self._producers: dict[Producer, None] = {}
         self._readers = OpenReaders()
+        self._consumers: dict[Consumer, None] = {}
+        _clients.add(self)
 
     async def open(self) -> Client:
         """Connects to the first seed that answers. Raises `Unavailable` if none does in time."""
@@ -131,10 +116,10 @@ class Client(PositionCalls, TopicCalls):
         return Info((broker,), told.cluster.hex(), SOFTWARE, self._broker_time.drift())
 
     def statistics(self) -> ClientStatistics:
-        """The open producers and readers of this client."""
-        return ClientStatistics(len(self._producers), len(self._readers), self._broker_time.drift())
+        """The open producers, readers and consumers of this client."""
+        return ClientStatistics(len(self._producers), len(self._readers), len(self._consumers), self._broker_time.drift())
 
-    # ---- producers and readers
+    # ---- producers, readers and consumers
 
     def producer(
         self,
@@ -210,15 +195,59 @@ class Client(PositionCalls, TopicCalls):
         self._readers[reader] = None
         return reader
 
+    def consumer(
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        mode: str | None = None,
+        start: Start = None,
+        name: str | None = None,
+        lease: SpanOrMoment | None = None,
+        credit: int | None = None,
+        credit_bytes: int = 16 * 2**20,
+        extend_max: timedelta | float = 3600,
+        alive: Callable[[], object] | None = None,
+        create: bool = True,
+    ) -> Consumer:
+        """A consumer of a subscription, which is created if there is none, at `start`, unless
+        `create=False`. It holds each message by a lease until the program has settled it, at most
+        `credit` messages and `credit_bytes`; by default the credit follows what the program works off
+        in about a second. Leases are extended while `alive()`, if given, says yes, up to
+        `extend_max`. Under its `name` a consumer gets its leases again; None stands for a name of
+        its own. `lease` is how long it holds messages; None is as long as the subscription says.
+        """
+        from bowstring.client.consumer import Consumer
+        from bowstring.client.consumer_settings import ConsumerSettings
+
+        settings = ConsumerSettings.checked(
+            topic,
+            subscription,
+            self._clocks(),
+            mode=mode,
+            start=start,
+            name=name,
+            lease=lease,
+            credit=credit,
+            credit_bytes=credit_bytes,
+            extend_max=extend_max,
+            alive=alive,
+            create=create,
+        )
+        self._check_open()
+        closed = lambda consumer: self._consumers.pop(consumer, None)  # noqa: E731
+        consumer = Consumer(self._connection, settings, call_seconds=self._timeout, closed=closed)
+        self._consumers[consumer] = None
+        return consumer
+
     # ---- the end
 
     async def close(self) -> None:
-        """Closes readers (iteration ends), producers (after waiting for the answers to sent
-        messages) and the connection.
+        """Closes readers and consumers (iteration ends, and consumers give back what they hold),
+        producers (after waiting for the answers to sent messages) and the connection.
         """
-        failure: Exception | None = None
         self._end()
-        await self._close_readers()
+        failure = await self._close_readers()
         for producer in tuple(self._producers):
             try:
                 await producer.close()
@@ -231,24 +260,40 @@ class Client(PositionCalls, TopicCalls):
     async def _abandon(self) -> None:
         """Closes without waiting for anything."""
         self._end()
+        for consumer in tuple(self._consumers):
+            await consumer._abandon()  # pyright: ignore[reportPrivateUsage]
         await self._close_readers()
         for producer in tuple(self._producers):
             await producer._end(flush=False)  # pyright: ignore[reportPrivateUsage]
         await self._connection.close()
 
-    async def _close_readers(self) -> None:
-        """Closes the readers first: a loop over messages must not wait for what producers have
-        under way.
+    async def _close_readers(self) -> errors.Error | None:
+        """Closes the readers and consumers first: a loop over messages must not wait for what
+        producers have under way. Returns what a consumer has raised.
         """
         for reader in tuple(self._readers):
             await reader.close()
+        ends = await asyncio.gather(*(consumer.close() for consumer in tuple(self._consumers)), return_exceptions=True)
+        return next((end for end in ends if isinstance(end, errors.Error)), None)
 
     def _end(self) -> None:
         self._open = False
         if self._measuring is not None:
             self._measuring.cancel()
 
+    def _leave_to_parent(self) -> None:
+        """This is a forked child: the client, its producers, readers and consumers refuse here.
+        Closing them does nothing.
+        """
+        self._open = False
+        for part in (*self._producers, *self._readers, *self._consumers):
+            part._leave_to_parent()  # pyright: ignore[reportPrivateUsage]
+        self._producers.clear()
+        self._readers.clear()
+        self._consumers.clear()
+
     def _check_open(self) -> None:
+        self._connection.check_process()
         if not self._open:
             raise errors.Conflict("this client is closed.", hint="Connect again.")
 
@@ -276,6 +321,19 @@ class Client(PositionCalls, TopicCalls):
 
     def __reduce__(self) -> Any:
         raise TypeError("A client cannot be pickled. Connect in the other process: bowstring.connect(…).")
+
+
+_clients: WeakSet[Client] = WeakSet()
+"""The clients of this process."""
+
+
+def _in_child() -> None:
+    for client in tuple(_clients):
+        client._leave_to_parent()  # pyright: ignore[reportPrivateUsage]
+    _clients.clear()
+
+
+forks.in_forked_child(_in_child)
 
 
 class Connecting:
@@ -316,7 +374,7 @@ def connect(
     chosen = contexts.choose(server, context, os.environ, written="{}=")
     client = Client(
         addresses.seeds(chosen.server, chosen.source if chosen.source.endswith("=") else f"{chosen.source}: "),
-        dialer=GrpcDialer(),
+        dialer=AddressDialer(),
         clock=SystemClock(),
         randomness=SystemRandomness(),
         name=arguments.client_name(name),

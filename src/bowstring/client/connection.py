@@ -29,6 +29,7 @@ from bowstring.ports.clock import Clock
 from bowstring.ports.randomness import Randomness
 from bowstring.ports.transport import Channel, Dialer
 from bowstring.version import VERSION
+from bowstring.wire import forks
 from bowstring.wire.generated import bowstring_pb2 as pb
 from bowstring.wire.protocol import SPOKEN
 
@@ -117,6 +118,7 @@ class Connection:
         self._channel: Channel | None = None
         self._address = ""
         self._closed = False
+        self._generation = forks.generation()
 
     def another(self) -> Connection:
         """A connection of its own for a producer or a reader; it begins where this one has come to."""
@@ -196,7 +198,12 @@ class Connection:
                 await old.close()
         return self._channel
 
+    def check_process(self) -> None:
+        """Raises Conflict in a forked child: the connection is its parent's."""
+        forks.check(self._generation)
+
     def _check_open(self) -> None:
+        self.check_process()
         if self._closed:
             raise errors.Conflict("this connection is closed.", hint="Connect again.")
 
@@ -299,7 +306,7 @@ class Connection:
     async def close(self) -> None:
         """Ends the connection, and the streams on it."""
         self._closed = True
-        if self._channel is not None:
+        if self._channel is not None and self._generation == forks.generation():
             channel, self._channel = self._channel, None
             await channel.close()
 

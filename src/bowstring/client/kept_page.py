@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bowstring.client.pages import COLUMNS, Chunk, FetchedPage, ReaderSelection
+from bowstring.client.pages import LEASED_COLUMNS, Chunk, FetchedPage, ReaderSelection
 from bowstring.messages.columns import integers
 from bowstring.wire.generated import bowstring_pb2 as pb
 
@@ -41,12 +41,12 @@ class KeptPage(FetchedPage):
 
 def names_of(page: FetchedPage) -> tuple[str, ...]:
     """The columns that the page's reader has asked for."""
-    return tuple(name for name in COLUMNS.names if page.has(name))
+    return tuple(name for name in page.known.names if page.has(name))
 
 
 def keep(chunks: Iterable[Chunk], names: tuple[str, ...]) -> bytes:
     """The rows as an Arrow stream."""
-    schema = pa.schema([field for field in COLUMNS if field.name in _PLACE or field.name in names])
+    schema = pa.schema([field for field in LEASED_COLUMNS if field.name in _PLACE or field.name in names])
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as stream:
         for chunk in chunks:
@@ -64,7 +64,7 @@ def _own(chunk: Chunk, name: str) -> pa.Array:
     return column.take(integers(np.arange(chunk.first, chunk.first + chunk.rows)))
 
 
-def kept(data: bytes, names: tuple[str, ...]) -> list[Chunk]:
+def kept(data: bytes, names: tuple[str, ...], kind: type[KeptPage] = KeptPage) -> list[Chunk]:
     """The rows of such a stream."""
     with pa.ipc.open_stream(data) as stream:
-        return [Chunk(KeptPage(rows, names), 0, rows.num_rows) for rows in stream]
+        return [Chunk(kind(rows, names), 0, rows.num_rows) for rows in stream]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Lane:
     """The unanswered batches of one producer to one partition."""
 
-    __slots__ = ("last", "moves", "partition", "stream", "unanswered")
+    __slots__ = ("_newest", "last", "moves", "partition", "stream", "unanswered")
 
     def __init__(self, partition: int, stream: PublishStream) -> None:
         self.partition = partition
@@ -37,27 +37,33 @@ class Lane:
         """How often it was sent elsewhere since a batch was stored last."""
         self.last = 0
         """The last number that the broker is known to have."""
+        self._newest = 0
+        """The number of the batch that was added last."""
         self.unanswered: dict[int, SentBatch] = {}
         """By number, in the order in which they have to be stored."""
 
     def add(self, batch: SentBatch) -> None:
         """Takes a batch behind all others: numbers rise."""
+        batch.before, self._newest = self._newest, batch.number
         self.unanswered[batch.number] = batch
         if self.stream is not None:
             self.stream.window.add(batch)
 
     def previous(self, batch: SentBatch) -> int:
         """The number that the batch names now."""
-        before = 0
-        for number in self.unanswered:
-            if number >= batch.number:
-                break
-            before = number
+        before = batch.before
+        if before not in self.unanswered:
+            before = 0
+            for number in self.unanswered:
+                if number >= batch.number:
+                    break
+                before = number
         return max(before, self.last if self.last < batch.number else 0)
 
     def stored(self, batch: SentBatch) -> None:
         """The broker has the batch. Answers may come in any order."""
-        self.last = max(self.last, batch.number)
+        if batch.number > self.last:
+            self.last = batch.number
         self.moves = 0
         self.dropped(batch)
 

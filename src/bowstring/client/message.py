@@ -4,10 +4,10 @@ use.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import Field, make_dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -16,12 +16,13 @@ from bowstring.client import kept_page
 from bowstring.client.pages import COLUMNS, Chunk, FetchedPage
 
 
-class _Fields:
+class MessageFields:
     """The fields as the standard library's dataclasses have them: of a message those that its
     reader has asked for, of the class all.
     """
 
-    _all: Final = make_dataclass("Fields", COLUMNS.names).__dataclass_fields__
+    def __init__(self, columns: Iterable[str]) -> None:
+        self._all = make_dataclass("Fields", list(columns)).__dataclass_fields__
 
     def __get__(self, message: Message | None, kind: type[Message]) -> dict[str, Field[Any]]:
         if message is None:
@@ -40,7 +41,7 @@ class Message(msgspec.Struct, eq=False, gc=False):
 
     # pandas makes rows of dataclasses: `pd.DataFrame(batch)`. `dataclasses.asdict(message)` works
     # by it, too.
-    __dataclass_fields__ = _Fields()
+    __dataclass_fields__ = MessageFields(COLUMNS.names)
 
     @property
     def topic(self) -> str:
@@ -116,7 +117,7 @@ class Message(msgspec.Struct, eq=False, gc=False):
     def __repr__(self) -> str:
         value = self.value if self.value is None or len(self.value) <= 40 else self.value[:37] + b"..."
         key = f", key={self.key!r}" if self._page.has("key") else ""
-        return f"Message({self.topic}/{self.partition}@{self.offset}{key}, value={value!r})"
+        return f"{type(self).__name__}({self.topic}/{self.partition}@{self.offset}{key}, value={value!r})"
 
     def __reduce__(self) -> Any:
         names = kept_page.names_of(self._page)

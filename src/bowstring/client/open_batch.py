@@ -113,6 +113,8 @@ class OpenBatch:
             for place in range(len(items) - width + 1, 0, -width):
                 if items[place] is stamp:
                     return place // width
+        if self.stamps is not None and len(self.stamps) == 1:
+            return 0
         if self._index is None:
             self._index = {id(other): row for row, other in enumerate(self.stamps or ())}
         return self._index[id(stamp)]

@@ -5,7 +5,7 @@ There is one open batch per partition. Everything here happens under the lock (a
 one thread, and a lock that does nothing). Rows of the usual kind bypass it, see `sender`.
 
 **Hand-over.** A batch crosses the inbox once, as a `SentBatch`, at the end of its seal. A first row
-only wakes the loop, which seals what is due or aged (`seal_due`, `seal_aged`).
+only wakes the loop, which seals what is due or aged (`seal`, `seal_aged`).
 
 **Kinds.** The rows of a batch all have natural ids or none has, and they share one timeout. A row
 of another kind seals the open batch. It must not open a second batch beside it: rows of one key
@@ -60,7 +60,6 @@ class OpenBatches:
         "_compression",
         "_current",
         "_gather_bytes",
-        "_gathering",
         "_lock",
         "_number",
         "_open",
@@ -74,6 +73,7 @@ class OpenBatches:
         "_woken",
         "batches",
         "bytes_under_way",
+        "gathering",
         "inbox",
         "max_bytes",
         "next_age",
@@ -121,7 +121,7 @@ class OpenBatches:
         self._gather_bytes = GATHER_BYTES
         self.batches: list[OpenBatch] = []
         """One per partition."""
-        self._gathering: dict[int, OpenBatch] = {}
+        self.gathering: dict[int, OpenBatch] = {}
         """Those of them that have rows, by number."""
         self._current = 0
         """The partition of rows without key and id. It changes with each batch."""
@@ -152,6 +152,7 @@ class OpenBatches:
             and batch.size + size <= self._gather_bytes
         ):
             self._seal(batch)
+            self._wake_loop()
             batch = self.batches[self._current if partition is None else partition]
         if not batch.number and not self._begin(batch, timeout, row[6] is not None, size, forced):
             return None
@@ -161,20 +162,22 @@ class OpenBatches:
 
     def _begin(self, batch: OpenBatch, timeout: float, has_ids: bool, size: int, forced: bool) -> bool:
         """Prepares a batch for its first row; False if there is no room."""
-        reserve = max(self._gather_bytes, size)
+        reserve = self._gather_bytes if size <= self._gather_bytes else size
         if self.bytes_under_way and self.bytes_under_way + reserve > self.max_bytes and not forced:
             return False
         self.bytes_under_way += reserve
-        batch.begin(self._next_number(), FULL if has_ids else self._width, has_ids, self._term(timeout))
+        now = self._clock.monotonic()
+        batch.begin(self._next_number(), FULL if has_ids else self._width, has_ids, self._term(timeout, now))
         batch.reserved = reserve
         batch.barrier = self.serial
-        batch.aged = self._clock.monotonic() + timeout * AGE_SHARE
-        self.next_age = min(self.next_age, batch.aged)
+        batch.aged = now + timeout * AGE_SHARE
+        if batch.aged < self.next_age:
+            self.next_age = batch.aged
         if timeout == self._timeout and not has_ids:
             batch.limit = self._gather_bytes if batch.width == PLAIN else CLOSED
             batch.keyed_limit = self._gather_bytes if batch.width == KEYED and self.partitions else CLOSED
             batch.wide_limit = self._gather_bytes if batch.width == FULL and self.partitions else CLOSED
-        self._gathering[batch.number] = batch
+        self.gathering[batch.number] = batch
         self._wake_loop()
         return True
 
@@ -182,28 +185,30 @@ class OpenBatches:
         self._number += 1
         return self._number
 
-    def _term(self, timeout: float) -> Term:
-        now = self._clock.monotonic()
-        waited = now - (self._since or now)
+    def _term(self, timeout: float, now: float) -> Term:
+        if self._since is None:
+            return Term(timeout, now + timeout, self._broker_time.now())
+        waited = now - self._since
         return Term(timeout, now - waited + timeout, self._broker_time.now() - int(waited * 1e6))
 
     def _seal(self, batch: OpenBatch) -> None:
-        """Ends the gathering, opens the next batch of the partition, and hands this one over."""
+        """Ends the gathering, opens the next batch of the partition, and puts this one into the
+        inbox. The caller wakes the loop, unless it is the loop."""
         sent = batch.seal()
         self.bytes_under_way += sent.reserved - batch.reserved
-        del self._gathering[batch.number]
+        del self.gathering[batch.number]
         self.batches[batch.partition] = OpenBatch(self.topic, self.producer, batch.partition)
         if batch.partition == self._current:
             self._current = (self._current + 1) % len(self.batches)
         self._open = self.batches[self._current]
-        self._hand_over(sent)
+        self.inbox.append(sent)
 
     def _add_batch(self, partition: int | None, encoded: Draft, given_ids: Sequence[Any] | None, timeout: float) -> SentBatch:
         """Takes a batch as a whole, behind the rows that its partition has gathered."""
         place = self._current if partition is None else partition % len(self.batches)
         if self.batches[place].number:
             self._seal(self.batches[place])
-        number, term = self._next_number(), self._term(timeout)
+        number, term = self._next_number(), self._term(timeout, self._clock.monotonic())
         batch = SentBatch(self.producer, place, number, term, encoded, encoded.size + ROW_BYTES, given_ids)
         batch.reserved = encoded.size + ROW_BYTES * len(encoded.pieces)
         self.bytes_under_way += batch.reserved
@@ -311,27 +316,30 @@ class OpenBatches:
 
     def seal_open(self) -> None:
         """Seals every batch that has rows. Under the lock."""
-        for batch in tuple(self._gathering.values()):
-            self._seal(batch)
+        if self.gathering:
+            for batch in tuple(self.gathering.values()):
+                self._seal(batch)
+            self._wake_loop()
 
     def seal_all(self) -> None:
         """Seals every batch that has rows: they are wanted now."""
         with self._lock:
             self.seal_open()
 
-    def seal_due(self, is_due: Callable[[OpenBatch], bool]) -> None:
-        """Seals the batches that the loop can write now."""
-        if self._gathering:
-            with self._lock:
-                for batch in [batch for batch in self._gathering.values() if is_due(batch)]:
+    def seal(self, batches: Sequence[OpenBatch]) -> None:
+        """Seals the batches that the loop can write now, unless another thread has done so. The loop
+        takes them then."""
+        with self._lock:
+            for batch in batches:
+                if not batch.sealed:
                     self._seal(batch)
 
     def seal_aged(self, now: float) -> None:
         """Seals the batches that have gathered for long enough."""
         with self._lock:
-            for batch in [batch for batch in self._gathering.values() if batch.aged <= now]:
+            for batch in [batch for batch in self.gathering.values() if batch.aged <= now]:
                 self._seal(batch)
-            self.next_age = min((batch.aged for batch in self._gathering.values()), default=inf)
+            self.next_age = min((batch.aged for batch in self.gathering.values()), default=inf)
 
     def release(self, batch: SentBatch) -> None:
         """The batch is decided: its bytes do not count any more."""
@@ -357,6 +365,13 @@ class OpenBatches:
         for entry in failed:
             entry.placeholder.outcome.decide(error)
         return [entry.placeholder for entry in failed]
+
+    def leave_to_parent(self, error: errors.Error) -> None:
+        """This is a forked child, without the loop's half: callers get this error. A thread that
+        the child does not have may hold the lock, so it gets another of its kind."""
+        self._lock = type(self._lock)()
+        self._wake = lambda: None
+        self.close(error)
 
     def close(self, error: errors.Error) -> None:
         """Takes nothing more; whoever sends gets this error."""

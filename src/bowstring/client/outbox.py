@@ -25,6 +25,7 @@ from typing import Final
 
 from bowstring import errors
 from bowstring.client.connection import PAUSE_FIRST, PAUSE_MAX, Connection
+from bowstring.client.deadlines import Deadlines
 from bowstring.client.lane import Lane
 from bowstring.client.open_batches import OpenBatches
 from bowstring.client.outcome import StoredRows
@@ -35,7 +36,7 @@ from bowstring.client.sent_batch import SentBatch
 from bowstring.client.statistics import ProducerCounts
 from bowstring.client.unrouted import Placeholder
 from bowstring.messages.encoding import Draft
-from bowstring.wire import status
+from bowstring.wire import error_messages
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 GRACE: Final = (1.0, 5.0)
@@ -58,6 +59,7 @@ class Outbox:
         self._compression = compression
         self._clock = connection.world.clock
         self._loop = asyncio.get_running_loop()
+        self._deadlines = Deadlines(self._clock)
         self._lanes: dict[int, Lane] = {}
         self._stream_number = 0
         self._topic_id = 0
@@ -78,19 +80,21 @@ class Outbox:
         """Takes what is in the inbox, and has the streams look at the open batches. The program's
         half wakes the loop for it."""
         self._take()
-        for stream in (self._home, *self._others.values()):
-            stream.changed.set()
+        self._home.pump()
+        for stream in tuple(self._others.values()):
+            stream.pump()
 
-    def _take(self) -> None:
+    def _take(self) -> set[PublishStream | None]:
+        """Puts what is in the inbox into lanes. Gives the streams of these."""
+        streams: set[PublishStream | None] = set()
         for batch in self._open_batches.taken():
             lane = self.lane(batch.partition)
             lane.add(batch)
-            if lane.stream is not None:
-                lane.stream.changed.set()
-            wait = max(0.0, batch.term.until - self._clock.monotonic())
-            batch.timer = self._loop.call_later(wait, self._late, batch)
+            streams.add(lane.stream)
+            self._deadlines.add(batch.term.until, self._late, batch)
         if self._open_batches.next_age < self._age_at and not self._closed:
             self._watch_age()
+        return streams
 
     def _watch_age(self) -> None:
         """Wakes up when the next open batch is aged."""
@@ -104,13 +108,23 @@ class Outbox:
         self._open_batches.seal_aged(self._clock.monotonic())
         self.work()
 
-    def seal_due(self, stream: PublishStream) -> None:
-        """Seals the open batches for which this stream waits: those whose barrier is answered."""
+    def seal_due(self, stream: PublishStream) -> bool:
+        """Seals the open batches for which this stream waits: those whose barrier is answered. Says
+        whether there were any."""
+        if not self._open_batches.gathering:
+            return False
         oldest = stream.window.oldest
-        self._open_batches.seal_due(
-            lambda batch: self.lane(batch.partition).stream is stream and (oldest is None or batch.barrier < oldest)
-        )
-        self._take()
+        due = [
+            batch
+            for batch in tuple(self._open_batches.gathering.values())
+            if (oldest is None or batch.barrier < oldest) and self.lane(batch.partition).stream is stream
+        ]
+        if not due:
+            return False
+        self._open_batches.seal(due)
+        if self._take() - {stream}:
+            self._loop.call_soon(self.work)  # other threads have sealed batches of other streams meanwhile
+        return True
 
     def lane(self, partition: int) -> Lane:
         """The lane of a partition, on the stream of the broker that serves it."""
@@ -180,7 +194,7 @@ class Outbox:
     def _enter(self, lane: Lane) -> None:
         if lane.stream is None and not self._closed:
             lane.enter(stream := self._stream_for(lane.partition))
-            stream.changed.set()
+            stream.pump()
 
     def described(self, partitions: int, identity: int) -> None:
         """The topic has so many partitions; 0 if it does not exist and may be made by
@@ -230,17 +244,16 @@ class Outbox:
         if kind == "stored":
             self._stored(stream, lane, batch, answer.stored)
         elif kind == "refused":
-            self._refused(lane, batch, status.from_message(answer.refused))
+            self._refused(lane, batch, error_messages.from_message(answer.refused))
         elif last:
             stream.window.answered(batch)
             stream.window.again(lane.rewind(answer.resend_after))
-        stream.changed.set()
 
     def _stored(self, stream: PublishStream, lane: Lane, batch: SentBatch, stored: pb.Stored) -> None:
         stream.full = None
         stream.pauses.reset()
         lane.stored(batch)
-        repeats = tuple((repeat.row, repeat.rows, repeat.offset) for repeat in stored.repeats)
+        repeats = tuple((repeat.row, repeat.rows, repeat.offset) for repeat in stored.repeats) if stored.repeats else ()
         self._decide(batch, StoredRows(stored.first_offset, repeats))
 
     def _refused(self, lane: Lane, batch: SentBatch, error: errors.Error) -> None:
@@ -311,16 +324,15 @@ class Outbox:
             error = errors.DeadlinePassed(f"the timeout of {seconds:g} s passed before it could be sent; it is not stored.")
             self.give_up(batch, error)
             return
-        grace = min(max(seconds / 2, GRACE[0]), GRACE[1])
-        batch.timer = self._loop.call_later(grace * ASK_SHARE, self._ask, batch, grace)
+        self._deadlines.add(self._clock.monotonic() + _grace(batch) * ASK_SHARE, self._ask, batch)
 
-    def _ask(self, batch: SentBatch, grace: float) -> None:
+    def _ask(self, batch: SentBatch) -> None:
         """There is still no answer: asks on a new stream, unless the batch was written on one
         since."""
         stream = self.lane(batch.partition).stream
         if stream is not None:
             stream.ask_again(batch.stream)
-        batch.timer = self._loop.call_later(grace * (1 - ASK_SHARE), self._lose, batch)
+        self._deadlines.add(self._clock.monotonic() + _grace(batch) * (1 - ASK_SHARE), self._lose, batch)
 
     def _lose(self, batch: SentBatch) -> None:
         error = errors.OutcomeUnknown(
@@ -341,11 +353,11 @@ class Outbox:
     async def flush(self) -> None:
         """Waits until everything that was sent before has its outcome."""
         for placeholder in self._open_batches.unrouted():
-            await settled(placeholder.outcome)
+            await settled(placeholder.outcome.when_settled)
         self._open_batches.seal_all()
         self.work()
         for batch in self.unanswered():
-            await settled(batch.outcome)
+            await settled(batch.outcome.when_settled)
 
     def failures(self) -> list[SentBatch | Placeholder]:
         """The batches that failed since this was asked last."""
@@ -360,8 +372,13 @@ class Outbox:
             self._age_timer.cancel()
         await asyncio.gather(*(stream.close() for stream in (self._home, *self._others.values())))
         self.refuse(errors.Unavailable("the producer was closed before it was sent; it is not stored."))
+        self._deadlines.close()
         self._tried.set()
         self._room.set()
+
+
+def _grace(batch: SentBatch) -> float:
+    return min(max(batch.term.seconds / 2, GRACE[0]), GRACE[1])
 
 
 def _remade(topic: str, before: int, now: int) -> errors.Conflict:

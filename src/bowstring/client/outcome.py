@@ -13,18 +13,19 @@ missed, whatever the threads do; one may run twice.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from bowstring import errors
+from bowstring.wire import forks
 
 Offsets = npt.NDArray[np.int64]
 Repeated = npt.NDArray[np.bool_]
 
 
-class StoredRows(NamedTuple):
+class StoredRows(msgspec.Struct, frozen=True, gc=False):
     """Where the rows of a batch are stored: from `first_offset` on, in order, except repeats, which
     were stored before.
     """
@@ -66,15 +67,22 @@ class StoredRows(NamedTuple):
 class Outcome:
     """What became of the rows of one batch."""
 
-    __slots__ = ("_callbacks", "_moved", "result", "seen")
+    __slots__ = ("_callbacks", "_generation", "_moved", "_seen", "result")
 
     def __init__(self) -> None:
         self.result: StoredRows | errors.Error | None = None
         """None while it is undecided."""
-        self.seen: set[int] = set()
-        """Rows whose error a receipt has raised."""
+        self._seen: set[int] | None = None
         self._moved = False
+        self._generation = forks.generation()
         self._callbacks: list[Callable[[], object]] = []
+
+    @property
+    def seen(self) -> set[int]:
+        """Rows whose error a receipt has raised."""
+        if self._seen is None:
+            self._seen = set()
+        return self._seen
 
     def decide(self, result: StoredRows | errors.Error) -> None:
         """Sets the result, once and for all."""
@@ -87,12 +95,17 @@ class Outcome:
         self._call_back()
 
     def _call_back(self) -> None:
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback()
+        if self._callbacks:
+            callbacks, self._callbacks = self._callbacks, []
+            for callback in callbacks:
+                callback()
 
     def when_settled(self, callback: Callable[[], object]) -> None:
-        """Calls back when the outcome is decided or moved; perhaps at once, perhaps twice."""
+        """Calls back when the outcome is decided or moved; perhaps at once, perhaps twice. Raises
+        Conflict in a forked child: the loop that decides is the parent's.
+        """
+        if self.result is None:
+            forks.check(self._generation)
         self._callbacks.append(callback)
         if self.result is not None or self._moved:
             callback()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,15 @@ COLUMNS: Final = pa.schema(
     ]
 )
 """The columns of a reader's batch."""
+LEASED_COLUMNS: Final = pa.schema(
+    [
+        *COLUMNS,
+        pa.field("retry_count", pa.int32(), nullable=False),
+        pa.field("age", pa.duration("us"), nullable=False),
+        pa.field("lease_end", _MOMENT, nullable=False),
+    ]
+)
+"""The columns of a consumer's batch."""
 
 
 class ReaderSelection(NamedTuple):
@@ -66,6 +75,9 @@ EVERYTHING: Final = ReaderSelection()
 
 class FetchedPage:
     """The rows of one answer."""
+
+    known: ClassVar[pa.Schema] = COLUMNS
+    """The columns that it can have."""
 
     def __init__(self, topic: str, header: pb.FetchAnswer, data: memoryview | None, selection: ReaderSelection = EVERYTHING) -> None:
         self.topic = topic
@@ -148,11 +160,11 @@ class FetchedPage:
         return found
 
     def entries(self, name: str) -> list[Any]:
-        """A column as a list of Python objects, made once; times as microseconds."""
+        """A column as a list of Python objects, made once; times and spans as microseconds."""
         found = self._lists.get(name)
         if found is None:
             column = self.column(name)
-            if pa.types.is_timestamp(column.type):
+            if pa.types.is_timestamp(column.type) or pa.types.is_duration(column.type):
                 column = column.cast(pa.int64())
             elif pa.types.is_dictionary(column.type):
                 column = column.dictionary_decode()

@@ -24,9 +24,10 @@ from bowstring.client.receipts import Answers, BatchReceipt, Receipt, Stored
 from bowstring.client.sender import Sender
 from bowstring.client.statistics import ProducerStatistics
 from bowstring.messages.limits import DELETED_IDS_MAX
+from bowstring.wire import forks
 from bowstring.wire.codec import HEADER_BYTES_MAX
+from bowstring.wire.error_messages import from_message
 from bowstring.wire.generated import bowstring_pb2 as pb
-from bowstring.wire.status import from_message
 
 DELETED_BYTES_MAX: Final = HEADER_BYTES_MAX // 2
 """The bytes of the ids in one request: half of the broker's limit, so that the rest of the request
@@ -131,14 +132,21 @@ class Producer:
         """
         raise NotImplementedError
 
+    def _leave_to_parent(self) -> None:
+        """This is a forked child: the producer takes nothing here."""
+        self._open = False
+        self._sender.leave_to_parent(forks.forked())
+
     async def ready(self) -> None:
         """Waits until there is room for more."""
+        self._connection.check_process()
         await self._outbox.ready()
 
     async def flush(self, timeout: Span | None = None) -> None:
         """Waits until everything that was sent so far is decided, and raises what failed and was
         not looked at. After `timeout` only the waiting ends, with `Unavailable`: the sends go on.
         """
+        self._connection.check_process()
         seconds = None if timeout is None else times.span(timeout, "timeout")
         try:
             async with asyncio.timeout(seconds):
@@ -165,6 +173,7 @@ class Producer:
         answered alike. An id that was published again after the window names several messages: the
         newest that is not deleted goes.
         """
+        self._connection.check_process()
         wanted = arguments.message_ids(ids)
         await self._outbox.flush()
         return await self._delete(wanted)

@@ -5,6 +5,11 @@ is answered that was under way at its first row: so an idle producer sends at on
 gathers while the batch before is on its way, and a busy partition does not starve a quiet one.
 Several full batches are under way at a time, so that the broker can commit them together.
 
+**Who writes it?** On the usual way no task does. `pump` encodes a batch and gives it to the transport
+in the step in which it crosses to the loop, and an answer settles its receipts in the step in which
+it arrives. Waking a task for each costs more than all the rest of a small message. Where the
+transport would have to wait, `pump` leaves the message to the writing task, which waits.
+
 **What if the stream breaks?** It opens a new one (handshake, description of the topic, a higher
 stream number, which fences the old one) and writes everything unanswered again, in order, with the
 same numbers and the same `sent`. The broker answers what it already has as a duplicate. Lanes keep
@@ -24,17 +29,16 @@ seed again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from bowstring import errors
-from bowstring.client import window
+from bowstring.client import publish_request, window
 from bowstring.client.connection import PAUSE_MAX, Connection, Pauses
 from bowstring.client.sent_batch import SentBatch
+from bowstring.client.stream_ends import why
 from bowstring.client.window import Window
-from bowstring.messages import schema
-from bowstring.ports.transport import Stream
-from bowstring.wire import codec
+from bowstring.ports.disk import Buffer
+from bowstring.ports.transport import Pieces, Stream
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 if TYPE_CHECKING:
@@ -44,6 +48,10 @@ FULL_SECONDS: Final = 0.5
 """How often a broker whose disk is full is asked again: it does answer, and what is too late by
 then has to hear so within its grace."""
 DESCRIBE_SECONDS: Final = 5.0
+PIECES_BYTES_MIN: Final = 64 * 1024
+"""From this size on a batch goes to the transport in its pieces: a copy costs more than they do."""
+PIECES_MAX: Final = 16
+"""A batch of more pieces is joined: a system call takes only so many."""
 
 
 class PublishStream:
@@ -58,13 +66,21 @@ class PublishStream:
         self.pauses = Pauses(connection.world)
         self.full: errors.Full | None = None
         """The broker's complaint that its disk is full; None once it has stored something."""
-        self.changed = asyncio.Event()
-        """There may be something to write."""
         self._outbox = outbox
         self._connection = connection
         self._clock = connection.world.clock
         self._loop = asyncio.get_running_loop()
         self._stream: Stream | None = None
+        self._writable: Stream | None = None
+        """The present stream while `pump` may write to it: it is open, and the writing task does
+        not wait for it."""
+        self._left: Buffer | Pieces | None = None
+        """The message that `pump` has left to the writing task."""
+        self._bug: Exception | None = None
+        """What `pump` has raised, for the writing task."""
+        self._pumping = False
+        self._changed = asyncio.Event()
+        """There is something for the stream's task."""
         self._answers = 0
         """Answers on the present stream."""
         self._task = self._loop.create_task(self._run(), name=f"bowstring producer of {outbox.topic}")
@@ -121,9 +137,9 @@ class PublishStream:
 
     async def _more(self) -> None:
         """Everything was refused: waits until there is more to send."""
-        self.changed.clear()
+        self._changed.clear()
         self._outbox.attempted()
-        await self.changed.wait()
+        await self._changed.wait()
 
     async def _serve(self) -> None:
         """Opens a stream and uses it until it breaks."""
@@ -139,12 +155,12 @@ class PublishStream:
         try:
             await asyncio.wait((reading, writing), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._stream = None
+            self._stream = self._writable = self._left = None
             stream.cancel()
             reading.cancel()
             writing.cancel()
             ends = await asyncio.gather(reading, writing, return_exceptions=True)
-        raise _why(ends)
+        raise why(ends)
 
     async def _describe(self) -> None:
         """Asks how many partitions the topic has. One that does not exist may be made by publishing
@@ -159,27 +175,52 @@ class PublishStream:
 
     # ---- writing and reading
 
+    def pump(self) -> None:
+        """Writes what can be written now, as far as that needs no waiting. Called whenever there may
+        be something to write."""
+        stream = self._writable
+        if stream is None:
+            self._changed.set()
+        if stream is None or self._pumping:
+            return
+        self._pumping = True
+        try:
+            while (batch := self._next()) is not None:
+                message = self._message(batch)
+                if message is not None and not stream.try_write(message):
+                    self._left = message
+                    break
+        except Exception as error:
+            self._bug = error
+        finally:
+            self._pumping = False
+        if self._left is not None or self._bug is not None:
+            self._writable = None
+            self._changed.set()
+
     async def _write(self, stream: Stream, opening: bytes) -> None:
+        """Writes what `pump` has left."""
         await stream.write(opening)
         while True:
-            batch = self._next()
-            if batch is not None:
-                message = self._message(batch)
-                if message is not None:
-                    await stream.write(message)
-            else:
-                self.changed.clear()
-                await self.changed.wait()
+            self._writable = stream
+            self.pump()
+            while self._left is self._bug is None:
+                self._changed.clear()
+                await self._changed.wait()
+            if self._bug is not None:
+                raise self._bug
+            message, self._left = self._left, None
+            assert message is not None
+            await stream.write(message)
 
     def _next(self) -> SentBatch | None:
         """The batch to write now; None if there is none, or no room for it."""
         batch = self.window.next()
-        if batch is None and not self.window.queue:
-            self._outbox.seal_due(self)
+        if batch is None and not self.window.queue and self._outbox.seal_due(self):
             batch = self.window.next()
         return batch
 
-    def _message(self, batch: SentBatch) -> bytes | None:
+    def _message(self, batch: SentBatch) -> Buffer | Pieces | None:
         """The request that publishes a batch; None if it cannot be encoded, which is then its
         outcome."""
         try:
@@ -189,32 +230,30 @@ class PublishStream:
             return None
         batch.wrote(self.number, self._clock.monotonic())
         self.window.wrote(batch, encoded.size)
-        header = pb.PublishRequest(
-            partition=batch.partition,
-            number=batch.number,
-            previous=self._outbox.lane(batch.partition).previous(batch),
-            sent=batch.term.sent,
-            timeout=int(batch.term.seconds * 1e6),
-            schema=schema.BYTES_SCHEMA,
-            columns=encoded.mask,
-            rows=encoded.rows,
+        start = publish_request.head(
+            batch.partition,
+            batch.number,
+            self._outbox.lane(batch.partition).previous(batch),
+            batch.term.sent,
+            int(batch.term.seconds * 1e6),
+            encoded.mask,
+            encoded.rows,
+            encoded.size,
         )
-        message = codec.join_pieces(header.SerializeToString(), encoded.pieces, encoded.size)
+        if len(encoded.pieces) <= PIECES_MAX:
+            return (start, *encoded.pieces) if encoded.size >= PIECES_BYTES_MIN else b"".join((start, *encoded.pieces))
+        message = b"".join((start, *encoded.pieces))
         # For a resend the batch in this message is as good, and the pieces that it was made of are
         # freed.
         batch.content = encoded._replace(pieces=(memoryview(message)[-encoded.size :],))
         return message
 
     async def _read(self, stream: Stream) -> None:
-        while (message := await stream.read()) is not None:
-            self._answers += 1
-            self._outbox.answered(self, pb.PublishAnswer.FromString(message))
+        await stream.each(self._take)
         raise errors.Unavailable("the broker has ended the stream.", hint="Wait and repeat.")
 
-
-def _why(ends: Iterable[Any]) -> BaseException:
-    """Why a stream ended, from the ends of its reader and its writer. Reading knows better than
-    writing, and a bug comes first."""
-    found = [end for end in ends if isinstance(end, BaseException) and not isinstance(end, asyncio.CancelledError)]
-    bugs = [end for end in found if not isinstance(end, errors.Error)]
-    return (bugs or found or [errors.Unavailable("the stream has ended.")])[0]
+    def _take(self, message: Buffer) -> None:
+        """An answer has arrived."""
+        self._answers += 1
+        self._outbox.answered(self, pb.PublishAnswer.FromString(bytes(message)))
+        self.pump()

@@ -1,23 +1,18 @@
 """The pages that a reader has: of one topic or of several, in the order in which they arrived.
 
-Each topic has a stream of its own (`topic_stream`); this module holds the pages that have arrived
-and were not taken, waits for them, and limits how many the program gets before it commits
-(`commit_window`). Rows that may not be handed out any more (`freshness`) are dropped when their
+Each topic has a stream of its own (`topic_stream`); this module says when there is something
+to take from what has arrived (`arrivals`), and limits how many rows the program gets before it
+commits (`commit_window`). Rows that may not be handed out any more (`freshness`) are dropped when their
 turn comes; if a topic was deleted, nothing more is handed out.
-
-**Threads.** Pages come on the loop; they are taken there or in a thread of the program (`sync`), by
-one at a time. Every count has one writer, as in `topic_stream`.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Final
 
 from bowstring import errors
+from bowstring.client.arrivals import BOUNDLESS, Arrivals
 from bowstring.client.commit_window import CommitWindow
 from bowstring.client.connection import Connection
 from bowstring.client.pages import Chunk
@@ -26,10 +21,9 @@ from bowstring.client.topic_stream import CREDIT_BYTES, TopicStream
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 FILL_BYTES: Final = CREDIT_BYTES // 2
-"""A caller never waits for more than this, because more might not come before some of it is taken."""
 
 
-class ReadAhead:
+class ReadAhead(Arrivals):
     """Pages of some topics from given places on."""
 
     def __init__(
@@ -40,31 +34,23 @@ class ReadAhead:
         patience: float | None = None,
         doubted: Callable[[], object] = lambda: None,
     ) -> None:
+        super().__init__(FILL_BYTES)
         self._connection = connection
         self._window = window
         self._patience = patience
         """How long to wait for rows while no broker answers, in seconds; None for ever."""
         self._absence_told = False
-        self._closed = False
-        self._pages: deque[Chunk] = deque()
-        self._rows_came = 0
-        self.dropped = 0
-        """How many arrived rows were dropped, because they had expired or were deleted by then."""
         self._is_deleted = False
         """Whether one of the topics is gone: then nothing is handed out any more."""
-        self._changed = asyncio.Event()
-        self.messages = 0
-        """How many were taken."""
         credit = CREDIT_BYTES // len(wanted)
         self._streams = {each.topic: TopicStream(connection.another(), each, credit, self._came, doubted, patience) for each in wanted}
 
     def _came(self, chunk: Chunk | None) -> None:
         if chunk is not None:
-            self._rows_came += chunk.rows
-            self._pages.append(chunk)
+            self._add(chunk)
         elif not self._is_deleted:
             self._is_deleted = any(isinstance(stream.error, errors.TopicNotFound) for stream in self._streams.values())
-        self._changed.set()
+        self._change()
 
     # ---- waiting
 
@@ -96,24 +82,18 @@ class ReadAhead:
             await self._wait(self._patience_left())
         return not self._closed
 
+    def wants_rows(self) -> bool:
+        if self._pages or self._over() or self._is_deleted or self._absence_told:
+            return False
+        return self._patience_left() is None
+
     def _release(self) -> None:
         for stream in self._streams.values():
             stream.release()
 
-    async def filled(self, rows: int) -> None:
-        """Waits until there is enough work for a program, or nothing more to come."""
-        while not self.holds(rows, FILL_BYTES) and not self._over():
-            await self._wait()
-
     def _over(self) -> bool:
         streams = self._streams.values()
         return self._closed or all(stream.finished() for stream in streams) or any(stream.error is not None for stream in streams)
-
-    async def _wait(self, seconds: float | None = None) -> None:
-        self._changed.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._changed.wait()
 
     def _patience_left(self) -> float | None:
         """How much longer to wait for a broker that is away; None if none is away, or for ever."""
@@ -144,21 +124,6 @@ class ReadAhead:
 
     # ---- taking
 
-    def take(self, rows_max: int | None) -> Chunk | None:
-        """The next rows, all of one page; None if there are none now."""
-        room = self._room() if rows_max is None else min(rows_max, self._room())
-        if not room or (chunk := self._next()) is None:
-            return None
-        whole = chunk.rows <= room
-        if not whole:
-            self._pages.appendleft(Chunk(chunk.page, chunk.first + room, chunk.rows - room))
-            chunk = Chunk(chunk.page, chunk.first, room)
-        self._streams[chunk.page.topic].taken(chunk, last_of_page=whole)
-        self.messages += chunk.rows
-        if self._window is not None:
-            self._window.handed_out(chunk.page.topic, chunk.page.partition, chunk.offsets)
-        return chunk
-
     def _next(self) -> Chunk | None:
         """The rest of the first page of which something may be handed out. The position moves past
         what may not.
@@ -175,10 +140,12 @@ class ReadAhead:
             stream.taken(chunk, last_of_page=True)
         return None
 
+    def _took(self, chunk: Chunk, *, last_of_page: bool) -> None:
+        self._streams[chunk.page.topic].taken(chunk, last_of_page=last_of_page)
+        if self._window is not None:
+            self._window.handed_out(chunk.page.topic, chunk.page.partition, chunk.offsets)
+
     def fresh(self, chunk: Chunk) -> Chunk | None:
-        """The rows that may still be handed out, of rows that were taken before; the same object if
-        all may.
-        """
         if not self.doubts(chunk):
             return chunk
         rest = None if self._is_deleted else self._streams[chunk.page.topic].freshness.sifted(chunk)
@@ -188,27 +155,16 @@ class ReadAhead:
         return rest
 
     def doubts(self, chunk: Chunk) -> bool:
-        """Whether some of these rows may have to be dropped."""
         return self._is_deleted or self._streams[chunk.page.topic].freshness.doubts(chunk)
 
     def is_near(self, chunk: Chunk) -> bool:
-        """Whether one of these rows can be over soon."""
         return self._streams[chunk.page.topic].freshness.is_near(chunk)
 
     def _room(self) -> int:
-        return 1 << 62 if self._window is None else self._window.room
+        return BOUNDLESS if self._window is None else self._window.room
 
     def holds(self, rows: int, size: int) -> bool:
-        """Whether this many rows, or bytes, can be taken now; or as many as the program may have
-        before it commits.
-        """
-        room = self._room()
-        ahead = self._rows_came - self.messages - self.dropped
-        return room > 0 and not self._is_deleted and (ahead >= min(rows, room) or self.bytes_ahead >= size)
-
-    def next_size(self) -> int:
-        """The bytes of the rows that `take` gives next; 0 if there are none now."""
-        return self._pages[0].size if self._pages else 0
+        return not self._is_deleted and super().holds(rows, size)
 
     def owes(self) -> bool:
         """Whether credit is to be given back for what was taken: by `grant`, on the loop."""
@@ -223,7 +179,7 @@ class ReadAhead:
         """Notes a commit: more messages may come."""
         if self._window is not None:
             self._window.committed(topic, position)
-            self._changed.set()
+            self._change()
 
     # ---- what the same client has done
 
@@ -288,7 +244,7 @@ class ReadAhead:
     async def close(self) -> None:
         """Ends the streams and their connections. Wakes all callers that wait."""
         self._closed = True
-        self._changed.set()
+        self._change()
         for stream in self._streams.values():
             await stream.close()
 

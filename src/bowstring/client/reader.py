@@ -1,20 +1,12 @@
-"""A reader of the log, for asyncio. It removes nothing, and its position advances by itself.
-
-**Sharing.** Tasks, and with `sync` threads, may share a reader: each message is handed out once.
-The page in hand is a list's iterator. It gives each entry to one thread only, and `list()` empties
-it in one step, both under the interpreter's lock. So handing out the next message takes no lock of
-ours; going on to the next page does (`_taking`).
-
-**Closing** ends iteration. It takes no lock either, because it may come from a signal handler, in
-the middle of any step.
+"""A reader of the log, for asyncio. It removes nothing, and its position advances by itself. `hand`
+says how tasks and threads share it, and how it is closed.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
-from itertools import count
+from contextlib import asynccontextmanager, suppress
 from operator import length_hint
 from types import TracebackType
 from typing import Any
@@ -25,6 +17,7 @@ from bowstring.client.arguments import Span
 from bowstring.client.batch import Batch, messages
 from bowstring.client.commit_window import CommitWindow
 from bowstring.client.connection import Connection
+from bowstring.client.hand import Hand
 from bowstring.client.message import Message
 from bowstring.client.pages import Chunk
 from bowstring.client.positions import offsets_message
@@ -38,12 +31,9 @@ ROWS_MAX = 2**31 - 1
 LOOK_SECONDS = 300.0
 """How often the page in hand is checked, at least: sooner than its rows can go from fresh to over
 (`freshness`)."""
-JOINED_BYTES = 1024 * 1024
-"""`batches` joins small pages up to this size, which copies them. A larger page comes alone, as it
-is."""
 
 
-class Reader:
+class Reader(Hand[ReadAhead, Message, Batch]):
     """Reads topics from a place on. `async for message in reader`, or `batches()`, or `poll()`."""
 
     def __init__(
@@ -57,42 +47,18 @@ class Reader:
     ) -> None:
         self.topic = settings.topics[0] if not settings.several else list(settings.topics)
         self.name = settings.name
-        self._connection = connection
         self._settings = settings
         self._clocks = clocks
         self._call_seconds = call_seconds
         self._closed = closed
-        self._open = True
-        self._iterated = False
-        self._doubt = False
-        """Whether the next row in hand has to be checked before it is handed out. This is all that
-        `for` asks for each message."""
-        self._read_ahead = self._begin(settings.starts, settings.name)
-        self._chunk: Chunk | None = None
-        """The page in hand: the rows that `async for` is in."""
-        self._messages: Iterator[Message] = iter(())
-        """The rows in hand that are not handed out yet."""
-        self._unread: Chunk | None = None
-        """The rows that were not handed out when the reader was closed."""
-        self._stops = count()
+        super().__init__(connection, self._begin(connection, settings.starts, settings.name))
         self._looking = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
-        self._taking: AbstractContextManager[Any] = nullcontext()
-        """Held while pages are taken; a lock if threads take them (`sync`)."""
-        self._on_loop: Callable[[Callable[[], object]], object] = lambda call: call()
 
-    def _taken_by_threads(self, lock: AbstractContextManager[Any], on_loop: Callable[[Callable[[], object]], object]) -> None:
-        """Has pages taken in any thread, under this lock; `on_loop` calls a function on the
-        loop."""
-        self._taking, self._on_loop = lock, on_loop
-
-    def _begin(self, starts: dict[str, Any], name: str | None) -> ReadAhead:
+    def _begin(self, connection: Connection, starts: dict[str, Any], name: str | None) -> ReadAhead:
         settings = self._settings
         window = None if settings.window is None else CommitWindow(settings.window, settings.window_share)
         patience = self._call_seconds if any(end is not None for end in settings.ends.values()) else None
-        return ReadAhead(self._connection, settings.wanted(starts, name), window, patience, self._doubted)
-
-    def _doubted(self) -> None:
-        self._doubt = True
+        return ReadAhead(connection, settings.wanted(starts, name), window, patience, self._doubted)
 
     def _look(self) -> None:
         self._doubt = True
@@ -120,97 +86,23 @@ class Reader:
 
     # ---- reading
 
-    def __aiter__(self) -> Reader:
-        self._iterated = True
-        return self
+    def _made(self, chunk: Chunk) -> Iterator[Message]:
+        return messages(chunk)
 
-    async def __anext__(self) -> Message:
-        while True:
-            message = next(self._messages, None)
-            if message is not None:
-                if self._doubt and not self._may_hand_out(message):
-                    continue
-                return message
-            if not self._iterated:
-                self._check_open()
-            if not await self._next_messages():
-                raise StopAsyncIteration
+    def _batch_of(self, chunks: list[Chunk]) -> Batch:
+        return Batch(chunks, self._settings.columns)
 
-    async def _next_messages(self) -> bool:
-        """Goes on to the next rows; False at the end."""
-        while not self._messages_at_hand():
-            if not await self._available():
-                return False
-        return True
-
-    async def _available(self) -> bool:
-        """Waits until there are rows to take; False at the end. After a `seek` it waits at the new
-        place."""
-        while self._open:
-            ahead = self._read_ahead
-            if await ahead.available():
-                return self._open
-            if ahead is self._read_ahead:
-                return False
-        return False
-
-    def _messages_at_hand(self) -> bool:
-        """Goes on to the next rows if they are there; in any thread. Another thread may have done
-        so meanwhile."""
-        with self._taking:
-            if not length_hint(self._messages):
-                self._doubt = False  # before looking: what is heard meanwhile counts for these
-                chunk = self._read_ahead.take(None) if self._open else None
-                if chunk is None:
-                    return False
-                self._in_hand(chunk)
-        self._grant()
-        return True
-
-    def _in_hand(self, chunk: Chunk) -> None:
-        """Takes these rows in hand. If one of them can be over soon, each is checked."""
-        self._chunk, self._messages = chunk, messages(chunk)
-        if self._read_ahead.is_near(chunk):
-            self._doubt = True
-        if not self._open:
-            self._stop()
-
-    def _may_hand_out(self, message: Message) -> bool:
-        """Whether this message, just taken from the rows in hand, is fresh; in any thread. If it is
-        in doubt, so are those behind it: they are checked, and the fresh ones come next. The doubt
-        lasts until other rows come, because other threads may have taken one of these."""
-        with self._taking:
-            own = Chunk(message._page, message._row, 1)  # pyright: ignore[reportPrivateUsage]
-            if not self._read_ahead.doubts(own):
-                return True
-            rest = self._rest()
-            if rest is not None and (fresh := self._read_ahead.fresh(rest)) is not None:
-                self._in_hand(fresh)
-            return self._read_ahead.fresh(own) is not None
+    def _grant(self) -> None:
+        """Gives credit back for taken pages. It disturbs the loop only when it is worth a
+        request."""
+        if self._read_ahead.owes():
+            self._on_loop(self._read_ahead.grant)
 
     async def batches(self, max_rows: int = 65536, max_wait: Span = 0.05) -> AsyncIterator[Batch]:
         """Returns batches of up to `max_rows`, or of about a MiB; one that is not full waits
         `max_wait` for more rows."""
         while (batch := await self._next_batch(max_rows, max_wait)) is not None:
             yield batch
-
-    async def _next_batch(self, max_rows: int = 65536, max_wait: Span = 0.05) -> Batch | None:
-        """The next of `batches`; None at the end."""
-        limit, seconds = rows_limit(max_rows), times.span(max_wait, "max_wait")
-        while (left := length_hint(self._messages)) or await self._available():
-            if not self._read_ahead.holds(limit - left, JOINED_BYTES):
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(seconds):
-                        await self._read_ahead.filled(limit - left)
-            if batch := self._batch(limit, JOINED_BYTES):
-                return batch
-        return None
-
-    def _batch_at_hand(self, max_rows: int) -> Batch | None:
-        """The next of `batches`, if there is enough for it without waiting; in any thread."""
-        if self._open and self._read_ahead.holds(rows_limit(max_rows), JOINED_BYTES):
-            return self._batch(max_rows, JOINED_BYTES) or None
-        return None
 
     async def poll(self, timeout: Span = 0, max_rows: int | None = None) -> Batch:
         """Returns the messages that are there now, after waiting up to `timeout` for some; an empty
@@ -223,52 +115,6 @@ class Reader:
                     if batch := self._batch(limit, ROWS_MAX):
                         return batch
         return self._batch(limit, ROWS_MAX)
-
-    def _batch(self, rows_max: int, bytes_max: int) -> Batch:
-        """The messages that are there now."""
-        chunks: list[Chunk] = []
-        with self._taking:
-            if self._open:
-                chunks = self._left_over(rows_max)
-            rows, size = sum(chunk.rows for chunk in chunks), sum(chunk.size for chunk in chunks)
-            while self._open and rows < rows_max and not (chunks and size + self._read_ahead.next_size() > bytes_max):
-                chunk = self._read_ahead.take(rows_max - rows)
-                if chunk is None:
-                    break
-                chunks.append(chunk)
-                rows += chunk.rows
-                size += chunk.size
-        self._grant()
-        return Batch(chunks, self._settings.columns)
-
-    def _grant(self) -> None:
-        """Gives credit back for taken pages. It disturbs the loop only when it is worth a
-        request."""
-        if self._read_ahead.owes():
-            self._on_loop(self._read_ahead.grant)
-
-    def _left_over(self, limit: int) -> list[Chunk]:
-        """The rows in hand that `async for` has not handed out."""
-        rest = self._rest()
-        if rest is None:
-            return []
-        chunk = self._read_ahead.fresh(rest)
-        if chunk is not None and chunk.rows > limit:
-            self._in_hand(Chunk(chunk.page, chunk.first + limit, chunk.rows - limit))
-            chunk = Chunk(chunk.page, chunk.first, limit)
-        return [] if chunk is None else [chunk]
-
-    def _rest(self) -> Chunk | None:
-        """Takes the rows in hand away from `async for`."""
-        rest = list(self._messages)
-        return Chunk(rest[0]._page, rest[0]._row, len(rest)) if rest else None  # pyright: ignore[reportPrivateUsage]
-
-    def _ahead(self) -> Chunk | None:
-        """The rows in hand that `async for` has not handed out, without taking them away."""
-        remaining, chunk = length_hint(self._messages), self._chunk  # before `_unread`, which is written first
-        if self._unread is not None or chunk is None or not remaining:
-            return self._unread
-        return Chunk(chunk.page, chunk.first + chunk.rows - remaining, remaining)
 
     # ---- places
 
@@ -294,7 +140,7 @@ class Reader:
         self._check_open()
         settings, clocks = self._settings, self._clocks()
         starts = {topic: place(start, topic, "start", settings.several, clocks) for topic in settings.topics}
-        begun = self._begin(starts, None)
+        begun = self._begin(self._connection, starts, None)
         with self._taking:
             old, self._read_ahead = self._read_ahead, begun
             self._rest()
@@ -367,16 +213,8 @@ class Reader:
         await self._read_ahead.close()
         self._closed(self)
 
-    def _stop(self) -> None:
-        """Hands out nothing more. In any thread, and in a signal handler. Meanwhile the position is
-        never ahead of what was handed out."""
-        first = not next(self._stops)
-        self._unread, self._open = self._ahead(), False
-        rest = self._rest()
-        if first or rest is not None:
-            self._unread = rest
-
     def _check_open(self) -> None:
+        self._connection.check_process()
         if not self._open:
             raise closed()
 

@@ -12,6 +12,12 @@ from bowstring.client.positions import position_name
 from bowstring.client.ranges import Clocks
 from bowstring.messages import filters
 
+JOINED_BYTES = 1024 * 1024
+"""`batches` joins small pages up to this size, which copies them. A larger page comes alone, as it
+is."""
+FULL_BYTES = JOINED_BYTES // 2
+"""From this size on a batch does not wait for more: the next page would probably not fit in."""
+
 
 class WantedTopic(NamedTuple):
     """What a reader wants of one topic."""

@@ -11,7 +11,7 @@ An error that a receipt has raised counts as seen. `flush` and `close` raise the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,6 +25,7 @@ from bowstring.client.open_batch import OpenBatch
 from bowstring.client.outcome import Outcome, StoredRows
 from bowstring.client.sent_batch import SentBatch
 from bowstring.client.unrouted import Placeholder
+from bowstring.messages import columns
 
 
 class Stored(NamedTuple):
@@ -56,7 +57,8 @@ class Answers:
     ) -> None:
         self.topic = topic
         self.ok = ok
-        """Whether the row is stored; for a delete, whether its message is deleted."""
+        """Whether the row is stored; for a delete, whether its message is deleted; for a settlement,
+        whether it is settled, null if the call has left the row alone."""
         self.partitions = partitions
         self.offsets = offsets
         """Null where the row is refused."""
@@ -143,12 +145,12 @@ class Receipt(MessageReceipt, eq=False, gc=False):
         the others.
         """
         if not self.done():
-            raise _not_done()
+            raise not_done()
         return self._result()
 
     def __await__(self) -> Generator[Any, None, Stored]:
         while not self.done():
-            yield from settled(self._batch.outcome).__await__()
+            yield from settled(self._batch.outcome.when_settled)
         return self._result()
 
 
@@ -210,7 +212,8 @@ class RowsReceipt:
             self._placeholder.outcome.seen.update(range(self._rows))
             return answers(self._topic, self._rows, [BatchPart(self._placeholder, range(self._rows))])
         for part in self.parts:
-            part.batch.outcome.seen.update(range(part.batch.rows))
+            if not isinstance(part.batch.outcome.result, StoredRows):
+                part.batch.outcome.seen.update(range(part.batch.rows))
         return answers(self._topic, self._rows, self.parts)
 
     def __repr__(self) -> str:
@@ -228,12 +231,12 @@ class BatchReceipt(RowsReceipt):
     def result(self, timeout: Span | None = None) -> Answers:
         """One answer per row. Only for receipts that are done: `await` the others."""
         if not self.done():
-            raise _not_done()
+            raise not_done()
         return self._result()
 
     def __await__(self) -> Generator[Any, None, Answers]:
         while (outcome := self._undecided()) is not None:
-            yield from settled(outcome).__await__()
+            yield from settled(outcome.when_settled)
         return self._result()
 
 
@@ -254,8 +257,8 @@ def answers(topic: str, rows: int, parts: Iterable[BatchPart]) -> Answers:
             duplicates[where] = result.repeated(batch.rows)
         else:
             refused.update(dict.fromkeys(map(int, numbers), raisable(result)))
-    places = pa.array(partitions), pa.array(offsets, mask=~ok), pa.array(duplicates)
-    return Answers(topic, pa.array(ok), *places, dict(sorted(refused.items())))
+    places = columns.integers(partitions), columns.integers(offsets, ok), columns.booleans(duplicates)
+    return Answers(topic, columns.booleans(ok), *places, dict(sorted(refused.items())))
 
 
 def unseen(topic: str, failed: Sequence[SentBatch | Placeholder]) -> errors.Error | None:
@@ -269,9 +272,9 @@ def unseen(topic: str, failed: Sequence[SentBatch | Placeholder]) -> errors.Erro
     total = sum(rows for _, _, rows in left)
     if total <= 1:
         return left[0][1] if left else None
-    partitions = pa.array(np.repeat([batch.partition for batch, _, _ in left], [rows for _, _, rows in left]), pa.int32())
+    partitions = columns.integers(np.repeat(np.array([batch.partition for batch, _, _ in left], np.int32), [rows for _, _, rows in left]))
     refused = dict(enumerate(error for _, error, rows in left for _ in range(rows)))
-    none = pa.array(np.zeros(total, np.bool_))
+    none = columns.booleans(np.zeros(total, np.bool_))
     return partly_refused(Answers(topic, none, partitions, pa.nulls(total, pa.int64()), none, refused))
 
 
@@ -285,13 +288,15 @@ def raisable(result: StoredRows | errors.Error | None) -> errors.Error:
     return error
 
 
-def _not_done() -> errors.Conflict:
+def not_done() -> errors.Conflict:
+    """The error for asking a receipt too early."""
     return errors.Conflict("this receipt is not done yet.", hint="In asyncio use `await receipt`.")
 
 
-async def settled(outcome: Outcome) -> None:
-    """Waits until the outcome is decided, or its rows were moved to other batches."""
-    if outcome.result is None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        outcome.when_settled(lambda: None if future.done() else future.set_result(None))
-        await future
+def settled(when_settled: Callable[[Callable[[], object]], object]) -> asyncio.Future[None]:
+    """Done when the outcome is decided whose `when_settled` this is, or when its rows were moved to
+    other batches.
+    """
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    when_settled(lambda: None if future.done() else future.set_result(None))
+    return future

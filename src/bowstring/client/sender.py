@@ -78,16 +78,17 @@ class Sender(OpenBatches):
         if key is None:
             batch = self._open
             if (size := batch.size + len(value) + ROW_BYTES) > batch.limit:
-                return self._send(value)
+                return self._route((value, now(), None, None, None, None, None), self._timeout)
             batch.size = size
             items, stamp = batch.items, now()
             items += (value, stamp)
         else:
             if type(key) is not bytes:
                 key = key.encode() if type(key) is str and key.isascii() else arguments.binary(key, "key")
-            batch = self.batches[hash_key(key) % len(self.batches)]
+            batches = self.batches
+            batch = batches[hash_key(key) % len(batches)] if len(batches) > 1 else batches[0]
             if (size := batch.size + len(value) + len(key) + ROW_BYTES) > batch.keyed_limit:
-                return self._send(value, key=key)
+                return self._route((value, now(), key, None, None, None, None), self._timeout)
             batch.size = size
             items, stamp = batch.items, now()
             items += (value, stamp, key)
@@ -110,7 +111,8 @@ class Sender(OpenBatches):
         else:
             if type(key) is not bytes:
                 key = key.encode() if type(key) is str and key.isascii() else arguments.binary(key, "key")
-            batch = self.batches[hash_key(key) % len(self.batches)]
+            batches = self.batches
+            batch = batches[hash_key(key) % len(batches)] if len(batches) > 1 else batches[0]
             size += len(key)
         if (size := batch.size + size) > batch.wide_limit:
             return self._send(value, key=key, attributes=attributes)

@@ -15,12 +15,12 @@ recognises a resend.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -31,7 +31,7 @@ from bowstring.messages import encoding, ids
 from bowstring.messages.metadata import Unjoined
 
 
-class Term(NamedTuple):
+class Term(msgspec.Struct, frozen=True, gc=False):
     """How long the broker may take to commit a batch."""
 
     seconds: float
@@ -41,7 +41,7 @@ class Term(NamedTuple):
     """When the first row came, by the broker's clock; the same in every resend."""
 
 
-class GatheredRows(NamedTuple):
+class GatheredRows(msgspec.Struct, frozen=True, gc=False):
     """Rows of an open batch that are counted and not encoded yet."""
 
     items: list[Any]
@@ -55,6 +55,8 @@ class GatheredRows(NamedTuple):
     def draft(self, compression: str | None) -> encoding.Draft:
         """The rows, encoded."""
         items, width, rows = self.items, self.width, self.rows
+        if rows == 1 and width == PLAIN and compression is None and type(items[0]) is bytes:
+            return encoding.draft_value(items[0], items[1] // 1000)
         end = rows * width
         values: Any = items[0:end:width]
         if rows > 1 and compression is None and self.size >= rows * (ROW_BYTES + Unjoined.WORTH_WHILE):
@@ -92,6 +94,7 @@ class SentBatch:
     """One batch of one producer to one partition."""
 
     __slots__ = (
+        "before",
         "content",
         "cost",
         "first_stream",
@@ -107,7 +110,6 @@ class SentBatch:
         "size",
         "stream",
         "term",
-        "timer",
         "writes",
         "written_at",
     )
@@ -137,7 +139,8 @@ class SentBatch:
         self.outcome = outcome or Outcome()
 
         self.progress = Progress.QUEUED
-        self.timer: asyncio.TimerHandle | None = None
+        self.before = 0
+        """The number of the batch before it in its lane; 0 if it is the first."""
         self.serial = 0
         """Its place in the order of first writes; 0 if not written yet."""
         self.first_stream = 0
@@ -197,9 +200,6 @@ class SentBatch:
         """Sets the outcome, once and for all, and tells the receipts."""
         self.progress = Progress.DECIDED
         self.content = None
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
         self.outcome.decide(result)
 
 

@@ -1,4 +1,4 @@
-"""The frozen values that `client.info` and `statistics()` of client, producer and reader return."""
+"""The frozen values that `client.info` and `statistics()` of client, producer, reader and consumer return."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ class BrokerInfo:
     """A broker as it introduced itself."""
 
     address: str
+    """host:port or unix:path; grpc://host:port if the client speaks gRPC."""
     software: str
     protocol: int
     incarnation: int
@@ -70,12 +71,41 @@ class ReaderStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerStatistics:
+    """A consumer since it was made."""
+
+    messages: int
+    """Handed out."""
+    bytes: int
+    """Received."""
+    batches: int
+    """Received."""
+    acked: int
+    nacked: int
+    """Those that were given back when the consumer was closed among them."""
+    rejected: int
+    released: int
+    """Given back unseen: that does not count as a delivery."""
+    lost: int
+    """Messages whose lease had ended, or was taken away, before they were settled."""
+    held: int
+    """Received and not settled."""
+    ahead: int
+    """Of these, not handed out yet."""
+    credit: int
+    """How many it may hold; 0 while it pauses."""
+    connections: int
+    """Streams opened: one, and one more for each break."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClientStatistics:
     """A client since it was made."""
 
     producers: int
     """Open now."""
     readers: int
+    consumers: int
     drift: float
 
 

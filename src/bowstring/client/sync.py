@@ -4,7 +4,8 @@ await.
 One thread runs a loop for all clients of the process, and everything happens there, in the very
 code that asyncio programs use. So it works in scripts, in notebooks, under a running loop and from
 several threads at once. The calls here hand over and wait; there is no logic in them. The thread is
-never stopped: grpc.aio stumbles over events of loops that are closed.
+never stopped: grpc.aio, which `grpc://` uses, stumbles over events of loops that are closed. A
+forked child gets a thread of its own.
 
 Two things do not go through the loop, because handing over and waiting costs as much as hundreds of
 messages. `send` gathers in the calling thread (see `sender`), and pages that have arrived are taken
@@ -16,7 +17,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from datetime import timedelta
-from functools import cache
 from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,11 +25,15 @@ from bowstring.client.arguments import SpanOrMoment
 from bowstring.client.positions import Position
 from bowstring.client.ranges import End, Start
 from bowstring.client.statistics import ClientStatistics, Info
+from bowstring.client.sync_subscriptions import SyncSubscriptionCalls
 from bowstring.client.topics import Topic
+from bowstring.wire import forks
 from bowstring.wire.loops import LoopThread
 
 if TYPE_CHECKING:
+    from bowstring.client import consumer as asynchronous_consumer
     from bowstring.client import reader as asynchronous_reader
+    from bowstring.client.sync_consumer import Consumer
     from bowstring.client.sync_producer import Producer
     from bowstring.client.sync_reader import Reader
 
@@ -72,20 +76,29 @@ def connect(
     return Client(thread.run(connecting.client.open()), thread)
 
 
-_starting = threading.Lock()
+class _Shared:
+    """The loop thread of all clients of this process."""
 
-
-@cache
-def _only_loop_thread() -> LoopThread:
-    return LoopThread("bowstring-client")
+    starting = threading.Lock()
+    thread: LoopThread | None = None
 
 
 def _loop_thread() -> LoopThread:
-    with _starting:
-        return _only_loop_thread()
+    with _Shared.starting:
+        if _Shared.thread is None:
+            _Shared.thread = LoopThread("bowstring-client")
+        return _Shared.thread
 
 
-class Client:
+def _in_child() -> None:
+    """A forked child has no such thread yet. Clients of its parent keep theirs, and refuse."""
+    _Shared.starting, _Shared.thread = threading.Lock(), None
+
+
+forks.in_forked_child(_in_child)
+
+
+class Client(SyncSubscriptionCalls):
     """A connection to Bowstring. Made by `bowstring.connect`."""
 
     def __init__(self, client: asynchronous.Client, thread: LoopThread) -> None:
@@ -233,6 +246,48 @@ class Client:
 
         return Reader(self._run(make()), self._thread)
 
+    def consumer(
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        mode: str | None = None,
+        start: Start = None,
+        name: str | None = None,
+        lease: SpanOrMoment | None = None,
+        credit: int | None = None,
+        credit_bytes: int = 16 * 2**20,
+        extend_max: timedelta | float = 3600,
+        alive: Callable[[], object] | None = None,
+        create: bool = True,
+    ) -> Consumer:
+        """A consumer of a subscription, which is created if there is none, at `start`, unless
+        `create=False`. It holds each message by a lease until the program has settled it, at most
+        `credit` messages and `credit_bytes`; by default the credit follows what the program works off
+        in about a second. Leases are extended while `alive()`, if given, says yes, up to
+        `extend_max`. Under its `name` a consumer gets its leases again; None stands for a name of
+        its own. `lease` is how long it holds messages; None is as long as the subscription says.
+        """
+        from bowstring.client import sync_consumer
+
+        async def make() -> asynchronous_consumer.Consumer:
+            made = self._client.consumer(
+                topic,
+                subscription,
+                mode=mode,
+                start=start,
+                name=name,
+                lease=lease,
+                credit=credit,
+                credit_bytes=credit_bytes,
+                extend_max=extend_max,
+                alive=alive,
+                create=create,
+            )
+            return await sync_consumer.prepared(made, self._thread).__aenter__()
+
+        return sync_consumer.Consumer(self._run(make()), self._thread)
+
     def offsets(self, topic: str, at: Start = "latest", *, partitions: Sequence[int] | None = None) -> dict[int, int]:
         """The offset that a place means in each partition: `"beginning"`, `"latest"` (the next
         message's), a moment (the first message that arrived then or later), `-100` (where the
@@ -265,8 +320,8 @@ class Client:
         self._thread.run(self._client.delete_position(name, topic, missing_ok))
 
     def close(self) -> None:
-        """Closes producers (waiting until what they sent is decided), readers and the
-        connection."""
+        """Closes producers (waiting until what they sent is decided), readers, consumers (which give
+        back what they hold) and the connection."""
         self._end(self._client.close)
 
     def __enter__(self) -> Client:
@@ -276,7 +331,7 @@ class Client:
         self._end(lambda: self._client.__aexit__(kind, error, traceback))
 
     def _end(self, closing: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        if self._open:
+        if self._open and self._client._open:
             self._open = False
             self._close(closing())
 
@@ -287,10 +342,12 @@ class Client:
         """Closes readers, and perhaps more. Iteration in other threads ends at once; what a signal
         handler has interrupted goes on.
         """
-        readers, producers = tuple(self._client._readers), tuple(self._client._producers)
-        for reader in readers:
-            reader._stop()
-        self._thread.close(closing, [reader._taking for reader in readers] + [producer._sender._lock for producer in producers])
+        client = self._client
+        hands = (*client._readers, *client._consumers)
+        for hand in hands:
+            hand._stop()
+        held = [hand._taking for hand in hands] + [producer._sender._lock for producer in client._producers]
+        self._thread.close(closing, [*held, *(consumer._threads for consumer in client._consumers)])
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self._thread.run(coroutine)

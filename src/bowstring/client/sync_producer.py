@@ -3,8 +3,7 @@ the rest happens on the loop (`sync`).
 
 **At the end of a program** that has closed nothing, sent messages get a moment to be stored, and a
 warning reports those that were not: the program does not hang, and loses nothing in silence. **In a
-forked child** there is no loop: producers and receipts of the parent refuse there, in the words of
-`wire.grpc_library`; the parent goes on.
+forked child** producers and receipts of the parent refuse (`wire.forks`); the parent goes on.
 """
 
 from __future__ import annotations
@@ -13,20 +12,19 @@ import atexit
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Final
 
-from bowstring import errors, times
+from bowstring import errors
 from bowstring.client import producer as asynchronous
 from bowstring.client.arguments import Span, SpanOrMoment
 from bowstring.client.client import Client
-from bowstring.client.outcome import Outcome
 from bowstring.client.receipts import Answers, MessageReceipt, RowsReceipt, Stored
 from bowstring.client.sender import Sender
 from bowstring.client.statistics import ProducerStatistics
-from bowstring.wire import grpc_library
+from bowstring.client.sync_wait import wait
+from bowstring.wire import forks
 from bowstring.wire.loops import LoopThread
 
 # This module is the other face of these classes, and uses what they keep from programs.
@@ -54,7 +52,7 @@ class Receipt(MessageReceipt, eq=False, gc=False):
         `timeout` only the waiting ends, with `TimeoutError`: the send goes on.
         """
         while not self.done():
-            _wait(self._batch.outcome, timeout)
+            wait(self._batch.outcome.when_settled, timeout)
         return self._result()
 
 
@@ -68,22 +66,8 @@ class BatchReceipt(RowsReceipt):
         ends, with `TimeoutError`.
         """
         while (outcome := self._undecided()) is not None:
-            _wait(outcome, timeout)
+            wait(outcome.when_settled, timeout)
         return self._result()
-
-
-def _wait(outcome: Outcome, timeout: Span | None) -> None:
-    grpc_library.check_not_forked()
-    undecided = threading.Lock()  # and no Event, whose lock the loop would take, too: see `wire.loops`
-    undecided.acquire()
-
-    def decide() -> None:
-        with suppress(RuntimeError):  # it may be called twice
-            undecided.release()
-
-    outcome.when_settled(decide)
-    if not undecided.acquire(timeout=-1 if timeout is None else times.span(timeout, "timeout")):
-        raise TimeoutError(f"it is not decided after {timeout}; the send goes on")
 
 
 class _Sender(Sender):
@@ -225,17 +209,5 @@ def _at_exit() -> None:
                 _log.warning("a producer of %r was not closed, and not all that it sent is known to be stored (%s)", producer.topic, why)
 
 
-def _in_child() -> None:
-    """This is a forked child: no loop carries its messages. The lock may be held by a thread that
-    does not exist.
-    """
-    for producer in _open:
-        sender = producer._producer._sender
-        sender._lock = threading.RLock()
-        sender.attach(lambda: None)
-        sender.close(grpc_library.forked())
-    _open.clear()
-
-
 atexit.register(_at_exit)
-grpc_library.in_forked_child(_in_child)
+forks.in_forked_child(_open.clear)

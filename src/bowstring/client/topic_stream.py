@@ -35,6 +35,7 @@ from bowstring.client.ranges import Moment, OpenRange
 from bowstring.client.reader_settings import WantedTopic
 from bowstring.client.routes import asks_elsewhere
 from bowstring.client.topic_questions import TopicQuestions
+from bowstring.ports.disk import Buffer
 from bowstring.ports.transport import Stream
 from bowstring.wire import codec
 from bowstring.wire.generated import bowstring_pb2 as pb
@@ -311,30 +312,33 @@ class TopicStream:
             await stream.write(pb.FetchRequest(credit=credit.next_grant()).SerializeToString())
 
     async def _read(self, stream: Stream, credit: FetchCredit, parts: list[OpenRange]) -> None:
-        while (message := await stream.read()) is not None:
-            header_bytes, data = codec.split(message)
-            header = pb.FetchAnswer.FromString(header_bytes)
-            self.questions.pauses.reset()
-            self._connection.broker_time.heard_keeping(header.now, self._connection.world.clock.monotonic())
-            if header.HasField("notice"):
-                self._noticed(header.notice)
-                if header.notice.done:
-                    self._all_came(parts)
-                    self._came(None)
-                continue
-            self.batches += 1
-            self.bytes += len(message)
-            if header.rows or self._wanted.selection.where:  # what a filter has passed over was read, too
-                self._beginning.discard(header.partition)
-            if header.rows:
-                self._came(self._chunk(header, data, credit))
-            else:
-                self._received[header.partition] = header.next_offset
-                credit.return_unused(header.stored_bytes)
-                self._came(None)
+        await stream.each(lambda message: self._answered(message, credit, parts))
         if not self._until and any(not end for _, _, end in parts):
             raise errors.Unavailable("the broker has ended the stream.", hint="Wait and repeat.")
         self._all_came(parts)  # a good end: nothing is left
+
+    def _answered(self, message: Buffer, credit: FetchCredit, parts: list[OpenRange]) -> None:
+        """Takes one answer, in the step in which it arrives."""
+        header_bytes, data = codec.split(message)
+        header = pb.FetchAnswer.FromString(header_bytes)
+        self.questions.pauses.reset()
+        self._connection.broker_time.heard_keeping(header.now, self._clock.monotonic())
+        if header.HasField("notice"):
+            self._noticed(header.notice)
+            if header.notice.done:
+                self._all_came(parts)
+                self._came(None)
+            return
+        self.batches += 1
+        self.bytes += len(message)
+        if header.rows or self._wanted.selection.where:  # what a filter has passed over was read, too
+            self._beginning.discard(header.partition)
+        if header.rows:
+            self._came(self._chunk(header, data, credit))
+        else:
+            self._received[header.partition] = header.next_offset
+            credit.return_unused(header.stored_bytes)
+            self._came(None)
 
     def _chunk(self, header: pb.FetchAnswer, data: memoryview | None, credit: FetchCredit) -> Chunk:
         page = FetchedPage(self._wanted.topic, header, data, self._wanted.selection)

@@ -10,33 +10,19 @@ machine there, and code that takes changes apart uses `match` and `assert_never`
 checker shows where a new kind is missing. A kind that has bytes of its own in the store inherits
 from `Paged`.
 
-`journal` puts changes on disk and reads them back.
+`journal` puts changes on disk and reads them back. The changes of subscriptions are in
+`ledger_changes`; tags are unique over both.
 """
 
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
 
 import msgspec
 
+from bowstring.core.addresses import Address, PartitionAddress, Runs
 from bowstring.core.answers import Repeat
-
-Runs = tuple[tuple[int, int], ...]
-"""Runs of consecutive rows, ascending: the first offset, and how many."""
-
-
-class PartitionAddress(NamedTuple):
-    """A partition of a topic, by the topic's id."""
-
-    topic: int
-    partition: int
-
-
-Address = PartitionAddress
-"""Where a machine lives. All of today's own a partition; what spans several gets an address of its
-own kind here.
-"""
+from bowstring.core.ledger_changes import LedgerChange
 
 
 class Reason(enum.IntEnum):
@@ -107,7 +93,7 @@ class Delete(msgspec.Struct, array_like=True, tag=2, gc=False):
 
 class Floor(msgspec.Struct, array_like=True, tag=5, gc=False):
     """Retention has come to `offset`: rows below it are gone, but for those that are kept because
-    their due time is still to come.
+    their due time is still to come, or because a consumer holds them.
 
     The change carries differences; `released` counts before `kept`.
     """
@@ -142,4 +128,4 @@ class Position(msgspec.Struct, array_like=True, tag=4, gc=False):
         return PartitionAddress(self.topic, self.partition)
 
 
-Change = Append | Delete | Floor | Position
+Change = Append | Delete | Floor | Position | LedgerChange

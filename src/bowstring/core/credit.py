@@ -21,13 +21,16 @@ class Credit(Generic[Waiter]):
         """Bytes reserved and not yet released."""
         self._waiting: deque[tuple[Waiter, int]] = deque()
 
-    def reserve(self, size: int, waiter: Waiter) -> bool:
-        """True if the bytes are reserved at once; otherwise a later `release` names the waiter."""
-        if not self._waiting and self._fits(size):
-            self.reserved += size
-            return True
+    def try_reserve(self, size: int) -> bool:
+        """Reserves the bytes if there is room and no other claim waits."""
+        if self._waiting or not self._fits(size):
+            return False
+        self.reserved += size
+        return True
+
+    def wait(self, size: int, waiter: Waiter) -> None:
+        """Adds a claim that could not be reserved: a later `release` names the waiter."""
         self._waiting.append((waiter, size))
-        return False
 
     def release(self, size: int) -> list[tuple[Waiter, int]]:
         """Releases bytes, and returns the waiters whose turn it is now, with the bytes reserved for

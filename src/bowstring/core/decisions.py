@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from bowstring import errors
 from bowstring.core.changes import Change
+from bowstring.core.ledgers import SubscriptionLease
 from bowstring.core.natural_ids import Hits
 from bowstring.core.sieve import Hashes
 
@@ -167,3 +168,7 @@ class Deleted(NamedTuple):
     """
     others: Mapping[int, str]
     """Rows of the request whose messages belong to another group, and to which."""
+    leased: Mapping[int, SubscriptionLease] = MappingProxyType({})
+    """Rows of the request whose messages a consumer holds: they are not deleted. Of several leases
+    the one that ends last.
+    """

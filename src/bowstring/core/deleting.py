@@ -8,6 +8,9 @@ stands in its page, so there is always something to look up. Nothing changes her
 - `Lookup`: some of the ids may be known.
 - `Wait`: one of the messages is not committed yet.
 
+A message that a consumer of any subscription holds is not deleted: the owner learns who holds it,
+and until when.
+
 A deleted message is not delivered any more, and its id stays taken for the deduplication window, so
 that a late resend does not bring it back. For as long as its page is there a delete can be
 repeated: it is answered as it was the first time.
@@ -26,12 +29,25 @@ import numpy as np
 from bowstring.core import known_messages
 from bowstring.core.changes import Reason
 from bowstring.core.decisions import Decided, Decision, Deleted, Found, Ids, Lookup, Wait
+from bowstring.core.ledgers import SubscriptionLease
 from bowstring.core.offset_set import runs_of
 from bowstring.core.partition import Partition
+from bowstring.core.row_set import RowSet
 
 
-def delete(partition: Partition, wanted: Ids, group: str, now: int, found: Found | None = None, *, old: bool = False) -> Decision[Deleted]:
-    """Deletes what belongs to the group; see above."""
+def delete(
+    partition: Partition,
+    wanted: Ids,
+    group: str,
+    now: int,
+    found: Found | None = None,
+    *,
+    old: bool = False,
+    lease_now: int | None = None,
+) -> Decision[Deleted]:
+    """Deletes what belongs to the group; see above. `lease_now` is the time by which leases run:
+    without it every lease counts that no change has ended.
+    """
     offsets = np.zeros(len(wanted.hashes), np.int64)
     others: dict[int, str] = {}
     if found is None or found.moves != partition.moves:
@@ -45,9 +61,22 @@ def delete(partition: Partition, wanted: Ids, group: str, now: int, found: Found
             others[row] = owner
     for row, places in mine.items():
         offsets[row] = known_messages.newest(partition, places)
-    new = sorted({offset for offset in offsets[offsets > 0].tolist() if not partition.deletions.is_gone(offset)})
-    runs = tuple(runs_of(np.array(new, np.int64)))
-    return Decided((partition.delete(runs, Reason.OWNER),) if runs else (), Deleted(offsets, others))
+    new = {offset for offset in offsets[offsets > 0].tolist() if not partition.deletions.is_gone(offset)}
+    held = _held(partition, new, 0 if lease_now is None else lease_now)
+    leased = {row: held[offset] for row, offset in enumerate(offsets.tolist()) if offset in held}
+    offsets[list(leased)] = 0
+    runs = tuple(runs_of(np.array(sorted(new - held.keys()), np.int64)))
+    return Decided((partition.delete(runs, Reason.OWNER),) if runs else (), Deleted(offsets, others, leased))
+
+
+def _held(partition: Partition, offsets: set[int], lease_now: int) -> dict[int, SubscriptionLease]:
+    """Those of the offsets that are under an active lease."""
+    held: dict[int, SubscriptionLease] = {}
+    if offsets and len(partition.ledgers):
+        rows = RowSet.of_runs(runs_of(np.array(sorted(offsets), np.int64)))
+        for lease in sorted(partition.ledgers.leased(rows, lease_now), key=lambda lease: lease.leased.until):
+            held |= dict.fromkeys(lease.leased.rows.offsets().tolist(), lease)
+    return held
 
 
 def _look_for(partition: Partition, wanted: Ids, old: bool) -> Lookup | Wait | None:

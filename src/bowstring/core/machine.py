@@ -19,6 +19,10 @@ Parts = TypeVar("Parts")
 """Its state at rest."""
 
 
+class UnreadableState(Exception):
+    """State at rest that this version does not understand."""
+
+
 class Machine(ABC, Generic[Owned, Parts]):
     """Durable state and the changes that make it."""
 

@@ -38,7 +38,7 @@ class OffsetSet:
     # Changing
 
     def add(self, runs: Iterable[tuple[int, int]]) -> None:
-        for chunk, bitmap in _by_chunk(runs):
+        for chunk, bitmap in by_chunk(runs):
             mine = self._bitmaps.get(chunk)
             if mine is None:
                 self._bitmaps[chunk] = bitmap
@@ -49,7 +49,7 @@ class OffsetSet:
     def remove(self, runs: Iterable[tuple[int, int]]) -> None:
         for offset, rows in runs:
             for chunk in self._numbers(offset, offset + rows):
-                self._remove(chunk, *_inside(chunk, offset, offset + rows))
+                self._remove(chunk, *inside(chunk, offset, offset + rows))
 
     def _remove(self, chunk: int, low: int, high: int) -> None:
         bitmap = self._bitmaps[chunk]
@@ -63,7 +63,7 @@ class OffsetSet:
     def drop_below(self, offset: int) -> None:
         """Forgets the members below the offset."""
         for chunk in self._numbers(0, offset):
-            self._remove(chunk, *_inside(chunk, 0, offset))
+            self._remove(chunk, *inside(chunk, 0, offset))
 
     # Looking
 
@@ -71,7 +71,7 @@ class OffsetSet:
         """The members in [first, end), ascending."""
         found: list[Offsets] = []
         for chunk in self._numbers(first, end):
-            wanted = self._bitmaps[chunk] & BitMap(range(*_inside(chunk, first, end)))
+            wanted = self._bitmaps[chunk] & BitMap(range(*inside(chunk, first, end)))
             if wanted:
                 found.append(np.asarray(wanted.to_array(), dtype=np.int64) + (chunk << CHUNK_BITS))
         return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
@@ -79,11 +79,11 @@ class OffsetSet:
     def any(self, first: int, end: int) -> bool:
         """Is an offset of [first, end) in the set?"""
         numbers = self._numbers(first, end)
-        return any(self._bitmaps[chunk].range_cardinality(*_inside(chunk, first, end)) for chunk in numbers)
+        return any(self._bitmaps[chunk].range_cardinality(*inside(chunk, first, end)) for chunk in numbers)
 
     def count(self, first: int, end: int) -> int:
         """How many offsets of [first, end) are in the set."""
-        return sum(self._bitmaps[chunk].range_cardinality(*_inside(chunk, first, end)) for chunk in self._numbers(first, end))
+        return sum(self._bitmaps[chunk].range_cardinality(*inside(chunk, first, end)) for chunk in self._numbers(first, end))
 
     def of(self, offsets: Offsets) -> NDArray[np.bool_]:
         """Which of the ascending offsets are in the set."""
@@ -149,13 +149,13 @@ def runs_of(offsets: Offsets) -> list[tuple[int, int]]:
     return [(int(offsets[a]), int(b - a)) for a, b in itertools.pairwise(starts)]
 
 
-def _inside(chunk: int, first: int, end: int) -> tuple[int, int]:
+def inside(chunk: int, first: int, end: int) -> tuple[int, int]:
     """The part of [first, end) that is in the chunk, counted from its beginning."""
     start = chunk << CHUNK_BITS
     return max(first - start, 0), min(end - start, 1 << CHUNK_BITS)
 
 
-def _by_chunk(runs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, BitMap]]:
+def by_chunk(runs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, BitMap]]:
     """The offsets of some runs, a bitmap for each chunk that they touch."""
     runs = [run for run in runs if run[1] > 0]
     if len(runs) >= MANY_RUNS:
@@ -164,7 +164,7 @@ def _by_chunk(runs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, BitMap]]:
     found: dict[int, BitMap] = {}
     for offset, rows in runs:
         for chunk in range(offset >> CHUNK_BITS, ((offset + rows - 1) >> CHUNK_BITS) + 1):
-            found.setdefault(chunk, BitMap()).add_range(*_inside(chunk, offset, offset + rows))
+            found.setdefault(chunk, BitMap()).add_range(*inside(chunk, offset, offset + rows))
     yield from found.items()
 
 

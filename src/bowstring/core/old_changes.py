@@ -9,8 +9,9 @@ from typing import assert_never
 
 import msgspec
 
+from bowstring.core.addresses import Runs
 from bowstring.core.answers import Repeat
-from bowstring.core.changes import Append, Change, Delete, Floor, Position, Reason, Runs
+from bowstring.core.changes import Append, Change, Delete, Floor, Position, Reason
 
 
 class OldAppend(msgspec.Struct, array_like=True, tag=1, gc=False):

@@ -165,6 +165,8 @@ class PageIndex:
     def drop_below(self, offset: int) -> None:
         """Drops the pages that end at the offset or before."""
         count = self.at(offset)
+        if not count:
+            return
         self.bytes -= int(np.array(self._lengths[:count], np.int64).sum())
         for column in self._columns:
             del column[:count]
@@ -174,6 +176,11 @@ class PageIndex:
 
     def __getitem__(self, at: int) -> PageEntry:
         return PageEntry(*[column[at] for column in self._columns])
+
+    @property
+    def rows(self) -> int:
+        """The rows of all pages."""
+        return sum(self._columns[1])
 
     @property
     def start(self) -> int | None:
@@ -236,9 +243,9 @@ class PageIndex:
 
     def segments(self) -> dict[int, int]:
         """The segments that these pages are in, with their bytes there."""
-        places, lengths = np.array(self._columns[3], np.int64), np.array(self._lengths, np.int64)
-        if not len(places):
+        if not len(self):
             return {}
+        places, lengths = np.array(self._columns[3], np.int64), np.array(self._lengths, np.int64)
         starts = np.concatenate(([0], np.flatnonzero(np.diff(places)) + 1))
         return segments(places[starts].tolist(), np.add.reduceat(lengths, starts).tolist())
 

@@ -1,4 +1,4 @@
-"""The machine that owns one partition's log.
+"""The machine that owns one partition: its log, and what subscriptions do with its rows (`ledgers`).
 
 Requests are decided beside it (`publishing`, `deleting`, `moving`), and deciding changes nothing.
 `take` then applies what was decided: the machine runs ahead of the disk, and the actor holds every
@@ -14,13 +14,16 @@ forgets what sections of the store tell from then on: pages, ids, batches. Whene
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any, assert_never
+from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 
-from bowstring.core.changes import Append, Change, Delete, Floor, Position, Reason, Runs
+from bowstring.core.addresses import Runs
+from bowstring.core.changes import Append, Change, Delete, Floor, Position, Reason
 from bowstring.core.decisions import Decided, Rows
 from bowstring.core.deletions import Deletions
+from bowstring.core.ledger_changes import LedgerStruct
+from bowstring.core.ledgers import Ledgers
 from bowstring.core.machine import NEVER, Machine
 from bowstring.core.natural_ids import NaturalIds
 from bowstring.core.pages import PageIndex, entry_of
@@ -33,6 +36,18 @@ from bowstring.core.unsealed_batches import UnsealedBatches
 
 MINUTE = 60_000_000
 """Batches are recognised by their number for at least this long, whatever the window for ids."""
+
+
+class SealedAtLoad(NamedTuple):
+    """The sum of a partition's extents when it was loaded: enough to tell that retention has
+    nothing to do yet.
+    """
+
+    first_offset: int
+    arrived: int
+    """When the first page of the oldest arrived."""
+    expires: int
+    """When the first of those expires that do; 0 if none does."""
 
 
 class Partition(Machine[Change, tuple[bytes, int]]):
@@ -57,11 +72,15 @@ class Partition(Machine[Change, tuple[bytes, int]]):
         self.deletions = Deletions()
         self.retained = Retained()
         self.positions = Positions()
+        self.ledgers = Ledgers(topic, number)
+        """What the subscriptions of its topic have done with its rows."""
         self.pages = PageIndex()
         """The committed pages that are not sealed."""
         self.sealed_end = 1
         """Rows below this are in extents."""
         self.sealed_bytes = 0
+        self.sealed_at_load: SealedAtLoad | None = None
+        """Known until one of the extents changes."""
         self.bytes_behind = 0
         """The part of these bytes that is below the floor, if it was counted."""
         self.moves = 0
@@ -106,6 +125,12 @@ class Partition(Machine[Change, tuple[bytes, int]]):
 
     def apply(self, change: Change) -> None:
         """The one place where durable state changes."""
+        self._apply(change)
+        if isinstance(change, Delete | Floor | LedgerStruct):
+            self.ledgers.apply(change)
+
+    def _apply(self, change: Change) -> None:
+        """To the log itself."""
         match change:
             case Append():
                 self._apply_append(change)
@@ -116,6 +141,8 @@ class Partition(Machine[Change, tuple[bytes, int]]):
             case Floor():
                 self.retained.apply(change)
                 self.deletions.drop_below(self.retained.first)
+            case LedgerStruct():
+                pass
             case _:
                 assert_never(change)
 
@@ -151,7 +178,7 @@ class Partition(Machine[Change, tuple[bytes, int]]):
                     self._deleting.remove(change)
             case Floor():
                 self._drop_pages_below_floor()
-            case Position():
+            case Position() | LedgerStruct():
                 pass
             case _:
                 assert_never(change)
@@ -173,6 +200,7 @@ class Partition(Machine[Change, tuple[bytes, int]]):
         forgotten here.
         """
         self.sealed_end, self.sealed_bytes = max(self.sealed_end, end), size
+        self.sealed_at_load = None
         self.pages.drop_below(end)
         self.ids.free(0, end)
         self.batches.drop_below(end)
@@ -183,16 +211,19 @@ class Partition(Machine[Change, tuple[bytes, int]]):
     def moved(self, sealed_bytes: int) -> None:
         """Extents have changed: copied to another place, or gone."""
         self.sealed_bytes = sealed_bytes
+        self.sealed_at_load = None
         self.moves += 1
 
     # Loading
 
     def replay(self, change: Change, sequence: int) -> None:
         """A change out of the journal. What the snapshot holds already is not applied again; pages
-        that are not sealed are indexed.
+        that are not sealed are indexed. Ledgers have snapshots of their own.
         """
         if sequence > self.snapshot_sequence:
-            self.apply(change)
+            self._apply(change)
+        if isinstance(change, Delete | Floor | LedgerStruct):
+            self.ledgers.replay(change, sequence)
         self.committed_offset = self.next_offset
         self.changed_sequence = sequence
         if isinstance(change, Append) and change.rows and change.first_offset >= self.sealed_end:
@@ -280,22 +311,31 @@ class Partition(Machine[Change, tuple[bytes, int]]):
         return not len(self.live(offset, offset + 1))
 
     @property
+    def sealed_above_floor(self) -> SealedAtLoad | None:
+        """The sum of the extents, if they are those of the load and none of them begins below the
+        floor.
+        """
+        at_load = self.sealed_at_load
+        return at_load if at_load is not None and at_load.first_offset >= self.retained.floor else None
+
+    @property
     def is_ahead_of_snapshot(self) -> bool:
         """Whether the snapshot lacks something that is not in extents, or not for ever: those may
         go when nothing in them lives, and then only a snapshot tells how far the log is sealed.
         """
-        return self.changed_sequence > self.snapshot_sequence or self.sealed_end > self.snapshot_end
+        return self.changed_sequence > self.snapshot_sequence or self.sealed_end > self.snapshot_end or self.ledgers.is_behind
 
     def oldest_needed(self) -> int:
         """The oldest journal row that something here still needs: the bytes of a page, or a change
-        that no snapshot has.
+        that no snapshot has. A snapshot is there when all ledgers are.
         """
         unkept = self.snapshot_sequence + 1 if self.changed_sequence > self.snapshot_sequence else NEVER
         return min(unkept, self.pages.oldest_inlined())
 
     def next_deadline(self) -> int:
-        """Nothing here waits for a moment: retention goes by turns, because what is sealed has to
-        be asked for first.
+        """Nothing here waits for a moment of the broker's clock: retention goes by turns, because
+        what is sealed has to be asked for first. Leases run by a clock of their own
+        (`ledgers.next_deadline`).
         """
         return NEVER
 
@@ -312,6 +352,8 @@ class Partition(Machine[Change, tuple[bytes, int]]):
         start = self.pages.start if self.pages.start is not None else self.committed_offset
         assert start <= max(self.sealed_end, self.retained.first), f"pages are missing before {start}"
         assert all(1 <= offset < self.next_offset for offset, _ in self.ids.pairs())
+        self.ledgers.check()
+        assert self.ledgers.end <= self.next_offset, "a ledger has granted rows that there are not"
 
     def state(self) -> dict[str, object]:
         """All durable state in a form that can be compared: loaded state with live state."""
@@ -322,5 +364,6 @@ class Partition(Machine[Change, tuple[bytes, int]]):
             "deletions": self.deletions.state(),
             "retained": self.retained.state(),
             "positions": self.positions.state(),
+            "ledgers": self.ledgers.state(),
             "ids": self.ids.pairs(),
         }

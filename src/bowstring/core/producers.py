@@ -130,11 +130,12 @@ class Batches:
 
     def free(self, first: int, end: int) -> None:
         """The rows [first, end) were never published after all: batches that stored them become
-        passed over.
+        passed over. They keep their place, so that a seal takes them along: before or after it,
+        freeing leads to the same state.
         """
         for at in range(len(self.numbers) - 1, -1, -1):
             if first <= self.first_offsets[at] < end and self._rows[at]:
-                self.first_offsets[at] = self._rows[at] = 0
+                self._rows[at] = 0
                 self._repeats.pop(self.numbers[at], None)
         for number, odd in list(self._odd.items()):
             if first <= odd.first_offset < end:
@@ -200,16 +201,11 @@ class Batches:
 
     @staticmethod
     def restored(state: BatchesState) -> Batches:
-        batches = Batches()
+        batches = Batches.__new__(Batches)  # there are many at a start, and nothing is set twice
         batches.last, batches.newest, batches._known_from, batches._odd_until = state.last, state.newest, state.known_from, state.odd_until
         batches._marks, batches._repeats, batches._odd = list(state.marks), dict(state.repeats), dict(state.odd)
-        for column, values in (
-            (batches.numbers, state.numbers),
-            (batches.first_offsets, state.first_offsets),
-            (batches._rows, state.rows),
-            (batches._arrived, state.arrived),
-        ):
-            column.extend(values)
+        batches.numbers, batches.first_offsets = array("q", state.numbers), array("q", state.first_offsets)
+        batches._rows, batches._arrived = array("q", state.rows), array("q", state.arrived)
         return batches
 
     def state(self) -> object:

@@ -1,9 +1,9 @@
 """What retention has left of a partition: everything from the floor on, and below it the rows whose
-due time is still to come.
+due time is still to come, or that a consumer holds.
 
 Retention goes by arrival, which never falls, so what is gone is all that is below an offset, the
 floor. But age counts from the later of arrival and due time, and a message may be due in a year:
-such rows are kept below the floor. They are a set of offsets in chunks, and a `Floor` says what
+such rows are kept below the floor, and so are those that are under a lease. They are a set of offsets in chunks, and a `Floor` says what
 comes into it and what goes: a hundred thousand rows may be kept, and only one of them be released.
 """
 
@@ -14,7 +14,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from bowstring.core.changes import Floor, Runs
+from bowstring.core.addresses import Runs
+from bowstring.core.changes import Floor
 from bowstring.core.deletions import Encode
 from bowstring.core.machine import Machine
 from bowstring.core.offset_set import OffsetSet, runs_of

@@ -1,12 +1,13 @@
 """Decides how far retention goes in a partition, from facts that the caller has read.
 
 Three things move. The floor rises past pages that are too old (`aged_to`), or too many bytes
-(`shed_to`). Of the rows that it passes those are kept whose due time is not before the horizon. And
-rows that were kept are released: their time has come and is over, their owner has deleted them, or
-there are too many bytes.
+(`shed_to`). Of the rows that it passes those are kept whose due time is not before the horizon, and
+those that a consumer holds. And rows that were kept are released: their time has come and is over,
+their owner has deleted them, or there are too many bytes. None is while a lease is on it.
 
 Reading takes a while, and publishes and deletions go on meanwhile. So `decide` looks again at
-everything that can have changed: which rows are live, what is kept, and how far readers may go.
+everything that can have changed: which rows are live, what is kept or held, and how far readers may
+go.
 What it was told stays true: rows do not get older or due by being moved.
 """
 
@@ -18,13 +19,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bowstring.core.changes import Floor, Runs
+from bowstring.core.addresses import Runs
+from bowstring.core.changes import Floor
 from bowstring.core.deletions import Deletions
 from bowstring.core.machine import NEVER
 from bowstring.core.offset_set import runs_of
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.retained import Retained
+from bowstring.core.row_set import RowSet
 
 NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
 
@@ -48,11 +51,14 @@ def decide(partition: Partition, facts: Facts) -> Floor | None:
     """The change that brings retention up to what was found; None if nothing changes."""
     retained, deletions = partition.retained, partition.deletions
     floor = max(retained.floor, min(max(facts.aged_to, facts.shed_to), partition.readable_offset))
-    kept = _kept(retained.floor, floor, deletions, facts)
-    released = _released(retained, deletions, facts)
-    if floor == retained.floor and not len(released):
+    kept = tuple(sorted(_kept(retained.floor, floor, deletions, facts)))
+    released = tuple(runs_of(_released(retained, deletions, facts)))
+    if held := partition.ledgers.kept(floor):
+        kept = RowSet.union((RowSet.of_runs(kept), held & RowSet(retained.floor, floor))).runs()
+        released = (RowSet.of_runs(released) - held).runs()
+    if floor == retained.floor and not released:
         return None
-    return partition.raise_floor(floor, tuple(sorted(kept)), tuple(runs_of(released)))
+    return partition.raise_floor(floor, kept, released)
 
 
 def _kept(before: int, floor: int, deletions: Deletions, facts: Facts) -> list[tuple[int, int]]:
@@ -76,6 +82,31 @@ def _distinct(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     """Ascending, each once. (np.unique imports numpy.ma, which takes 50 ms.)"""
     offsets.sort()
     return offsets[np.concatenate(([True], np.diff(offsets) != 0))]
+
+
+class HeldRows:
+    """Which rows leases kept below the floors of partitions when retention was decided. When such a
+    lease has ended, its rows are looked at again: they may be kept for another reason.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[int, int], RowSet] = {}
+
+    def note(self, partition: Partition) -> None:
+        """Retention was decided."""
+        if held := partition.ledgers.kept(partition.retained.floor):
+            self._held[partition.topic, partition.number] = held
+        else:
+            self._held.pop((partition.topic, partition.number), None)
+
+    def ended(self, partition: Partition, first: int = 0, end: int = NEVER) -> bool:
+        """Whether no lease keeps some of them any more, of the rows in [first, end)."""
+        held = self._held.get((partition.topic, partition.number))
+        return held is not None and bool((held & RowSet(first, end)) - partition.ledgers.kept(partition.retained.floor))
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self._held.clear()
 
 
 # How far

@@ -3,7 +3,9 @@
 The reader grants bytes; the session sends answers as long as there is credit, and a batch may
 overdraw it, so that a large one always gets through. Where there is nothing to send, the broker
 wakes the session when rows arrive: nothing polls. The session takes a bounded number of bytes from
-the broker at once, whatever the credit, and a slow connection holds back all but the next round.
+the broker at once, whatever the credit, and a slow connection holds back all but the next round. To
+a reader that follows it sends new rows in the step in which the broker tells their commit, if the
+transport takes them without waiting (`room`, `take`).
 
 The session ends well when every partition has reached its end, and when the reader has ended its
 side and used up its credit.
@@ -16,7 +18,7 @@ because the reader may hold messages for long; it ends when the reader ends its 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, NamedTuple, TypeVar
 
 from bowstring import errors
@@ -32,6 +34,9 @@ T = TypeVar("T")
 
 ROUND_BYTES_MAX: Final = 2 * 1024 * 1024
 """About how many bytes a session takes from the broker at once."""
+AT_ONCE_BYTES_MAX: Final = 64 * 1024
+"""About how many bytes a session sends in the step in which a commit makes them visible. The flusher
+waits for that step."""
 CREDIT_MAX: Final = 2**60
 
 
@@ -86,6 +91,7 @@ class FetchSession:
         self._no_more_credit = False
         self._granted = asyncio.Event()
         self._writing = asyncio.Lock()
+        self._keeping_time: Callable[[], int] = int
         self._held: dict[int, int] | None = None
         """From where on a reader that wants notices holds messages, by partition; None if it wants
         none."""
@@ -124,6 +130,7 @@ class FetchSession:
 
     async def _serve(self, fetcher: Fetcher) -> None:
         """Sends until there is an end, or until reading fails."""
+        self._keeping_time = fetcher.keeping_time
         beside = [asyncio.create_task(self._read())]
         if self._held is not None:
             beside.append(asyncio.create_task(self._notify(fetcher, Notices(fetcher, self.end), self._held)))
@@ -151,14 +158,16 @@ class FetchSession:
     async def _read(self) -> None:
         """Adds credit as it is granted."""
         try:
-            while (request := await self._stream.read()) is not None:
-                if isinstance(request, FetchOpening):
-                    raise errors.InvalidArgument("this fetch stream is open already.", hint="A stream is opened by its first request only.")
-                self._credit = min(self._credit + request.credit, CREDIT_MAX)
-                self._granted.set()
+            await self._stream.each(self._grant)
         except Exception as error:
             self.end(error)
         self._no_more_credit = True
+        self._granted.set()
+
+    def _grant(self, request: FetchOpening | MoreCredit) -> None:
+        if isinstance(request, FetchOpening):
+            raise errors.InvalidArgument("this fetch stream is open already.", hint="A stream is opened by its first request only.")
+        self._credit = min(self._credit + request.credit, CREDIT_MAX)
         self._granted.set()
 
     async def _notify(self, fetcher: Fetcher, notices: Notices, held: dict[int, int]) -> None:
@@ -187,25 +196,40 @@ class FetchSession:
         Behind a large one there is probably more, so the session reads the next one while it writes
         this one. Says whether everything was sent; otherwise the reader gives no more credit."""
         ahead: asyncio.Task[list[Fetched]] | None = None
-        write = self._stream.write if self._held is None else self._write  # without notices only this task writes
         try:
             while ahead is not None or await self._has_credit():
-                answers = await (ahead or fetcher.next(min(self._credit, ROUND_BYTES_MAX)))
+                answers = await (ahead or fetcher.next(min(self._credit, ROUND_BYTES_MAX), self))
                 ahead = None
                 if not answers:
-                    return True
+                    if fetcher.done:
+                        return True
+                    continue  # the credit was used up in the step of a commit
                 size = sum(fetched.size for fetched in answers)
                 self._credit -= size
                 if size > ROUND_BYTES_MAX // 2 and self._credit > 0:
                     ahead = asyncio.create_task(fetcher.next(min(self._credit, ROUND_BYTES_MAX)))
-                now = fetcher.keeping_time()
+                now = self._keeping_time()
                 for fetched in answers:
-                    await write(FetchedRows(fetched, now))
+                    await self._write(FetchedRows(fetched, now))
             return False
         finally:
             if ahead is not None:
                 ahead.cancel()
                 await asyncio.gather(ahead, return_exceptions=True)
+
+    # ---- in the step of a commit
+
+    def room(self) -> int:
+        """How many bytes the session sends without waiting; see `Receiver`."""
+        return 0 if self._writing.locked() else min(self._credit, AT_ONCE_BYTES_MAX)
+
+    def take(self, answers: list[Fetched]) -> list[Fetched]:
+        """Sends answers, and gives back those for which it has to wait; see `Receiver`."""
+        for number, fetched in enumerate(answers):
+            if not self._stream.try_write(FetchedRows(fetched, self._keeping_time())):
+                return answers[number:]
+            self._credit -= fetched.size
+        return []
 
     async def _has_credit(self) -> bool:
         """Waits for credit; False when there is none and none comes any more."""

@@ -15,8 +15,9 @@ from typing import Any, Final, Protocol
 
 from bowstring import errors
 from bowstring.broker.broker import Broker
-from bowstring.gateway import handshake, messages, positions, topics
+from bowstring.gateway import handshake, messages, positions, subscriptions, topics
 from bowstring.gateway.backup_session import BackupSession
+from bowstring.gateway.consume_session import ConsumeSession
 from bowstring.gateway.fetch_session import FetchSession
 from bowstring.gateway.protobuf import PROTOBUF
 from bowstring.gateway.publish_session import PublishSession
@@ -45,6 +46,13 @@ HANDLERS: Final[dict[str, Callable[[Broker, Any, Caller], Awaitable[Any]]]] = {
     "DeletePosition": positions.delete,
     "Find": messages.find,
     "DeleteMessages": messages.delete,
+    "CreateSubscription": subscriptions.create,
+    "AlterSubscription": subscriptions.alter,
+    "DescribeSubscription": subscriptions.describe,
+    "ListSubscriptions": subscriptions.list_page,
+    "DeleteSubscription": subscriptions.delete,
+    "ListLeases": subscriptions.list_leases,
+    "ReleaseLeases": subscriptions.release_leases,
 }
 """The unary calls that need nothing but the broker; `Hello` is the other one."""
 
@@ -93,7 +101,8 @@ class Gateway:
 
     def _hello(self, request: HelloRequest, caller: Caller) -> Welcome:
         welcome = handshake.hello(self._broker, self._software, self._clock.now(), request)
-        self._observer.note("client-connected", client=caller.address, name=request.name, software=request.software)
+        told = {"name": request.name, "software": request.software, "transport": caller.transport}
+        self._observer.note("client-connected", client=caller.address, **told)
         return welcome
 
     async def _wait(self, answering: Awaitable[Any], caller: Caller) -> Any:
@@ -131,6 +140,8 @@ class Gateway:
                 return PublishSession(self._broker, publishing, caller, self._clock, self._settings.publish_window)
             case "Fetch":
                 return FetchSession(self._broker, ValueStream(inbound, self._codec[method]))
+            case "Consume":
+                return ConsumeSession(self._broker, ValueStream(inbound, self._codec[method]), caller)
             case "Backup":
                 return BackupSession(self._broker, ValueStream(inbound, self._codec[method]), self._clock)
             case _:

@@ -1,5 +1,6 @@
 """The protobuf form of every call (`proto/bowstring/v1`): requests to values, answers to messages.
-No other module of the gateway knows protobuf.
+No other module of the gateway knows protobuf, but for `protobuf_queue`, which has the calls about
+subscriptions.
 
 Spans travel as microseconds and are seconds inside; a number that is 0 or a text that is empty
 means "not given". Where a message has a batch, `wire.codec` splits it off and puts it on without
@@ -21,27 +22,56 @@ from bowstring.broker.reading.places import TopicPlace
 from bowstring.broker.topic_list import KnownTopic, News
 from bowstring.broker.topics import TopicFacts
 from bowstring.core.answers import ResendAfter, Stored
-from bowstring.gateway import requests
+from bowstring.gateway import protobuf_queue, requests
 from bowstring.gateway.backup_session import BackupProgress, BackupTarget
 from bowstring.gateway.fetch_session import FetchedRows, FetchNotice, FetchOpening, MoreCredit
 from bowstring.gateway.publish_session import BatchAnswer, PublishOpening
 from bowstring.ports.archive import Filled
 from bowstring.ports.codec import CallForm, Codec
-from bowstring.wire.codec import HEADER_BYTES_MAX, join, split
+from bowstring.ports.disk import Buffer
+from bowstring.ports.transport import Pieces
+from bowstring.wire.codec import BATCH_TAG, HEADER_BYTES_MAX, pieces, split
+from bowstring.wire.error_messages import serialised, to_message
 from bowstring.wire.generated import bowstring_pb2 as pb
-from bowstring.wire.status import to_message
 
 M = TypeVar("M", bound=Message)
 
 FETCH_REQUEST_BYTES_MAX: Final = 1024 * 1024
 """A reader may name all the partitions of a large topic."""
 NO_BATCH: Final = memoryview(b"")
+WHOLE_BYTES_MAX: Final = 4096
+"""Below this copying a batch costs less than walking over the fields before it."""
 
 
 # Publishing
 
 
-def publish_request(message: bytes) -> PublishOpening | PublishedBatch:
+def publish_request(message: Buffer) -> PublishOpening | PublishedBatch:
+    """Parses a small message as a whole, which copies its batch; a large one without its batch."""
+    return (len(message) <= WHOLE_BYTES_MAX and _small_batch(bytes(message))) or _publish_request(message)
+
+
+def _small_batch(message: bytes) -> PublishedBatch | None:
+    """A batch whose message is as our own kit writes it: known fields, each once, and the batch
+    last. None otherwise: then `split` decides.
+    """
+    try:
+        request = pb.PublishRequest.FromString(message)
+    except DecodeError:
+        return None
+    batch = request.batch
+    request.DiscardUnknownFields()
+    size, start = len(batch), len(message) - len(batch)
+    prefix = BATCH_TAG | (size & 0x7F | 0x80) << 8 | size >> 7 << 16  # tag and size of 128 bytes and more
+    if size < 0x80 or request.ByteSize() != len(message) or request.HasField("open"):
+        return None
+    if int.from_bytes(message[start - 3 : start], "little") != prefix or not message.endswith(batch):
+        return None
+    number, previous, sent, timeout = request.number, request.previous, request.sent, request.timeout
+    return PublishedBatch(request.partition, number, previous, sent, timeout, request.schema, request.columns, request.rows, batch)
+
+
+def _publish_request(message: Buffer) -> PublishOpening | PublishedBatch:
     header, batch = split(message, HEADER_BYTES_MAX)
     try:
         request = pb.PublishRequest.FromString(header)
@@ -80,13 +110,14 @@ def batch_answer(answer: BatchAnswer) -> bytes:
         message.resend_after = outcome.number
     else:
         message.refused.CopyFrom(to_message(outcome))
+        return serialised(message)
     return message.SerializeToString()
 
 
 # Reading
 
 
-def fetch_request(message: bytes) -> FetchOpening | MoreCredit:
+def fetch_request(message: Buffer) -> FetchOpening | MoreCredit:
     request = _parsed(pb.FetchRequest, message, "fetch", FETCH_REQUEST_BYTES_MAX)
     if not request.HasField("open"):
         return MoreCredit(request.credit)
@@ -103,29 +134,18 @@ def fetch_request(message: bytes) -> FetchOpening | MoreCredit:
     )
 
 
-def fetch_answer(answer: FetchedRows | FetchNotice) -> bytes:
+def fetch_answer(answer: FetchedRows | FetchNotice) -> bytes | Pieces:
     return fetched_rows(answer) if isinstance(answer, FetchedRows) else fetch_notice(answer)
 
 
-def fetched_rows(answer: FetchedRows) -> bytes:
-    """The header of a piece of a partition, and behind it the batch as the broker holds it."""
+def fetched_rows(answer: FetchedRows) -> bytes | Pieces:
+    """The header of a piece of a partition, and behind it the batch as the broker holds it: not
+    copied, because it is in a cache, or was read for this answer."""
     fetched, now = answer
-    header = pb.FetchAnswer(
-        partition=fetched.partition,
-        next_offset=fetched.next_offset,
-        arrived=fetched.arrived,
-        schema=fetched.schema,
-        columns=fetched.columns,
-        rows=fetched.rows,
-        stored_bytes=fetched.size,
-        now=now,
-    )
-    for offset, rows, arrived in fetched.runs:
-        header.runs.add(offset=offset, rows=rows, arrived=0 if arrived == fetched.arrived else arrived)
-    for origin in fetched.origins:
-        header.origins.add(rows=origin.rows, producer=origin.producer, number=origin.number, first_row=origin.first_row, group=origin.group)
-    serialised = header.SerializeToString()
-    return serialised if fetched.data is None else join(serialised, fetched.data)
+    header = pb.FetchAnswer(now=now)
+    protobuf_queue.fill_page(header, fetched)
+    head = header.SerializeToString()
+    return head if fetched.data is None else pieces(head, fetched.data)
 
 
 def fetch_notice(answer: FetchNotice) -> bytes:
@@ -138,7 +158,7 @@ def fetch_notice(answer: FetchNotice) -> bytes:
 # Backing up
 
 
-def backup_request(message: bytes) -> BackupTarget:
+def backup_request(message: Buffer) -> BackupTarget:
     request = _parsed(pb.BackupRequest, message, "backup")
     return BackupTarget(request.target, request.proof)
 
@@ -279,11 +299,11 @@ def _seconds(request: pb.CreateTopicRequest | pb.AlterTopicRequest, field: str) 
     return getattr(request, field) / 1e6 if request.HasField(field) else None  # pyright: ignore[reportArgumentType]
 
 
-def _parsed(kind: type[M], message: bytes, name: str, bytes_max: int = HEADER_BYTES_MAX) -> M:
+def _parsed(kind: type[M], message: Buffer, name: str, bytes_max: int = HEADER_BYTES_MAX) -> M:
     if len(message) > bytes_max:
         raise errors.InvalidArgument(f"a {name} request has {len(message)} bytes.", hint=f"The maximum is {bytes_max}.")
     try:
-        return kind.FromString(message)
+        return kind.FromString(bytes(message))
     except DecodeError:
         raise _not_a(name) from None
 
@@ -295,7 +315,7 @@ def _not_a(name: str) -> errors.InvalidArgument:
 def _unary(name: str, decode: Callable[[Any], Any], encode: Callable[[Any], Message]) -> CallForm:
     """The form of a unary call, whose request is the message of its name."""
     kind: type[Message] = getattr(pb, f"{name}Request")
-    return CallForm(lambda message: decode(_parsed(kind, message, name)), lambda answer: encode(answer).SerializeToString())
+    return CallForm(lambda message: decode(_parsed(kind, message, name)), lambda answer: serialised(encode(answer)))
 
 
 def _fields(kind: type[Any]) -> Callable[[Any], Any]:
@@ -321,6 +341,14 @@ PROTOBUF: Final[Codec] = {
     "DeletePosition": _unary("DeletePosition", _fields(requests.DeletePositionRequest), position_deleted),
     "Find": _unary("Find", _fields(requests.FindRequest), message_place),
     "DeleteMessages": _unary("DeleteMessages", _fields(requests.DeleteMessagesRequest), deleted_messages),
+    "CreateSubscription": _unary("CreateSubscription", protobuf_queue.create_subscription, protobuf_queue.subscription),
+    "AlterSubscription": _unary("AlterSubscription", protobuf_queue.alter_subscription, protobuf_queue.subscription),
+    "DescribeSubscription": _unary("DescribeSubscription", _fields(requests.DescribeSubscriptionRequest), protobuf_queue.subscription),
+    "ListSubscriptions": _unary("ListSubscriptions", protobuf_queue.list_subscriptions, protobuf_queue.subscription_page),
+    "DeleteSubscription": _unary("DeleteSubscription", _fields(requests.DeleteSubscriptionRequest), protobuf_queue.subscription_deleted),
+    "Consume": CallForm(protobuf_queue.consume_request, protobuf_queue.consume_answer),
+    "ListLeases": _unary("ListLeases", protobuf_queue.list_leases, protobuf_queue.lease_page),
+    "ReleaseLeases": _unary("ReleaseLeases", protobuf_queue.release_leases, protobuf_queue.leases_released),
     "Backup": CallForm(backup_request, lambda answer: backup_answer(answer).SerializeToString()),
 }
 """The forms of all calls, in the order of the table."""

@@ -1,11 +1,13 @@
 """A producer's session: batches in, credit before each, answers out as they come.
 
-Two coroutines serve a session, however many batches are under way. One reads: a batch, credit for
-its bytes, into the broker, the next. The other writes: the broker settles a batch's future when its
-flush is committed, and the future's callback puts the answer in line. So there is no task per
-batch.
+No task runs for a batch, and on the usual path none is woken. The transport hands a batch over in
+the step in which it has arrived; if there is credit, the broker takes it in the same step. When its
+flush is committed, the broker calls back, and the answer is encoded and sent there and then. Two
+coroutines serve what cannot be done at once. One waits in `each` for the caller's end; it also
+waits for credit, or for room, before the next batch is taken. The other writes the answers that the
+transport did not take at once, and ends the session.
 
-What bounds memory here (invariant 10): the session reads the next batch only when the one before
+What bounds memory here (invariant 10): the session takes the next batch only when the one before
 has its credit from the broker, when fewer than `window` bytes of this session are under way, and
 when the caller takes its answers; a caller that never reads answers is not read either.
 
@@ -19,8 +21,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Coroutine
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bowstring import errors
 from bowstring.broker.broker import Broker
@@ -29,7 +32,8 @@ from bowstring.broker.log.publisher import Publisher
 from bowstring.core.answers import Answer
 from bowstring.gateway.value_stream import ValueStream
 from bowstring.ports.clock import Clock
-from bowstring.ports.transport import Caller
+from bowstring.ports.disk import Buffer
+from bowstring.ports.transport import Caller, Pieces
 
 ANSWERS_MAX: Final = 1024
 """Answers that wait for a slow caller before the session stops reading."""
@@ -70,15 +74,21 @@ class PublishSession:
         self._caller = caller
         self._clock = clock
         self._window = window
-        self._answers: deque[BatchAnswer] = deque()
+        self._answers: deque[Buffer | Pieces] = deque()
+        """Messages that the transport did not take at once. The first stays until it is written, so
+        that none overtakes it.
+        """
         self._under_way = 0
         self._bytes_under_way = 0
         self._reading: asyncio.Task[None] | None = None
         self._publisher: Publisher | None = None
+        self._watching: asyncio.Task[None] | None = None
+        """Waits for a newer session of the same producer."""
         self._failure: BaseException | None = None
         """Ends the session as soon as the answers in line are written."""
         self._ending: errors.Error | None = None
         """Ends the session once every batch under way is answered."""
+        self._over = False
         self._changed = asyncio.Event()
         self._room = asyncio.Event()
 
@@ -89,6 +99,7 @@ class PublishSession:
         try:
             await self._write()
         finally:
+            self._over = True
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
             if self._publisher is not None:
@@ -104,35 +115,50 @@ class PublishSession:
     # Reading
 
     async def _read(self) -> None:
-        opening = await self._stream.read()
-        if opening is None:
-            return
-        publisher = self._publisher = await self._open(opening)
-        fenced = asyncio.create_task(self._watch(publisher))
         try:
-            while (batch := await self._stream.read()) is not None:
-                await self._take(publisher, batch)
-                del batch  # its bytes go when the broker is done with them, not when the next batch comes
+            await self._stream.each(self._take)
         finally:
-            fenced.cancel()
+            if self._watching is not None:
+                self._watching.cancel()
 
-    async def _open(self, opening: PublishOpening | PublishedBatch) -> Publisher:
+    async def _open(self, opening: PublishOpening | PublishedBatch) -> None:
         if not isinstance(opening, PublishOpening):
             raise errors.InvalidArgument("the first request of a publish stream has to open it.", hint="Send `open` alone, then batches.")
-        return await self._broker.publisher(opening.topic, opening.producer, opening.stream, opening.group, self._caller)
+        topic, producer, stream, group = opening
+        self._publisher = await self._broker.publisher(topic, producer, stream, group, self._caller)
+        self._watching = asyncio.create_task(self._watch(self._publisher))
 
-    async def _take(self, publisher: Publisher, batch: PublishOpening | PublishedBatch) -> None:
-        """Gives a batch to the broker, and waits until there is room for the next one."""
+    def _take(self, batch: PublishOpening | PublishedBatch) -> Coroutine[Any, Any, None] | None:
+        """Gives a batch to the broker; returns what to wait for before the next one."""
+        publisher = self._publisher
+        if publisher is None:
+            return self._open(batch)
         if isinstance(batch, PublishOpening):
             raise errors.InvalidArgument("this publish stream is open already.", hint="A stream is opened by its first request only.")
         if not batch.number:
             raise errors.InvalidArgument("a batch has no number, so it cannot be answered.", hint="Numbers of batches begin at 1.")
         cost = self._stream.request_bytes + BATCH_COST
+        if not publisher.try_admit(len(batch.data)):
+            return self._take_later(publisher, batch, cost)
+        self._publish(publisher, batch, cost)
+        return None if self._has_room() else self._wait_for_room()
+
+    async def _take_later(self, publisher: Publisher, batch: PublishedBatch, cost: int) -> None:
         await publisher.admit(len(batch.data))
+        self._publish(publisher, batch, cost)
+        del batch  # its bytes go when the broker is done with them
+        await self._wait_for_room()
+
+    def _publish(self, publisher: Publisher, batch: PublishedBatch, cost: int) -> None:
         self._under_way += 1
         self._bytes_under_way += cost
-        publisher.publish(batch).add_done_callback(partial(self._answered, batch.partition, batch.number, cost))
-        while self._bytes_under_way >= self._window or len(self._answers) >= ANSWERS_MAX:
+        publisher.publish(batch, partial(self._answered, batch.partition, batch.number, cost))
+
+    def _has_room(self) -> bool:
+        return self._bytes_under_way < self._window and len(self._answers) < ANSWERS_MAX
+
+    async def _wait_for_room(self) -> None:
+        while not self._has_room():
             self._room.clear()
             await self._room.wait()
 
@@ -142,19 +168,30 @@ class PublishSession:
 
     # Answering
 
-    def _answered(self, partition: int, number: int, cost: int, future: asyncio.Future[Answer]) -> None:
-        """Puts the answer in line: the broker has settled a batch."""
+    def _answered(self, partition: int, number: int, cost: int, outcome: Answer | Exception) -> None:
+        """Answers: the broker has settled a batch. Raises nothing, because the flusher calls it."""
         self._under_way -= 1
         self._bytes_under_way -= cost
         self._room.set()
-        self._changed.set()
-        error = asyncio.CancelledError() if future.cancelled() else future.exception()
-        if error is None:
-            self._answers.append(BatchAnswer(partition, number, self._clock.now(), future.result()))
-        elif isinstance(error, errors.Error) and (not error.retryable or isinstance(error, errors.DeadlinePassed)):
-            self._answers.append(BatchAnswer(partition, number, self._clock.now(), error))
+        if not isinstance(outcome, Exception) or (
+            isinstance(outcome, errors.Error) and (not outcome.retryable or isinstance(outcome, errors.DeadlinePassed))
+        ):
+            try:
+                self._send(self._stream.encoded(BatchAnswer(partition, number, self._clock.now(), outcome)))
+            except Exception as error:
+                self._fail(error)
         else:
-            self._fail(error)
+            self._fail(outcome)
+
+    def _send(self, answer: Buffer | Pieces) -> None:
+        """Sends an answer at once, or puts it in line."""
+        if self._over:
+            return
+        if self._answers or not self._stream.try_send(answer):
+            self._answers.append(answer)
+            self._changed.set()
+        elif self._ending is not None or self._reading is None or self._reading.done():
+            self._changed.set()
 
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error
@@ -165,7 +202,8 @@ class PublishSession:
         while True:
             self._changed.clear()
             while self._answers:
-                await self._stream.write(self._answers.popleft())
+                await self._stream.send(self._answers[0])
+                self._answers.popleft()
                 self._room.set()
             if self._failure is not None:
                 raise self._failure.with_traceback(None)

@@ -13,6 +13,9 @@ from typing import NamedTuple
 from bowstring import errors
 from bowstring.broker.log.message_lookup import MessagePlace as MessagePlace
 from bowstring.broker.log.positions import PositionFacts
+from bowstring.broker.queue.lease_list import LeaseFilter
+from bowstring.broker.queue.subscription_facts import SubscriptionFacts
+from bowstring.broker.queue.subscriptions import NewSubscription
 from bowstring.broker.reading.places import TopicPlace
 from bowstring.broker.topic_list import KnownTopic
 from bowstring.broker.topics import TopicFacts
@@ -158,3 +161,51 @@ class DeletePositionRequest(NamedTuple):
     topic: str
     name: str
     missing_ok: bool
+
+
+class CreateSubscriptionRequest(NamedTuple):
+    wanted: NewSubscription
+    exists_ok: bool
+
+
+class AlterSubscriptionRequest(NamedTuple):
+    topic: str
+    name: str
+    lease: int | None
+    """Microseconds; None to leave it as it is."""
+
+
+class DescribeSubscriptionRequest(NamedTuple):
+    topic: str
+    name: str
+
+
+class ListSubscriptionsRequest(NamedTuple):
+    topic: str
+    """Empty for the subscriptions of all topics."""
+    after: tuple[str, str]
+    """The topic and the name that the page before ended with."""
+    limit: int
+    """How many at most; 0 for the broker's own limit."""
+
+
+class SubscriptionPage(NamedTuple):
+    subscriptions: list[SubscriptionFacts]
+    more: bool
+
+
+class DeleteSubscriptionRequest(NamedTuple):
+    topic: str
+    name: str
+    missing_ok: bool
+
+
+class ListLeasesRequest(NamedTuple):
+    wanted: LeaseFilter
+    after: tuple[int, int]
+    """The partition and the grant that the page before ended with."""
+    limit: int
+
+
+class ReleaseLeasesRequest(NamedTuple):
+    wanted: LeaseFilter

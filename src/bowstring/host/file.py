@@ -16,13 +16,12 @@ import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
-import numpy
+import pyarrow as pa
 
 from bowstring.host.worker import Threads
 from bowstring.ports.disk import Buffer
 
 BUFFERS_AT_ONCE = os.sysconf("SC_IOV_MAX")
-_ALIGNMENT = 64
 
 
 class HostFile:
@@ -78,12 +77,11 @@ class HostFile:
                 raise
 
     def _read(self, position: int, length: int) -> Buffer:
-        """Reads into uninitialised memory, aligned for Arrow; the result is read-only, because
-        others will hold views of it.
+        """Reads into uninitialised memory of Arrow's allocator: it is aligned for Arrow, and used
+        again while it is warm. (Memory that is fresh from the system costs as much as reading into
+        it.) The result is read-only, because others will hold views of it.
         """
-        space = numpy.empty(length + _ALIGNMENT, numpy.uint8)
-        start = -space.ctypes.data % _ALIGNMENT
-        view = space.data[start : start + length]
+        view = memoryview(pa.allocate_buffer(length)).cast("B")
         filled = 0
         with self._in_use() as descriptor:
             while filled < length:

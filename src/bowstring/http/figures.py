@@ -1,5 +1,5 @@
-"""The figures that the pages show. A broker may have many topics and positions; only a few of them
-get figures of their own.
+"""The figures that the pages show. A broker may have many topics, positions and subscriptions; only a
+few of them get figures of their own.
 """
 
 from __future__ import annotations
@@ -8,12 +8,19 @@ import heapq
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from bowstring.broker.statistics import PositionStatistics, Readiness, Statistics, TopicsStatistics, TopicStatistics
+from bowstring.broker.statistics import (
+    PositionStatistics,
+    Readiness,
+    Statistics,
+    SubscriptionStatistics,
+    TopicsStatistics,
+    TopicStatistics,
+)
 
 T = TypeVar("T")
 
 OTHERS: Final = "(other)"
-"""The label for all topics and positions beyond the bound. No topic can have this name."""
+"""The label for all topics, positions and subscriptions beyond the bound. No topic can have this name."""
 
 
 class DiskSpace(NamedTuple):
@@ -33,7 +40,7 @@ class Figures(NamedTuple):
     streams_refused: int
     statistics: Statistics | None = None
     """None while no incarnation serves."""
-    topics: TopicsStatistics = TopicsStatistics([], [])
+    topics: TopicsStatistics = TopicsStatistics([], [], [])
 
 
 class Subject(Protocol):
@@ -59,6 +66,14 @@ def bounded_positions(positions: Iterable[PositionStatistics], positions_max: in
     if rest:
         lag, moved = sum(position.lag for position in rest), max(position.moved for position in rest)
         shown.append(PositionStatistics(OTHERS, OTHERS, lag, moved))
+    return shown
+
+
+def bounded_subscriptions(subscriptions: Iterable[SubscriptionStatistics], subscriptions_max: int) -> list[SubscriptionStatistics]:
+    """Those with the largest backlog, and all others as one."""
+    shown, rest = _largest(subscriptions, subscriptions_max, lambda each: (each.backlog, each.topic, each.name))
+    if rest:
+        shown.append(SubscriptionStatistics(OTHERS, OTHERS, *[sum(column) for column in zip(*(each[2:] for each in rest), strict=True)]))
     return shown
 
 

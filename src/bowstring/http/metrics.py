@@ -2,8 +2,8 @@
 
 The table makes `/metrics` and the page docs/reference/metrics.md; a test checks the Grafana
 dashboard against it. Names follow Prometheus: `bowstring_`, a noun, the unit, `_total` for
-counters. Labels have few values: kinds of errors, parts of memory, and topics and positions up to a
-bound (`figures`).
+counters. Labels have few values: kinds of errors, parts of memory, and topics, positions and
+subscriptions up to a bound (`figures`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from bowstring.broker.counters import Distribution
-from bowstring.broker.statistics import PositionStatistics, Statistics, TopicStatistics
+from bowstring.broker.statistics import PositionStatistics, Statistics, SubscriptionStatistics, TopicStatistics
 from bowstring.http.figures import DiskSpace, Figures
 
 Sample = tuple[tuple[str, ...], float]
@@ -26,6 +26,7 @@ class View(NamedTuple):
     figures: Figures
     topics: list[TopicStatistics]
     positions: list[PositionStatistics]
+    subscriptions: list[SubscriptionStatistics]
     disk: DiskSpace | None
     """None if the broker keeps everything in memory."""
 
@@ -78,6 +79,13 @@ def _position(name: str, kind: str, meaning: str, value: Callable[[PositionStati
     return Metric(name, kind, meaning, samples, ("topic", "position"))
 
 
+def _subscription(name: str, kind: str, meaning: str, value: Callable[[SubscriptionStatistics], float]) -> Metric:
+    def samples(view: View) -> Iterator[Sample]:
+        return (((each.topic, each.name), value(each)) for each in view.subscriptions)
+
+    return Metric(name, kind, meaning, samples, ("topic", "subscription"))
+
+
 def _space(name: str, meaning: str, value: Callable[[DiskSpace], float]) -> Metric:
     return Metric(name, "gauge", meaning, lambda view: [((), value(view.disk))] if view.disk else ())
 
@@ -97,7 +105,7 @@ GROUPS: Final = (
             _broker("bowstring_topics", "gauge", "Topics.", lambda now: now.topics),
             _broker("bowstring_partitions", "gauge", "Partitions of all topics.", lambda now: now.partitions),
             _broker("bowstring_messages", "gauge", "Messages that can be read.", lambda now: now.messages),
-            _always("bowstring_streams", "gauge", "Publish, fetch and backup streams that are open.", lambda now: now.streams),
+            _always("bowstring_streams", "gauge", "Publish, fetch, consume and backup streams that are open.", lambda now: now.streams),
             _always("bowstring_streams_max", "gauge", "The setting `connections.max`.", lambda now: now.streams_max),
             _always(
                 "bowstring_refused_streams_total",
@@ -145,6 +153,34 @@ GROUPS: Final = (
                 "counter",
                 "Reads that ended with `Corrupt`, because a page did not verify.",
                 lambda now: now.damaged,
+            ),
+        ),
+    ),
+    MetricGroup(
+        "Queues",
+        (
+            _broker("bowstring_subscriptions", "gauge", "Subscriptions of all topics.", lambda now: now.queue.subscriptions),
+            _broker("bowstring_consumers", "gauge", "Consume streams that are open.", lambda now: now.queue.consumers),
+            _broker("bowstring_pushed_batches_total", "counter", "Batches sent to consumers.", lambda now: now.queue.pushed.batches),
+            _broker("bowstring_pushed_messages_total", "counter", "Messages in them.", lambda now: now.queue.pushed.messages),
+            _broker("bowstring_pushed_bytes_total", "counter", "Bytes of these batches.", lambda now: now.queue.pushed.bytes),
+            _broker(
+                "bowstring_leased_messages_total", "counter", "Messages that were leased; again counts again.", lambda now: now.queue.leased
+            ),
+            _broker("bowstring_acked_messages_total", "counter", "Messages that were acked.", lambda now: now.queue.acked),
+            _broker("bowstring_nacked_messages_total", "counter", "Messages that were nacked or rejected.", lambda now: now.queue.nacked),
+            _broker(
+                "bowstring_ended_leases_messages_total",
+                "counter",
+                "Messages whose lease ended before they were settled.",
+                lambda now: now.queue.expired,
+            ),
+            _labelled(
+                "bowstring_undelivered_messages_total",
+                "counter",
+                "Messages that subscriptions passed over, because they were `expired` or `damaged`.",
+                "reason",
+                lambda now: [((reason,), count) for reason, count in now.queue.aside],
             ),
         ),
     ),
@@ -282,6 +318,33 @@ GROUPS: Final = (
                 "gauge",
                 "When the position moved last, in seconds since 1970.",
                 lambda position: position.moved / 1e6,
+            ),
+        ),
+    ),
+    MetricGroup(
+        "Subscriptions",
+        (
+            _subscription("bowstring_subscription_backlog_messages", "gauge", "Messages that are not settled.", lambda each: each.backlog),
+            _subscription("bowstring_subscription_leased_messages", "gauge", "Those that a consumer holds.", lambda each: each.leased),
+            _subscription("bowstring_subscription_consumers", "gauge", "Consumers that are connected.", lambda each: each.consumers),
+            _subscription(
+                "bowstring_subscription_delivered_messages_total",
+                "counter",
+                "Messages that were leased since the broker loaded.",
+                lambda each: each.delivered,
+            ),
+            _subscription("bowstring_subscription_acked_messages_total", "counter", "Messages that were acked.", lambda each: each.acked),
+            _subscription(
+                "bowstring_subscription_nacked_messages_total",
+                "counter",
+                "Messages that were nacked or rejected.",
+                lambda each: each.nacked,
+            ),
+            _subscription(
+                "bowstring_subscription_ended_leases_messages_total",
+                "counter",
+                "Messages whose lease ended before they were settled.",
+                lambda each: each.expired,
             ),
         ),
     ),

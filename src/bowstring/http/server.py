@@ -20,10 +20,11 @@ from typing import Any, Final, TypeVar
 from bowstring import errors
 from bowstring.broker.statistics import Readiness
 from bowstring.http import address
-from bowstring.http.figures import DiskSpace, Figures, Subject, bounded_positions, bounded_topics
+from bowstring.http.figures import DiskSpace, Figures, Subject, bounded_positions, bounded_subscriptions, bounded_topics
 from bowstring.http.metrics import View
 from bowstring.settings import Settings
 from bowstring.version import VERSION
+from bowstring.wire import forks
 from bowstring.wire.loops import LoopThread
 
 T = TypeVar("T")
@@ -66,6 +67,7 @@ class HttpServer:
         if not exactly and self._settings.listen.endswith(":0"):
             wanted = wanted.rpartition(":")[0] + ":0"
         self._socket = address.bind(wanted, exactly=exactly)
+        forks.parents_own(self._socket)
         self._thread = LoopThread(THREAD)
         self._served = asyncio.run_coroutine_threadsafe(self._serve(), self._thread.loop)
 
@@ -146,7 +148,8 @@ class HttpServer:
                 figures = Figures(Readiness(False, "loading"), 0, self._settings.connections_max, 0)
             topics = bounded_topics(figures.topics.topics, self._settings.metrics_topics_max)
             positions = bounded_positions(figures.topics.positions, self._settings.metrics_positions_max)
-            return View(VERSION, figures, topics, positions, self._disk_space())
+            subscriptions = bounded_subscriptions(figures.topics.subscriptions, self._settings.metrics_positions_max)
+            return View(VERSION, figures, topics, positions, subscriptions, self._disk_space())
 
     async def _ask(self, question: Coroutine[Any, Any, T]) -> T:
         """On the broker's loop. Raises Unavailable if that does not answer in time."""

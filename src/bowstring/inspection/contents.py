@@ -3,8 +3,8 @@ whatever is damaged is a finding.
 
 A journal row that cannot be read leaves gaps: where the next append of a partition does not begin
 at the next offset, those between are lost. A snapshot that cannot be read leaves a partition that
-begins with the journal. So what stands in `Contents` about a damaged directory is what is known, no
-more.
+begins with the journal. A ledger that lacks its head, or a change, goes on with nothing: it is lost
+from there on. So what stands in `Contents` about a damaged directory is what is known, no more.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from bowstring.catalog.sqlite.offline import Bad, CatalogReading
 from bowstring.core import snapshots
 from bowstring.core.changes import Append, Change
 from bowstring.core.journal import Replay, UnreadableJournal, nobody
+from bowstring.core.ledger_changes import LedgerStruct, Unsubscribe
 from bowstring.core.offset_set import CHUNK_BITS
 from bowstring.core.partition import Partition
 from bowstring.inspection.findings import Finding, FindingPlace
@@ -70,6 +71,10 @@ class Contents:
         self.bad_states: list[Bad] = []
         self.bad_rows: list[Bad] = []
         self.gaps: list[Gap] = []
+        self.lost_ledgers: set[tuple[Key, int]] = set()
+        """Subscriptions of which some changes are unknown, by partition and number."""
+        self.ledger_rows: dict[Key, list[tuple[Any, ...]]] = {}
+        """The keys of all rows of ledgers, by partition."""
         self.uses = catalog.uses()
         self.journals: dict[int, JournalSpan] = {}
         """By broker."""
@@ -132,10 +137,14 @@ class Contents:
             else:
                 chunks.append(row)
         for row in chunks:
+            partition, sequence = self.partitions[row.topic, row.partition], self._sequence_of(row)
+            if snapshots.ledger_number(row.machine) is not None:
+                self.ledger_rows.setdefault(row[:2], []).append(row[:4])
             try:
-                snapshots.restore_chunk(self.partitions[row.topic, row.partition], row.machine, row.part, row.state)
+                snapshots.restore_chunk(partition, row.machine, row.part, row.state, sequence)
             except snapshots.UnreadableState as error:
                 self._bad_state(Bad(row[:4], str(error), (*row[:6], 0, row.state)))
+        self._find_lost_ledgers()
         for extent in catalog.extents():
             if isinstance(extent, Bad):
                 self.bad_extents.append(extent)
@@ -149,23 +158,44 @@ class Contents:
                 partition.sealed_bytes += extent.bytes
 
     def _restore(self, partition: Partition, row: StateRow) -> None:
-        """Changes in a journal count from the state on, if it is as of that journal."""
         try:
-            snapshots.restore(partition, row.state, row.sequence if row.broker == self.owners.get(row[:2]) else 0)
+            snapshots.restore(partition, row.state, self._sequence_of(row))
         except snapshots.UnreadableState as error:
             self._bad_state(Bad(row[:4], str(error), (*row[:6], 0, row.state)))
+
+    def _sequence_of(self, row: StateRow) -> int:
+        """Changes in a journal count from the state on, if it is as of that journal."""
+        return row.sequence if row.broker == self.owners.get(row[:2]) else 0
+
+    def _find_lost_ledgers(self) -> None:
+        """Heads that are damaged are known already."""
+        damaged: set[tuple[Key, int]] = set()
+        for topic, partition, machine, part in [bad.key for bad in self.bad_states]:
+            if part == 0 and (number := snapshots.ledger_number(str(machine))) is not None:
+                damaged.add(((topic, partition), number))
+        for key, partition in self.partitions.items():
+            lost = {number: "its head is missing" for number in partition.ledgers.missing}
+            for number in partition.ledgers.numbers():
+                try:
+                    _ = partition.ledgers[number]
+                except snapshots.UnreadableState as error:
+                    lost[number] = str(error)
+            self.lost_ledgers |= {(key, number) for number in lost} | {one for one in damaged if one[0] == key}
+            for number in sorted(number for number in lost if (key, number) not in damaged):
+                self.add("ledger", f"subscription {number}: {lost[number]}", topic=self.name(key[0]), partition=key[1])
 
     def _bad_state(self, row: Bad) -> None:
         self.bad_states.append(row)
         topic, number, machine, part = row.key
-        if machine not in (snapshots.DELETIONS, snapshots.KEPT):
+        kind = "ledger" if snapshots.ledger_number(str(machine)) is not None else machine
+        if kind not in (snapshots.DELETIONS, snapshots.KEPT) and (kind != "ledger" or part == 0):
             if topic not in self.deleted:
-                self.add("snapshot", row.why, topic=self.name(topic), partition=number)
+                self.add("ledger" if kind == "ledger" else "snapshot", row.why, topic=self.name(topic), partition=number)
             return
         chunk = part - 1 if isinstance(part, int) else None
         first = None if chunk is None else max(chunk << CHUNK_BITS, 1)
         last = None if chunk is None else ((chunk + 1) << CHUNK_BITS) - 1
-        self.add(machine, row.why, topic=self.name(topic), partition=number, first_offset=first, last_offset=last)
+        self.add(kind, row.why, topic=self.name(topic), partition=number, first_offset=first, last_offset=last)
 
     # The journal
 
@@ -208,11 +238,18 @@ class _Replay(Replay):
     def change(self, machine: Partition, change: Change, sequence: int) -> None:
         if isinstance(change, Append) and change.rows and sequence > machine.snapshot_sequence:
             self._close_gap(machine, change, sequence)
+        ledger = (change.address[:2], change.subscription) if isinstance(change, LedgerStruct) else None
+        if ledger in self._contents.lost_ledgers:
+            if isinstance(change, Unsubscribe):
+                self._contents.lost_ledgers.discard(ledger)
+            return
         try:
             super().change(machine, change, sequence)
-        except (AssertionError, Damaged) as error:
+        except (AssertionError, KeyError, Damaged, snapshots.UnreadableState) as error:
             text = f"journal row {sequence} does not follow the rows before it: {error}"
             self._contents.add("journal", text, sequence=sequence, **self._contents.at(change.address))
+            if ledger is not None:
+                self._contents.lost_ledgers.add(ledger)
 
     def _close_gap(self, partition: Partition, change: Append, sequence: int) -> None:
         """If the append does not begin where the log ended, what is between was in a row that

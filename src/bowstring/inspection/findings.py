@@ -24,8 +24,8 @@ class Finding:
     """
 
     kind: str
-    """page, index, ids, due, extent, snapshot, deletions, kept, journal, catalog, segment, usage,
-    gap, overlap, lost, orphan, unused.
+    """page, index, ids, due, extent, snapshot, deletions, kept, ledger, journal, catalog, segment,
+    usage, gap, overlap, lost, orphan, unused.
     """
     text: str
     damaged: bool = True

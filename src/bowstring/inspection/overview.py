@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bowstring import times
+from bowstring.core.partition import Partition
 from bowstring.inspection.contents import Contents
 from bowstring.inspection.directory import CATALOG, DataDirectory
 from bowstring.inspection.structure import referred_to
@@ -63,9 +64,43 @@ def topics(contents: Contents) -> list[dict[str, Any]]:
                     }
                     for partition in partitions
                 ],
+                "subscriptions": subscriptions(partitions),
             }
         )
     return found
+
+
+def subscriptions(partitions: list[Partition]) -> list[dict[str, Any]]:
+    """The subscriptions of a topic, by name."""
+    numbers = {number for partition in partitions for number in partition.ledgers.numbers()}
+    found = [_subscription(number, partitions) for number in numbers]
+    return sorted(found, key=lambda one: (one["name"], one["id"]))
+
+
+def _subscription(number: int, partitions: list[Partition]) -> dict[str, Any]:
+    ledgers = [(partition, ledger) for partition in partitions if (ledger := partition.ledgers.get(number)) is not None]
+    first = ledgers[0][1]
+    ranges = [
+        {
+            "partition": partition.number,
+            "floor": ledger.floor,
+            "cursor": ledger.cursor,
+            "backlog": ledger.backlog(partition.next_offset),
+            "leases": len(ledger.leases),
+            "leased": len(ledger.leases.rows()),
+        }
+        for partition, ledger in ledgers
+    ]
+    return {
+        "name": first.name,
+        "id": number,
+        "mode": first.settings.mode,
+        "lease": first.settings.lease / 1e6,
+        "created": times.to_text(first.created),
+        "backlog": sum(each["backlog"] for each in ranges),
+        "leased": sum(each["leased"] for each in ranges),
+        "ranges": ranges,
+    }
 
 
 def segments(directory: DataDirectory, contents: Contents) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ Nothing here writes.
     journal    the pages of the flush are found by their frames, and offsets are given in the order of a log, so what was published
                is there again; where the pages are gone, the offsets are lost and answer `Corrupt`. Deletions of the flush are forgotten
     deletions  cannot be rebuilt: what was deleted there is delivered again
+    ledger     in `ledger_rebuild`
 
 The segments of an extent that cannot be rebuilt stay in use: they may hold intact pages that an
 expert can find.
@@ -103,7 +104,20 @@ def _lost_extent(contents: Contents, bad: Bad, blank: Extent) -> Extent:
 # States
 
 
-def rebuild_head(contents: Contents, bad: Bad, now: int) -> StateRow | None:
+def complete(contents: Contents, bad: Bad, now: int) -> None:
+    """Fills in what a damaged head does not tell of its partition, from everything else that is there."""
+    partition = contents.partitions.get((bad.key[0], bad.key[1]))
+    if partition is None:
+        return
+    extents = contents.extents.get((partition.topic, partition.number), [])
+    partition.next_offset = max(partition.next_offset, _end_it_told(partition, bad))
+    starts = [extent.first_offset for extent in extents[:1]] + ([partition.pages.start] if partition.pages.start else [])
+    partition.retained.floor = max(partition.retained.floor, min(starts, default=partition.next_offset))
+    partition.arrived = max(partition.arrived, max((extent.arrived_last for extent in extents), default=0))
+    partition.unread.add(1, max(partition.arrived, now) + partition.window)
+
+
+def rebuild_head(contents: Contents, bad: Bad) -> StateRow | None:
     """A partition as of the journal's end, as far as it is known; None if there is no such
     partition any more.
     """
@@ -111,12 +125,6 @@ def rebuild_head(contents: Contents, bad: Bad, now: int) -> StateRow | None:
     if partition is None:
         return None
     broker = contents.owners[bad.key[0], bad.key[1]]
-    extents = contents.extents.get((partition.topic, partition.number), [])
-    partition.next_offset = max(partition.next_offset, _end_it_told(partition, bad))
-    starts = [extent.first_offset for extent in extents[:1]] + ([partition.pages.start] if partition.pages.start else [])
-    partition.retained.floor = max(partition.retained.floor, min(starts, default=partition.next_offset))
-    partition.arrived = max(partition.arrived, max((extent.arrived_last for extent in extents), default=0))
-    partition.unread.add(1, max(partition.arrived, now) + partition.window)
     return StateRow(partition.topic, partition.number, PARTITION, 0, broker, contents.last_sequence(broker), snapshot(partition))
 
 

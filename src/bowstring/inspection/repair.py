@@ -16,14 +16,16 @@ from __future__ import annotations
 import os
 
 from bowstring import errors, times
+from bowstring.catalog.sqlite.offline import Bad
 from bowstring.catalog.sqlite.repair import Mend, mend
-from bowstring.core.snapshots import DELETIONS, KEPT
+from bowstring.core.snapshots import DELETIONS, KEPT, PARTITION
 from bowstring.host.disk import sync_directory, sync_file
 from bowstring.host.lock import DirectoryLock
 from bowstring.inspection import rebuild
 from bowstring.inspection.contents import Contents
 from bowstring.inspection.directory import CATALOG, DataDirectory
 from bowstring.inspection.findings import Finding
+from bowstring.inspection.ledger_rebuild import rebuild_ledgers
 from bowstring.inspection.structure import structure
 from bowstring.ports.extents import Extent, StateRow
 from bowstring.ports.failures import Damaged
@@ -102,7 +104,12 @@ class _Repair:
         usage = [finding for finding in structure(directory, contents) if finding.kind == "usage"]
         rows = rebuild.rebuild_rows(directory, contents)
         added = self._extents(directory, contents)
-        heads = self._heads(contents)
+        damaged = [bad for bad in contents.bad_states if bad.key[2] == PARTITION and bad.key[3] == 0]
+        for bad in damaged:
+            rebuild.complete(contents, bad, self._now)
+        ledgers, ledgers_gone, told = rebuild_ledgers(contents, self._now)
+        self._done += told
+        heads = self._heads(contents, damaged)
         for rebuilt in rows:
             self._tell_row(contents, rebuilt)
         chunks = [bad for bad in contents.bad_states if bad.key[2] == DELETIONS]
@@ -116,8 +123,8 @@ class _Repair:
         return Mend(
             drop_extents=[bad.key for bad in contents.bad_extents],
             add_extents=added,
-            states=heads,
-            drop_states=[bad.key for bad in contents.bad_states],
+            states=[*ledgers, *heads],
+            drop_states=[*(bad.key for bad in contents.bad_states), *ledgers_gone],
             rows=[(rebuilt.broker, rebuilt.row) for rebuilt in rows],
             uses=[*kept, *added] if usage else None,
         )
@@ -135,9 +142,9 @@ class _Repair:
             self._tell("extent", text, **contents.at(key, extent.first_offset, extent.end_offset))
         return added
 
-    def _heads(self, contents: Contents) -> list[StateRow]:
-        heads = [bad for bad in contents.bad_states if bad.key[2] not in (DELETIONS, KEPT) and bad.key[3] == 0]
-        found = [rebuild.rebuild_head(contents, bad, self._now) for bad in heads]
+    def _heads(self, contents: Contents, damaged: list[Bad]) -> list[StateRow]:
+        """They name the subscriptions, also those that were made anew."""
+        found = [rebuild.rebuild_head(contents, bad) for bad in damaged]
         for head in found:
             if head is not None:
                 text = "made anew without what producers had sent: ids are refused for one deduplication window"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
+from bowstring.core.machine import UnreadableState
 from bowstring.core.pages import PageEntry, segments
 from bowstring.core.partition import Partition
 from bowstring.frames import FRAME_HEADER_BYTES, header_of
@@ -47,6 +48,7 @@ def structure(directory: DataDirectory, contents: Contents) -> list[Finding]:
     found: list[Finding] = []
     for key, partition in contents.partitions.items():
         found += _coverage(contents, key, partition)
+        found += _ledgers(contents, key, partition)
     found += _usage(contents)
     found += _files(directory, contents)
     return found
@@ -70,6 +72,19 @@ def _coverage(contents: Contents, key: Key, partition: Partition) -> list[Findin
     if end < partition.committed_offset:
         found.append(_uncovered(contents, key, partition, end, partition.committed_offset))
     return [finding for finding in found if finding.kind != "nothing"]
+
+
+def _ledgers(contents: Contents, key: Key, partition: Partition) -> list[Finding]:
+    """Whether the subscriptions of a partition are in order, each by itself and with the log."""
+    found: list[Finding] = []
+    for number in sorted(partition.ledgers.numbers()):
+        try:
+            ledger = partition.ledgers[number]
+            ledger.check()
+            assert ledger.cursor <= partition.next_offset, f"it has delivered rows up to {ledger.cursor}"
+        except (AssertionError, KeyError, UnreadableState) as error:
+            found.append(Finding("ledger", f"subscription {number}: {error}", topic=contents.name(key[0]), partition=key[1]))
+    return found
 
 
 def _told(contents: Contents, key: Key, first: int, end: int) -> bool:

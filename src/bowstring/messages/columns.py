@@ -5,13 +5,16 @@ Each way ends in a `Part`: nodes and buffers of one column, ready to be written.
 was, a part has offsets that begin at 0, only the bytes of its own rows, no bytes under nulls, zeros
 for null times, and a validity bitmap only with nulls, whose bits end with the last row.
 
+The usual lists become buffers here and not in pyarrow: the first Python object that pyarrow converts
+makes it import pandas, where that is installed, which takes a quarter of a second.
+
 A null that stands alone becomes the part of a column of nulls, which the writer then leaves out.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from itertools import accumulate, chain
 from typing import Any, NamedTuple, TypeAlias
 
@@ -29,6 +32,7 @@ Moments: TypeAlias = "int | Sequence[int | None] | npt.NDArray[np.int64]"
 _TWO = struct.Struct("<ii")
 _MOMENT = struct.Struct("<q")
 DATA_MAX = 2**31 - 1
+_WHOLE = {int, type(None)}
 _NOTHING: Attributes = {}
 _SHARED = 4  # rows per shared attributes object from which on it pays to turn each object into Arrow once
 TEXT_HINT = "The names and values of attributes are text: {'country': 'CH'}."
@@ -104,6 +108,15 @@ def texts(name: str, rows: int, many: Sequence[bytes | str | None]) -> Part:
     """The column of many keys, values or ids."""
     _check_count(name, rows, many)
     try:
+        lengths, data = _laid_out(many)
+        if len(data) > DATA_MAX:
+            raise too_large(name)
+        return Part((rows, 0), (b"", _plain(_ends(lengths)), data))
+    except KeyError:  # nulls, or a mixture
+        pass
+    except UnicodeEncodeError as error:
+        raise _not_bytes(name, error) from error
+    try:
         array = pa.array(many, pa.binary())
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise _not_bytes(name, error) from error
@@ -130,6 +143,11 @@ def moments(name: str, rows: int, many: Moments) -> Part:
         if isinstance(many, int):
             return Part((rows, 0), (b"", _MOMENT.pack(many) * rows))
         _check_count(name, rows, many)
+        if isinstance(many, np.ndarray):
+            if many.dtype == np.int64:
+                return Part((rows, 0), (b"", _plain(np.ascontiguousarray(many))))
+        elif set(map(type, many)) <= _WHOLE:
+            return _moments_of(rows, many)
         array = pa.array(many, pa.int64())
     except (pa.ArrowException, TypeError, OverflowError, struct.error) as error:
         raise _not_moments(name, error) from error
@@ -141,16 +159,14 @@ def attributes(rows: int, many: Sequence[Attributes | None]) -> Part:
     turned into Arrow once.
     """
     _check_count("attributes", rows, many)
-    places = list(map(id, many))
-    distinct = dict(zip(places, many, strict=True))
+    distinct, firsts, taken = np.unique(np.fromiter(map(id, many), np.int64, rows), return_index=True, return_inverse=True)
     if len(distinct) > rows // _SHARED:
         return _each_attributes(rows, many)
-    maps = [each for each in distinct.values() if each is not None]
-    numbers = {id(each): number for number, each in enumerate(maps)} | {id(None): -1}
-    taken = np.fromiter(map(numbers.__getitem__, places), np.int32, rows)
-    offsets, names, values = _entries(maps)
+    maps = [many[first] for first in firsts.tolist()]
+    given = np.fromiter((each is not None for each in maps), np.bool_, len(maps))
+    offsets, names, values = _entries([_NOTHING if each is None else each for each in maps])
     array = pa.MapArray.from_arrays(integers(offsets), names, values)
-    return _array_of_maps(array.take(integers(taken, taken >= 0)))
+    return _array_of_maps(array.take(integers(taken, given[taken])))
 
 
 def _each_attributes(rows: int, many: Sequence[Attributes | None]) -> Part:
@@ -167,20 +183,71 @@ def _entries(maps: list[Attributes]) -> tuple[npt.NDArray[np.int32], pa.Array, p
         values = list(chain.from_iterable([each.values() for each in maps]))
         if not (_all_text(names) and _all_text(values)):
             raise TypeError("one of them is of another type")
-        name_array, value_array = pa.array(names, pa.utf8()), pa.array(values, pa.utf8())
+        name_array, value_array = _strings(names), _strings(values)
     except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
         raise not_text(error) from error
     offsets = np.zeros(len(maps) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, maps), np.int32, len(maps)), out=offsets[1:])
-    return offsets, _whole("attributes", name_array), _whole("attributes", value_array)
+    return offsets, name_array, value_array
+
+
+def _strings(texts: list[str]) -> pa.Array:
+    lengths, data = _laid_out(texts) if texts else (np.zeros(0, np.int64), b"")
+    if len(data) > DATA_MAX:
+        raise too_large("attributes")
+    return pa.Array.from_buffers(pa.utf8(), len(texts), [None, pa.py_buffer(_ends(lengths)), pa.py_buffer(data)])
+
+
+def _laid_out(many: Sequence[Any]) -> tuple[npt.NDArray[np.int64], bytes]:
+    """The lengths of texts or bytes, and all of these one behind the other. Raises KeyError if they
+    are not all of one type.
+    """
+    lay_out = _LAYING_OUT[frozenset(map(type, many))]
+    return lay_out(many)
+
+
+def _lay_out_bytes(many: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], bytes]:
+    return np.fromiter(map(len, many), np.int64, len(many)), b"".join(many)
+
+
+def _lay_out_texts(many: Sequence[str]) -> tuple[npt.NDArray[np.int64], bytes]:
+    text = "".join(many)
+    if not text.isascii():
+        return _lay_out_bytes([each.encode() for each in many])
+    return np.fromiter(map(len, many), np.int64, len(many)), text.encode()
+
+
+_LAYING_OUT: dict[frozenset[type], Callable[[Sequence[Any]], tuple[npt.NDArray[np.int64], bytes]]] = {
+    frozenset({bytes}): _lay_out_bytes,
+    frozenset({str}): _lay_out_texts,
+}
+
+
+def _ends(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    """The offsets of buffers of these lengths, which have less than 2 GiB together."""
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def _moments_of(rows: int, many: Sequence[int | None]) -> Part:
+    nulls = many.count(None)
+    if not nulls:
+        return Part((rows, 0), (b"", _plain(np.fromiter(many, np.int64, rows))))
+    valid = np.fromiter((each is not None for each in many), np.bool_, rows)
+    return Part((rows, nulls), (_bitmap(valid), _plain(np.fromiter((each or 0 for each in many), np.int64, rows))))
 
 
 def integers(numbers: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """As `pa.array` would make it; but that imports numpy.ma the first time, which takes a tenth of
-    a second.
-    """
+    """As `pa.array` would make it; but that imports pandas and numpy.ma the first time."""
     validity = None if valid is None or valid.all() else pa.py_buffer(_bitmap(valid))
     return pa.Array.from_buffers(pa.from_numpy_dtype(numbers.dtype), len(numbers), [validity, pa.py_buffer(np.ascontiguousarray(numbers))])
+
+
+def booleans(given: npt.NDArray[np.bool_], valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """The same for truth values."""
+    validity = None if valid is None or valid.all() else pa.py_buffer(_bitmap(valid))
+    return pa.Array.from_buffers(pa.bool_(), len(given), [validity, pa.py_buffer(_bitmap(given))])
 
 
 # -- from Arrow
@@ -201,7 +268,7 @@ def _array_of_maps(array: pa.Array) -> Part:
     rows, nulls = len(array), array.null_count
     offsets = np.frombuffer(array.buffers()[1], np.int32, rows + 1, 4 * array.offset)
     if nulls and np.diff(offsets)[~_valid(array)].any():
-        return _array_of_maps(array.take(pa.array(np.arange(rows))))
+        return _array_of_maps(array.take(integers(np.arange(rows))))
     first, last = int(offsets[0]), int(offsets[-1])
     entries = array.values.slice(first, last - first)
     names, values = entries.field(0), entries.field(1)
@@ -223,7 +290,7 @@ def _text_part(array: pa.Array) -> Part:
     _, spots, data = array.buffers()
     offsets = np.frombuffer(spots, np.int32, rows + 1, 4 * array.offset)
     if nulls and np.diff(offsets)[~_valid(array)].any():
-        return _text_part(array.take(pa.array(np.arange(rows))))
+        return _text_part(array.take(integers(np.arange(rows))))
     first, last = int(offsets[0]), int(offsets[-1])
     validity = _bitmap(_valid(array)) if nulls else b""
     text = _plain(data)[first:last] if last > first else b""

@@ -8,8 +8,9 @@ this: its padding and its bitmaps hold what its input held.
 
 There are three ways in. `draft_columns` takes Python lists, which is what `send()` gathers; a
 single message, the most frequent batch of a quiet producer, is packed by hand in about 3 µs instead
-of pyarrow's 8 to 21. `encode` takes a record batch from any library, so it converts (`conversion`),
-compacts and checks; `columns` serves both. `take` takes rows of a batch that was checked before.
+of pyarrow's 8 to 21, and in less than 1 µs if it is a value alone (`draft_value`). `encode` takes a
+record batch from any library, so it converts (`conversion`), compacts and checks; `columns` serves
+both. `take` takes rows of a batch that was checked before.
 
 A null `value` with other columns is a message without payload. Columns in which all rows are null
 are left out.
@@ -17,8 +18,9 @@ are left out.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -27,11 +29,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bowstring import errors
-from bowstring.messages import columns, contents, schema
+from bowstring.messages import columns, contents, limits, schema
 from bowstring.messages.columns import Attributes, Moments, Part
-from bowstring.messages.metadata import CODECS, Bytes, Form, Unjoined, form
+from bowstring.messages.metadata import CODECS, ZEROS, Bytes, Form, Unjoined, form
 
 _RAW = (-1).to_bytes(8, "little", signed=True)  # in place of the size: this buffer was left uncompressed
+_VALUE_AND_CREATED = schema.VALUE | schema.CREATED
 _SMALLEST_COMPRESSED = 64  # bytes; for anything smaller the compressor's own frame is larger than what it saves
 
 
@@ -132,13 +135,42 @@ def draft_columns(
     return _write(parts, rows, compression, checked=True, reserved_ok=reserved_ok)
 
 
+def draft_value(value: bytes, created: int) -> Draft:
+    """One row with a value and the time at which it was made: the same as `draft_columns`, at a
+    fifth of its cost. For a given length all but the bytes of these two is the same.
+    """
+    length = len(value)
+    if length > columns.DATA_MAX or not 0 <= created < limits.MOMENT_MAX:
+        return draft_columns(1, values=(value,), created=created)
+    head = _head_of_value(length)
+    pieces = (head, value, ZEROS[-length & 7], created.to_bytes(8, "little"))
+    return Draft(_VALUE_AND_CREATED, 1, pieces, len(head) + (length + 7 & -8) + 8)
+
+
+@lru_cache(1024)
+def _head_of_value(length: int) -> bytes:
+    """The head of a batch of one value of this length and its `created`, and the value's
+    offsets."""
+    return form(_VALUE_AND_CREATED).write(1, (0, 8, length, 0, 8), (1, 0, 1, 0)) + struct.pack("<ii", 0, length)
+
+
 def take(batch: pa.RecordBatch, rows: npt.NDArray[np.int64] | pa.Array, *, compression: str | None = None) -> Encoded:
     """The given rows of a checked batch as a message of their own, with no byte of any other row in
     it.
     """
-    taken = batch.take(rows if isinstance(rows, pa.Array) else columns.integers(np.asarray(rows, np.int64)))
+    if isinstance(rows, pa.Array):
+        taken = batch.take(rows)
+    elif _are_consecutive(rows) and rows[0] >= 0 and rows[-1] < batch.num_rows:
+        taken = batch.slice(int(rows[0]), len(rows))  # each part is cut to its own rows when it is written
+    else:
+        taken = batch.take(columns.integers(np.asarray(rows, np.int64)))
     parts = [(column.bit, columns.part(column, array)) for column, array in _ordered(taken)]
     return _write(parts, taken.num_rows, compression, checked=False).encoded()
+
+
+def _are_consecutive(rows: npt.NDArray[np.int64]) -> bool:
+    count = len(rows)
+    return count > 0 and int(rows[-1]) - int(rows[0]) == count - 1 and (count < 3 or bool((np.diff(rows) == 1).all()))
 
 
 def rewrite(batch: pa.RecordBatch) -> Encoded:

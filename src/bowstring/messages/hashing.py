@@ -13,7 +13,7 @@ speed and never about truth. But it is stored, and therefore never changes eithe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -29,9 +29,8 @@ _MIX: Final = np.uint64(0xBF58476D1CE4E5B9)
 _KEEP: Final = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
 
 
-def hash_key(key: bytes) -> int:
-    """XXH64 with seed 0, without a sign."""
-    return xxhash.xxh64_intdigest(key)
+hash_key: Final[Callable[[bytes], int]] = xxhash.xxh64_intdigest
+"""XXH64 with seed 0, without a sign."""
 
 
 def partition_of(key: bytes, partitions: int) -> int:

@@ -61,6 +61,14 @@ CALLS: Final[dict[str, Call]] = {
         Call("DeletePosition", done=errors.NotFound),
         Call("Find"),
         Call("DeleteMessages"),
+        Call("CreateSubscription", done=errors.SubscriptionExists),
+        Call("AlterSubscription"),
+        Call("DescribeSubscription"),
+        Call("ListSubscriptions"),
+        Call("DeleteSubscription", done=errors.SubscriptionNotFound),
+        Call("Consume", stream=True),
+        Call("ListLeases"),
+        Call("ReleaseLeases"),
         Call("Backup", stream=True),
     )
 }

@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from bowstring.ports.disk import Buffer
+
 
 class CallForm(NamedTuple):
     """How the messages of one call look."""
 
-    decode: Callable[[bytes], Any]
+    decode: Callable[[Buffer], Any]
     """Makes the value of a request. Raises InvalidArgument for what is not one. It may hold a view
     into the bytes."""
-    encode: Callable[[Any], bytes]
-    """Makes the message of an answer."""
+    encode: Callable[[Any], Any]
+    """Makes the message of an answer: bytes, or on a stream perhaps pieces
+    (`ports.transport.Pieces`)."""
 
 
 Codec = Mapping[str, CallForm]

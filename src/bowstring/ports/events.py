@@ -52,6 +52,11 @@ EVENTS: Final[dict[str, Kind]] = {
     "topic-created": Kind(INFO, "a topic was created", "`client` is the address that asked for it."),
     "topic-altered": Kind(INFO, "a topic was altered", "The fields are its settings from now on."),
     "topic-deleted": Kind(INFO, "a topic was deleted", "With `messages` messages; `client` is the address that asked for it."),
+    "subscription-created": Kind(
+        INFO, "a subscription was created", "`client` is the address that asked for it: by a call, or by a consumer that found none."
+    ),
+    "subscription-altered": Kind(INFO, "a subscription was altered", "The fields are its settings from now on."),
+    "subscription-deleted": Kind(INFO, "a subscription was deleted", "With all its leases; `client` is the address that asked for it."),
     "disk-full": Kind(
         WARNING,
         "the disk is full: publishes are refused, reading goes on",
@@ -76,14 +81,26 @@ EVENTS: Final[dict[str, Kind]] = {
         "The setting `limit` is reached. Raise it, or find out why there are so many streams.",
         ("limit",),
     ),
+    "connection-refused": Kind(
+        WARNING,
+        "a connection was ended: its peer does not speak the protocol",
+        "`problem` says how it breaks the rules. A wrong port, a port scanner, or a client with a bug.",
+        ("problem",),
+    ),
     "upkeep-postponed": Kind(
         WARNING,
         "a piece of upkeep is given up for now, and tried again",
         "`problem` says why: a full disk or damaged bytes. No acknowledged message is affected.",
         ("work",),
     ),
-    "client-connected": Kind(DEBUG, "a client has said hello", "`name` is the client's name for itself (`connect(name=…)`)."),
-    "stream-opened": Kind(DEBUG, "a stream was opened", "A producer (`Publish`), a reader (`Fetch`) or a backup of `client`."),
+    "client-connected": Kind(
+        DEBUG,
+        "a client has said hello",
+        "`name` is the client's name for itself (`connect(name=…)`), `transport` is `native` or `grpc`.",
+    ),
+    "stream-opened": Kind(
+        DEBUG, "a stream was opened", "A producer (`Publish`), a reader (`Fetch`), a consumer (`Consume`) or a backup of `client`."
+    ),
     "stream-closed": Kind(DEBUG, "a stream has ended", "Of `client`; `streams` are left."),
     "call-refused": Kind(DEBUG, "a call was refused", "`problem` is the error that the client got."),
     "journal-sealed": Kind(DEBUG, "the journal was sealed", "Its rows have become extents and snapshots."),

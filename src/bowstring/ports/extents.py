@@ -95,3 +95,8 @@ class Sealed(NamedTuple):
     partition: int
     end_offset: int
     bytes: int
+    first_offset: int
+    arrived_first: int
+    """When the first page of the oldest arrived."""
+    expires: int
+    """When the first of those expires that do; 0 if none does."""

@@ -3,15 +3,34 @@
 The calls are those of the table in `ports.calls`. A transport does not look into messages: their
 form is a matter of the codec. It tells the handler who calls. Errors of the product cross as
 themselves: the caller raises the class of `bowstring.Error` that the handler has raised. A broken
-connection is `Unavailable`. gRPC implements this port for real, the simulation with delays, losses
-and cuts.
+connection is `Unavailable`.
+
+There are two ways to use a stream. `read` and `write` are the plain one. `each` and `try_write` do
+the same without waking a task: a transport that can do so hands a message over in the very step in
+which it has arrived, and sends one in the step in which it was made. Small messages cost half that
+way. A transport that cannot inherits them from the classes here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, Protocol
 
 from bowstring.ports.disk import Buffer
+
+Pieces = tuple[Buffer, ...]
+"""A message in pieces, one behind the other. A transport sends them without joining them if it
+can. Nobody changes their bytes afterwards."""
+
+Take = Callable[[Buffer], Awaitable[None] | None]
+"""Takes one message. If it returns something to wait for, the next message comes after that."""
+
+
+def joined(message: Buffer | Pieces) -> bytes:
+    """The bytes of a message, for a transport that cannot send pieces."""
+    if type(message) is bytes:
+        return message
+    return b"".join(message) if isinstance(message, tuple) else bytes(message)
 
 
 class Caller(NamedTuple):
@@ -22,7 +41,7 @@ class Caller(NamedTuple):
     address: str = ""
     """Where the call comes from, in the words of people: `127.0.0.1:51234`, `unix:`."""
     transport: str = ""
-    """The transport that the call came by: `grpc`."""
+    """The transport that the call came by: `native` or `grpc`."""
     deadline: float | None = None
     """When the caller stops waiting for the answer, by the time of the running loop; None if it
     waits for ever."""
@@ -32,17 +51,41 @@ NOBODY: Final = Caller()
 """The caller of what the broker does by itself."""
 
 
-class Inbound(Protocol):
-    """A call's stream as its handler sees it."""
+class Duplex(Protocol):
+    """What both ends of a stream have in common."""
 
-    async def read(self) -> bytes | None:
-        """Gives the next message of the caller, or None when the caller has ended its side.
-        The transport reads nothing ahead: this is the back-pressure."""
+    async def read(self) -> Buffer | None:
+        """Gives the next message of the other side, or None when it has ended its side: bytes, or
+        for a large one perhaps a view of memory of its own. The transport reads no more ahead than
+        a small window: this is the back-pressure.
+        """
         ...
 
-    async def write(self, message: Buffer) -> None:
+    async def write(self, message: Buffer | Pieces) -> None:
         """Sends one message; waits while the receiver is slow."""
         ...
+
+    async def each(self, take: Take) -> None:
+        """Hands every message to `take` as it comes, until the other side has ended its side.
+        Raises what `read` would raise, and what `take` raises.
+        """
+        while (message := await self.read()) is not None:
+            waiting = take(message)
+            del message  # its bytes go when they are used, not when the next message comes
+            if waiting is not None:
+                await waiting
+            del waiting
+
+    def try_write(self, message: Buffer | Pieces) -> bool:
+        """Sends one message if that needs no waiting. Gives False, and sends nothing, otherwise;
+        `write` then waits, or raises what is wrong.
+        """
+        del message
+        return False
+
+
+class Inbound(Duplex, Protocol):
+    """A call's stream as its handler sees it."""
 
 
 class Handler(Protocol):
@@ -56,15 +99,8 @@ class Handler(Protocol):
         ...
 
 
-class Stream(Protocol):
-    """A call's stream as its caller sees it."""
-
-    async def write(self, message: Buffer) -> None: ...
-
-    async def read(self) -> bytes | None:
-        """Gives the next message, None when the stream ended well; raises the handler's error, or
-        Unavailable."""
-        ...
+class Stream(Duplex, Protocol):
+    """A call's stream as its caller sees it. `read` raises the handler's error, or Unavailable."""
 
     async def end(self) -> None:
         """Ends the caller's side. What the handler still sends can be read."""
@@ -84,6 +120,6 @@ class Channel(Protocol):
 
 
 class Dialer(Protocol):
-    """Makes channels. `address` is host:port."""
+    """Makes channels. `address` is host:port, or unix:path."""
 
     def dial(self, address: str) -> Channel: ...

@@ -13,11 +13,11 @@ walking it costs time per field. protobuf then parses the header.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from bowstring.errors import InvalidArgument
 from bowstring.ports.disk import Buffer
+from bowstring.ports.transport import Pieces
 
 BATCH_FIELD: Final = 15
 BATCH_TAG: Final = BATCH_FIELD << 3 | 2
@@ -28,7 +28,7 @@ _VARINT_BYTES_MAX: Final = 10
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
-def split(message: bytes, header_bytes_max: int | None = None) -> tuple[bytes, memoryview | None]:
+def split(message: Buffer, header_bytes_max: int | None = None) -> tuple[bytes, memoryview | None]:
     """Gives the header of a message and a view of its batch, None if it has none.
     Raises InvalidArgument if this is not a message."""
     size = len(message)
@@ -42,11 +42,11 @@ def split(message: bytes, header_bytes_max: int | None = None) -> tuple[bytes, m
             length, position = _varint(message, position)
             if position + length != size:
                 raise _malformed(f"its batch has {length} bytes, {size - position} follow")
-            return message[:start], memoryview(message)[position:]
+            return bytes(message[:start]), memoryview(message)[position:]
         position = _after(message, tag, position)
     if header_bytes_max is not None and size > header_bytes_max:
         raise _long_header(header_bytes_max)
-    return message, None
+    return bytes(message), None
 
 
 def join(header: bytes, batch: Buffer) -> bytes:
@@ -55,12 +55,13 @@ def join(header: bytes, batch: Buffer) -> bytes:
     return b"".join((header, _batch_prefix(size), batch))
 
 
-def join_pieces(header: bytes, pieces: Sequence[Buffer], size: int) -> bytes:
-    """Does the same for a batch in pieces that have `size` bytes together."""
-    return b"".join((header, _batch_prefix(size), *pieces))
+def pieces(header: bytes, batch: Buffer) -> Pieces:
+    """The same message without a copy of the batch."""
+    size = len(batch) if isinstance(batch, bytes) else memoryview(batch).nbytes
+    return header + _batch_prefix(size), batch
 
 
-def _after(message: bytes, tag: int, position: int) -> int:
+def _after(message: Buffer, tag: int, position: int) -> int:
     """Gives the position where the value of this field ends."""
     kind = tag & 7
     if tag >> 3 == 0 or tag >> 3 == BATCH_FIELD:
@@ -81,7 +82,7 @@ def _after(message: bytes, tag: int, position: int) -> int:
     return end
 
 
-def _varint(message: bytes, position: int) -> tuple[int, int]:
+def _varint(message: Buffer, position: int) -> tuple[int, int]:
     """Gives the number at this position, and where it ends."""
     try:
         byte = message[position]

@@ -1,5 +1,5 @@
 """The caller's side of the transport port over grpcio: raw bytes in and out, errors by
-`wire.status`.
+`wire.grpc_status`.
 
 A channel connects by itself and again after a break, quickly: the kit repeats calls itself and
 knows better than gRPC which may be repeated, so gRPC's own retries and its waits of up to two
@@ -25,8 +25,8 @@ import grpc.aio as typed_aio
 from bowstring import errors
 from bowstring.ports.calls import is_repeatable
 from bowstring.ports.disk import Buffer
-from bowstring.ports.transport import Channel, Stream
-from bowstring.wire import status
+from bowstring.ports.transport import Channel, Pieces, Stream, joined
+from bowstring.wire import grpc_status
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 aio: Any = typed_aio
@@ -97,7 +97,7 @@ class GrpcChannel:
         await self._channel.close()
 
 
-class _GrpcStream:
+class _GrpcStream(Stream):
     """Implements `ports.transport.Stream`.
 
     It does not use grpcio's own `write`. When the broker has ended the stream, that one replaces
@@ -111,14 +111,14 @@ class _GrpcStream:
         self._connected = False
         self._ended_here = False
 
-    async def write(self, message: Buffer) -> None:
+    async def write(self, message: Buffer | Pieces) -> None:
         if self._ended_here:
             raise errors.Error("this stream was ended here, nothing more can be written to it.")
         try:
             if not self._connected:
                 await self._call.wait_for_connection()
                 self._connected = True
-            await self._call._cython_call.send_serialized_message(message if isinstance(message, bytes) else bytes(message))
+            await self._call._cython_call.send_serialized_message(joined(message))
         except aio.AioRpcError as error:
             raise _translated(error.code(), error.details(), error.trailing_metadata()) from None
         except aio.BaseError:
@@ -167,8 +167,8 @@ def _is_cancelled_task() -> bool:
 
 
 def _translated(code: grpc.StatusCode, text: str | None, metadata: Any, repeatable: bool = True) -> errors.Error:
-    error_bytes = next((value for key, value in metadata or () if key == status.METADATA_KEY), None)
-    return status.from_status(code.name, text or "", error_bytes, repeatable=repeatable)
+    error_bytes = next((value for key, value in metadata or () if key == grpc_status.METADATA_KEY), None)
+    return grpc_status.from_status(code.name, text or "", error_bytes, repeatable=repeatable)
 
 
 def _closed(address: str) -> errors.Unavailable:

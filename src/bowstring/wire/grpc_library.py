@@ -1,4 +1,4 @@
-"""Configures gRPC's C library before it is imported, and guards against forks.
+"""Configures gRPC's C library before it is imported, and guards it against forks.
 
 It reads its variables once, when Python imports it, so modules that use gRPC import this one first.
 A program that has imported gRPC before keeps its own choices.
@@ -16,9 +16,9 @@ not used gRPC is free.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 from bowstring import errors
+from bowstring.wire import forks
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -48,18 +48,13 @@ def check_not_forked() -> None:
 def forked() -> errors.Conflict:
     """The error for using gRPC in a forked child: objects from before the fork, or new ones."""
     return errors.Conflict(
-        f"this process ({os.getpid()}) is a fork of one that uses Bowstring ({os.getppid()}), and connections do not survive a fork.",
-        hint="Start it with multiprocessing.get_context('spawn'), or fork before the first connect(), and connect in each process.",
+        f"this process ({os.getpid()}) is a fork of one that uses gRPC ({os.getppid()}), and gRPC does not survive a fork.",
+        hint="Connect by bowstring:// here, or fork before the first use of grpc://, or use multiprocessing.get_context('spawn').",
     )
-
-
-def in_forked_child(act: Callable[[], None]) -> None:
-    """Runs this function first in every child that is forked from now on."""
-    os.register_at_fork(after_in_child=act)
 
 
 def _note() -> None:
     _Library.inherited = _Library.inherited or _Library.used
 
 
-in_forked_child(_note)
+forks.in_forked_child(_note)

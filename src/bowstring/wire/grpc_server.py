@@ -1,5 +1,5 @@
 """The server's side of the transport port over grpcio: raw bytes in and out, errors by
-`wire.status`, bounded everywhere.
+`wire.grpc_status`, bounded everywhere.
 
 Handlers get bytes: no serialisers, because protobuf must not touch the batch (`wire.codec`). grpcio
 reads a whole message before our code sees it, so the length of messages and the number of streams
@@ -9,7 +9,7 @@ logged here and told the caller as `INTERNAL` without its insides.
 
 The port is ours alone: gRPC's default would let a second broker share it and take every other
 connection (`so_reuseport`). When it cannot be had, grpcio does not say why, so we ask the system
-first and translate its answer (`grpc_listening`).
+first and translate its answer (`sockets`).
 
 The standard health service answers for the server as a whole ("") and for `bowstring.v1.Broker`.
 The standard reflection service gives the schema, so that tools such as grpcurl need no file of
@@ -19,10 +19,10 @@ ours.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
+from urllib.parse import unquote
 
 from bowstring.wire import grpc_library  # before gRPC, which reads its variables when it is imported
 
@@ -33,24 +33,21 @@ from grpc_health.v1 import health as typed_health
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection as typed_reflection
 
-from bowstring import errors
+from bowstring import errors, listening
 from bowstring.ports.calls import CALLS
 from bowstring.ports.disk import Buffer
-from bowstring.ports.events import UNOBSERVED, Observer
-from bowstring.ports.transport import Caller, Handler, Inbound
-from bowstring.wire import grpc_listening, status
+from bowstring.ports.transport import Caller, Handler, Inbound, Pieces, joined
+from bowstring.wire import grpc_status, sockets
 from bowstring.wire.generated import bowstring_pb2 as pb
+from bowstring.wire.stream_limits import StreamLimits, message_bytes_max
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Broker"]
-HEADER_ROOM: Final = 64 * 1024
-"""The room of a message beside its batch, in bytes."""
-REQUEST_BYTES: Final = 1024 * 1024
-"""The maximum of a message without a batch, however small batches are."""
 AHEAD_BYTES: Final = 1024 * 1024
 """How many bytes a stream may send ahead of the message that its handler asks for."""
 _CALLS_BESIDE: Final = 1000
 """Unary calls that the server serves at the same time: topics, finds, health."""
 
+_NAMED: Final = "unix-abstract:"
 _CALLS_BESIDE_PER_CONNECTION: Final = 100
 """The same for one connection; gRPC lets further calls wait at their caller."""
 
@@ -59,8 +56,6 @@ health: Any = typed_health
 reflection: Any = typed_reflection
 """grpcio-stubs have no types for raw bytes, nor for the health and reflection services on
 asyncio."""
-
-_log = logging.getLogger("bowstring.wire")
 
 Context = Any
 """grpc.aio.ServicerContext, whose stubs have no types for raw bytes."""
@@ -74,31 +69,21 @@ class GrpcServer:
     def __init__(
         self,
         handler: Handler,
+        limits: StreamLimits,
         *,
         listen: str,
         batch_bytes_max: int,
-        streams_max: int,
-        connection_streams_max: int,
-        observer: Observer = UNOBSERVED,
     ) -> None:
         grpc_library.prepare()
-        self._observer = observer
         self._handler = handler
+        self._limits = limits
         self._listen = listen
-        self._streams_max = streams_max
-        self._connection_streams_max = connection_streams_max
-        self.streams = 0
-        """The number of open streams."""
-        self.refused = 0
-        """The number of streams that a limit has refused."""
         self._streams_of: Counter[str] = Counter()
-        """By connection; all connections through a Unix socket have the same name, and are not told
-        apart.
-        """
+        """By connection. Connections through a Unix socket that have no name are not told apart."""
         self._health = health.aio.HealthServicer()
         self._server = aio.server(
-            options=_options(max(batch_bytes_max, REQUEST_BYTES) + HEADER_ROOM, connection_streams_max + _CALLS_BESIDE_PER_CONNECTION),
-            maximum_concurrent_rpcs=streams_max + _CALLS_BESIDE,
+            options=_options(message_bytes_max(batch_bytes_max), limits.connection_streams_max + _CALLS_BESIDE_PER_CONNECTION),
+            maximum_concurrent_rpcs=limits.streams_max + _CALLS_BESIDE,
         )
         self._server.add_generic_rpc_handlers((self._methods(),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
@@ -108,14 +93,13 @@ class GrpcServer:
     @property
     def address(self) -> str:
         """Where the server listens, with the port that the system has chosen for port 0."""
-        host, _, port = self._listen.rpartition(":")
-        return f"{host}:{self.port}" if port.isdigit() and not self._listen.startswith("unix:") else self._listen
+        return listening.served_at(self._listen, self.port)
 
     def bind(self) -> int:
         """Takes the port and returns it; calls are answered from `start` on. Raises Unavailable if
         the port is in use.
         """
-        grpc_listening.probe(self._listen)
+        sockets.probe(self._listen)
         try:
             self.port = self._server.add_insecure_port(self._listen)
         except RuntimeError:
@@ -168,52 +152,26 @@ class GrpcServer:
         await self._guarded(method, context, caller, lambda: self._counted(method, context.peer(), _GrpcInbound(context), caller))
 
     async def _counted(self, method: str, peer: str, inbound: Inbound, caller: Caller) -> None:
-        self._check_limits(peer, caller)
-        self.streams += 1
+        self._limits.begin(method, caller, 0 if peer == "unix:" else self._streams_of[peer])
         self._streams_of[peer] += 1
-        self._observer.note("stream-opened", call=method, client=caller.address, streams=self.streams)
         try:
             await self._handler.stream(method, inbound, caller)
         finally:
-            self._observer.note("stream-closed", call=method, client=caller.address, streams=self.streams - 1)
-            self.streams -= 1
+            self._limits.end(method, caller)
             self._streams_of[peer] -= 1
             if not self._streams_of[peer]:
                 del self._streams_of[peer]
-
-    def _check_limits(self, peer: str, caller: Caller) -> None:
-        if self._streams_of[peer] >= self._connection_streams_max and not peer.startswith("unix:"):
-            self._refused("connection.streams-max", self._streams_of[peer], caller)
-            raise errors.Unavailable(
-                f"this connection has {self._streams_of[peer]} streams already, which is the limit (connection.streams-max).",
-                hint="Open another connection, or raise the limit.",
-            )
-        if self.streams >= self._streams_max:
-            self._refused("connections.max", self.streams, caller)
-            raise errors.Unavailable(
-                f"this broker serves {self.streams} streams already, which is its limit (connections.max).",
-                hint="Close some producers and readers, or raise the limit.",
-            )
-
-    def _refused(self, limit: str, streams: int, caller: Caller) -> None:
-        self.refused += 1
-        self._observer.note("client-refused", limit=limit, streams=streams, client=caller.address)
 
     async def _guarded(self, method: str, context: Context, caller: Caller, call: Callable[[], Awaitable[Any]]) -> Any:
         """Runs the handler, and turns what it raises into the status of the call."""
         try:
             return await call()
-        except errors.Error as error:
-            self._observer.note("call-refused", call=method, client=caller.address, problem=str(error))
-            code, text, error_bytes = status.to_status(error)
-        except Exception:
-            _log.exception("%s from %s failed in a way that nobody foresaw", method, context.peer())
-            bug = errors.Error("the broker failed at this call in a way that nobody foresaw.", hint="Its log says more.")
-            code, text, error_bytes = status.to_status(bug)
-        return await context.abort(grpc.StatusCode[code], text, ((status.METADATA_KEY, error_bytes),))
+        except Exception as error:
+            code, text, error_bytes = grpc_status.to_status(self._limits.failure(method, caller, error))
+        return await context.abort(grpc.StatusCode[code], text, ((grpc_status.METADATA_KEY, error_bytes),))
 
 
-class _GrpcInbound:
+class _GrpcInbound(Inbound):
     """Implements `ports.transport.Inbound`."""
 
     __slots__ = ("_context",)
@@ -225,8 +183,8 @@ class _GrpcInbound:
         message = await self._context.read()
         return None if message is aio.EOF else message
 
-    async def write(self, message: Buffer) -> None:
-        await self._context.write(message if isinstance(message, bytes) else bytes(message))
+    async def write(self, message: Buffer | Pieces) -> None:
+        await self._context.write(joined(message))
 
 
 def _single(name: str, unary: Callable[[str, bytes, Context], Awaitable[bytes]]) -> Any:
@@ -251,9 +209,12 @@ def _caller(context: Context) -> Caller:
 
 
 def _shown(peer: str) -> str:
-    """`ipv4:127.0.0.1:51234` as people write it; of a Unix socket gRPC says no more than that it is
-    one.
+    """`ipv4:127.0.0.1:51234` as people write it. A connection through the broker's port has a name
+    whose end is the address of its client; of other Unix sockets gRPC says no more than that they
+    are some.
     """
+    if peer.startswith(_NAMED):
+        return unquote(peer).rpartition("/")[2]
     return peer.removeprefix("ipv4:").removeprefix("ipv6:").replace("%5B", "[").replace("%5D", "]")
 
 

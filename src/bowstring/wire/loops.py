@@ -1,6 +1,6 @@
 """The event loop, and a thread that runs one.
 
-grpc.aio spends 15 to 20 % less CPU on uvloop, so uvloop is used when it is installed. `bowstring
+uvloop needs less CPU than asyncio's own loop, so it is used when it is installed. `bowstring
 serve` runs it in its main thread, an embedded broker and the kit's sync face each in a thread of
 their own. Nothing changes the loop of an application that runs its own.
 """
@@ -8,18 +8,26 @@ their own. Nothing changes the loop of an application that runs its own.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import importlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable
-from contextlib import suppress
-from typing import Any, Generic, TypeVar
+import weakref
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from contextlib import contextmanager, suppress
+from typing import Any, Final, Generic, TypeVar
 
 from bowstring import errors
-from bowstring.wire import grpc_library
+from bowstring.wire import forks
 
 T = TypeVar("T")
+
+HALT_SECONDS: Final = 1.0
+"""So long a program that ends waits for a loop that is in the middle of something."""
+
+LOOK_SECONDS: Final = 0.5
+"""So often a thread that waits at a bell looks whether a signal has come."""
 
 _log = logging.getLogger("bowstring.client")
 
@@ -36,7 +44,9 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 class LoopThread:
     """A thread that runs a loop, and gives other threads the results of coroutines that run on it.
 
-    The thread is a daemon: a program that forgets to stop it still ends.
+    The thread is a daemon: a program that forgets to stop it still ends. But a loop that runs while
+    the interpreter takes itself apart may write into memory that is gone, so it halts before that.
+    What a program still asks for then, in an `atexit` function of its own, runs in its own thread.
     """
 
     def __init__(self, name: str) -> None:
@@ -45,14 +55,23 @@ class LoopThread:
         self.loop.set_exception_handler(_tell)
         self._calls: set[_Call[Any]] = set()
         """The calls that have not ended."""
+        self._bells: set[Bell] = set()
+        """The bells at which threads wait."""
+        self._halted = False
+        """The interpreter is about to end: the thread runs the loop no more."""
+        self._still = threading.Event()
+        """Set when it has halted."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+        _threads.add(self)
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """Runs it on the loop and waits. An interrupt while waiting cancels it. Raises Conflict in
         a forked child, which has no such thread, and in the loop's own thread, which would wait for
         itself.
         """
+        if self._halted and os.getpid() == self._process:
+            return self.loop.run_until_complete(asyncio.wait_for(coroutine, timeout))
         call = self._begun(coroutine)
         try:
             return call.wait(timeout)
@@ -71,13 +90,33 @@ class LoopThread:
         else:
             self.run(closing)
 
-    def _begun(self, coroutine: Coroutine[Any, Any, T]) -> _Call[T]:
+    @contextmanager
+    def bell(self) -> Generator[Bell]:
+        """A bell at which this thread can wait for something that happens on the loop. It rings
+        when the loop ends, too. Raises Conflict where `run` does.
+        """
+        self._check_thread()
+        bell = Bell()
+        self._bells.add(bell)
+        try:
+            if self.loop.is_closed():
+                bell.ring()
+            yield bell
+        finally:
+            self._bells.discard(bell)
+
+    def _check_thread(self) -> None:
         if os.getpid() != self._process:
-            coroutine.close()
-            raise grpc_library.forked()
+            raise forks.forked()
         if threading.get_ident() == self._thread.ident:
-            coroutine.close()
             raise errors.Conflict("this thread carries out the calls of clients, and cannot wait for one.", hint="Use another thread.")
+
+    def _begun(self, coroutine: Coroutine[Any, Any, T]) -> _Call[T]:
+        try:
+            self._check_thread()
+        except errors.Conflict:
+            coroutine.close()
+            raise
         call = _Call(coroutine, self._calls.discard)
         self._calls.add(call)
         try:
@@ -94,15 +133,33 @@ class LoopThread:
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join()
 
+    def halt(self) -> None:
+        """Has the thread stand still, and leaves everything as it is."""
+        if os.getpid() == self._process and self._thread.is_alive() and not self.loop.is_closed():
+            self._halted = True
+            self.loop.set_exception_handler(lambda loop, context: None)  # tasks that never end are no news any more
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._still.wait(HALT_SECONDS)
+
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
         finally:
-            self.loop.run_until_complete(self._finish())
-            self.loop.close()
-            for call in tuple(self._calls):
-                call.abandon()
+            if self._halted:
+                # Stands still for good. Its frame keeps the loop and what hangs on it: coroutines
+                # that were collected now would run their endings.
+                self._still.set()
+                threading.Event().wait()
+            self._end()
+
+    def _end(self) -> None:
+        self.loop.run_until_complete(self._finish())
+        self.loop.close()
+        for call in tuple(self._calls):
+            call.abandon()
+        for bell in tuple(self._bells):
+            bell.ring()
 
     async def _finish(self) -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -110,6 +167,39 @@ class LoopThread:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.loop.shutdown_asyncgens()
+
+
+_threads: weakref.WeakSet[LoopThread] = weakref.WeakSet()
+
+
+@atexit.register
+def _halt_all() -> None:
+    for thread in tuple(_threads):
+        thread.halt()
+
+
+class Bell:
+    """Wakes the one thread that waits at it. Ringing takes no lock, so it may come from a signal
+    handler; a bell that has rung stays so.
+    """
+
+    def __init__(self) -> None:
+        self._rung = threading.Lock()
+        self._rung.acquire()
+
+    def ring(self) -> None:
+        """Wakes the thread, now or when it begins to wait."""
+        with suppress(RuntimeError):  # it has rung before
+            self._rung.release()
+
+    def wait(self) -> None:
+        """Waits until it rings. An interrupt ends the wait.
+
+        A signal that arrives just before the thread goes to sleep does not wake it, and its handler
+        would wait as long as the thread does. So the thread looks from time to time.
+        """
+        while not self._rung.acquire(timeout=LOOK_SECONDS):
+            pass
 
 
 class _Call(Generic[T]):

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from bowstring import errors
@@ -26,8 +26,8 @@ from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.log.flusher import Flusher
 from bowstring.broker.log.lookups import Lookups
 from bowstring.broker.log.publish_request import PublishBatch, Unanswered
-from bowstring.broker.log.requests import Request
-from bowstring.core.changes import Append, Change, Delete, Position, Reason, Runs
+from bowstring.broker.log.requests import Question, Request
+from bowstring.core.changes import Append, Change, Delete, Floor, Reason, Runs
 from bowstring.core.decisions import BatchName, Decided, Found, Lookup, Refused, Wait
 from bowstring.core.machine import NEVER
 from bowstring.core.partition import Partition
@@ -71,17 +71,23 @@ class PartitionActor:
         """Requests that wait for a lookup."""
         self._unanswered: dict[int, Unanswered] = {}
         """Accepted batches by first offset, with the answer for a commit in time."""
+        self._in_time: list[Unanswered] = []
+        """Those of the present flush that go out when every part of the broker knows of it."""
         self._refused: dict[BatchName, errors.Error] = {}
         """Batches that were refused because something could not be read, the newest ones."""
         self._answers: dict[Request[Any], None] = {}
         """Others that are decided, until their answers are out."""
         self._came = 0
         """The first offset that has become visible with the present flush; 0 if none has."""
+        self._committed_at = 0
+        """The moment by which the present flush is in time or late; 0 until one is asked for."""
         self._opened = False
         """Whether that flush lets readers go on for another reason."""
         self.readers: dict[asyncio.Event, int] = {}
         """Readers that wait, and the offset that each would read next."""
         self.followers: dict[Follower, None] = {}
+        self.taken: Callable[[PartitionActor, Sequence[Change]], None] | None = None
+        """Hears of every decision when it is applied, before it is committed: queues go by it."""
         self.closed: errors.Error | None = None
         """The error since which it accepts nothing."""
         self.gone: errors.Error | None = None
@@ -91,8 +97,13 @@ class PartitionActor:
 
     # Asking
 
-    def ask(self, request: Request[Told]) -> asyncio.Future[Told]:
-        """Takes a request. Its answer settles when everything that it rests on is committed."""
+    def ask(self, question: Question[Told]) -> asyncio.Future[Told]:
+        """Takes a question. Its answer settles when everything that it rests on is committed."""
+        self.receive(question)
+        return question.answer
+
+    def receive(self, request: Request[Any]) -> None:
+        """Takes a request, and settles it when everything that its answer rests on is committed."""
         if self.closed is not None:
             request.settle(self.closed.with_traceback(None))
         elif not request.in_order:
@@ -103,15 +114,14 @@ class PartitionActor:
                 self._work_off()
             if self._queue:
                 self._alarm.set(self, request.deadline)
-        return request.answer
 
     @staticmethod
-    def ask_together(asked: Sequence[tuple[PartitionActor, Request[Told]]]) -> asyncio.Future[list[Told]]:
+    def ask_together(asked: Sequence[tuple[PartitionActor, Question[Told]]]) -> asyncio.Future[list[Told]]:
         """Asks several partitions as one: all of it is decided and goes into one flush, or nothing
         if one of them refuses. For requests that neither look anything up nor wait. Raises what one
         of the actors was closed with.
         """
-        decided: list[tuple[PartitionActor, Request[Told], Decided[Told]]] = []
+        decided: list[tuple[PartitionActor, Question[Told], Decided[Told]]] = []
         for actor, request in asked:
             if actor.closed is not None:
                 raise actor.closed.with_traceback(None)
@@ -152,7 +162,7 @@ class PartitionActor:
                 found = self._lookups.at_once(self.partition, decision, request.ids.hashes, now)
                 if found is not None:
                     continue
-            self._reading[request] = asyncio.create_task(self._look_up(request, decision))
+            self._reading[request] = asyncio.create_task(self._look_up(request, decision, self.partition.moves))
             return False
 
     def _take(self, request: Request[Any], decided: Decided[Any]) -> None:
@@ -167,6 +177,8 @@ class PartitionActor:
             if page is not None and isinstance(request, PublishBatch) and isinstance(change, Append):
                 self._unanswered[change.first_offset] = request, decided.answer
                 is_stored = True
+        if self.taken is not None and decided.changes:
+            self.taken(self, decided.changes)
         if not is_stored:
             self._answer(request, decided.answer)
 
@@ -191,12 +203,17 @@ class PartitionActor:
                 del self._refused[next(iter(self._refused))]
         self._answer(request, error)
 
-    async def _look_up(self, request: Request[Any], lookup: Lookup) -> None:
-        """Carries out the lookup of a request, then continues with it, and with those behind it."""
+    async def _look_up(self, request: Request[Any], lookup: Lookup, moves: int) -> None:
+        """Carries out the lookup of a request, then continues with it, and with those behind it. A
+        lookup asks for what was sealed when it was decided on. If something has moved before its
+        reading began, it may have asked for too little, and counts for nothing.
+        """
         found: Found | None = None
         failure: errors.Error | None = None
         try:
             found = await self._lookups.look_up(self.partition, lookup, request.ids, request.texts, self._clock.now())
+            if found.moves != moves:
+                found = None
         except Damaged as error:
             failure = request.not_compared(self.partition, lookup, error)
         except Exception as error:  # nothing was decided: the caller may try again
@@ -214,7 +231,7 @@ class PartitionActor:
         """Continues with a request whose lookup is done."""
         if request.in_order:
             self._work_off(found)
-        elif not request.answer.done():
+        elif not request.is_settled:
             self._drive(request, found)
 
     # When a deadline has come
@@ -254,7 +271,7 @@ class PartitionActor:
         if isinstance(change, Append):
             if change.rows and not self._took_back(change):
                 self._came = self._came or change.first_offset
-        elif not isinstance(change, Position):
+        elif isinstance(change, Delete | Floor):
             self._opened = True
             if isinstance(change, Delete):
                 for follower in tuple(self.followers):
@@ -262,15 +279,16 @@ class PartitionActor:
 
     def _took_back(self, change: Append) -> bool:
         """Whether the rows missed their deadline and must stay hidden; otherwise their producer
-        gets its answer.
+        gets its answer with the rest of the flush.
         """
         unanswered = self._unanswered.pop(change.first_offset, None)
         if unanswered is None:
             return False
-        request, answer = unanswered
-        late = request.late(self._clock.now())
+        request = unanswered[0]
+        self._committed_at = self._committed_at or self._clock.now()
+        late = request.late(self._committed_at)
         if late <= 0:
-            request.settle(answer)
+            self._in_time.append(unanswered)
             return False
         error = errors.DeadlinePassed(f"the batch was committed {late / 1e6:.3f} s after its timeout and taken back; it is not stored.")
         delete = self.partition.delete(((change.first_offset, change.rows),), Reason.DEADLINE)
@@ -286,12 +304,19 @@ class PartitionActor:
             for request in waiting:
                 self._go_on(request)
         self._alarm.set(self, self.partition.next_deadline())
+        self._committed_at = 0
         came, self._came = self._came, 0
         opened, self._opened = self._opened, False
         if came:
             self.visible(came, self.partition.committed_offset)
         elif opened:
             self._wake_readers()
+
+    def answer_publishes(self) -> None:
+        """Every part of the broker knows of the flush: producers get their answers."""
+        answers, self._in_time = self._in_time, []
+        for request, answer in answers:
+            request.settle(answer)
 
     def visible(self, first: int, end: int) -> None:
         """Rows of [first, end) are visible from now on. Everything that waits for rows is woken

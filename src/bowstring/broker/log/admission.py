@@ -5,12 +5,38 @@ that wait for a commit.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from bowstring import errors
 from bowstring.broker.counters import Counters
 from bowstring.broker.log.flusher import Flusher
 from bowstring.core.answers import Answer
 from bowstring.core.credit import Credit
+
+Answered = Callable[[Answer | Exception], None]
+"""Is told what became of a batch. Called once, and by the flusher: it must not raise."""
+
+
+class Admitted:
+    """A batch whose bytes are reserved. They are given back when it is settled."""
+
+    __slots__ = ("_admission", "_answered", "_size")
+
+    def __init__(self, admission: Admission, size: int, answered: Answered) -> None:
+        self._admission = admission
+        self._size = size
+        self._answered: Answered | None = answered
+
+    @property
+    def is_settled(self) -> bool:
+        return self._answered is None
+
+    def settle(self, outcome: Answer | Exception) -> None:
+        """The last word, unless there was one."""
+        answered, self._answered = self._answered, None
+        if answered is not None:
+            self._admission.settled(self, self._size, outcome)
+            answered(outcome)
 
 
 class Admission:
@@ -20,10 +46,9 @@ class Admission:
         self._credit: Credit[asyncio.Future[None]] = Credit(bytes_max)
         self._flusher = flusher
         self._counters = counters
-        self._outstanding: dict[int, asyncio.Future[Answer]] = {}
+        self._outstanding: dict[Admitted, None] = {}
         self._awaited: dict[asyncio.Future[None], None] = {}
         """Commits that calls wait for."""
-        self._calls = 0
         self.ended: errors.Error | None = None
 
     @property
@@ -31,13 +56,20 @@ class Admission:
         """Bytes of batches on their way to the disk."""
         return self._credit.reserved
 
-    async def admit(self, size: int) -> None:
-        """Waits for credit. Raises Unavailable when the incarnation ends meanwhile."""
+    def try_admit(self, size: int) -> bool:
+        """Reserves bytes if there is credit at once. Raises Unavailable when the incarnation has
+        ended.
+        """
         if self.ended is not None:
             raise self.ended.with_traceback(None)
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self._credit.reserve(size, turn):
+        return self._credit.try_reserve(size)
+
+    async def admit(self, size: int) -> None:
+        """Waits for credit. Raises Unavailable when the incarnation ends meanwhile."""
+        if self.try_admit(size):
             return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._credit.wait(size, turn)
         try:
             await turn
         except asyncio.CancelledError:
@@ -45,22 +77,17 @@ class Admission:
                 self._release_credit(size)
             raise
 
-    def outstanding(self, size: int) -> asyncio.Future[Answer]:
-        """A future for the answer to a batch whose bytes are reserved. They are given back when it
-        is settled.
-        """
-        self._calls += 1
-        call = self._calls
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._outstanding[call] = answer
+    def outstanding(self, size: int, answered: Answered) -> Admitted:
+        """Notes a batch whose bytes are reserved."""
+        admitted = Admitted(self, size, answered)
+        self._outstanding[admitted] = None
+        return admitted
 
-        def settled(answer: asyncio.Future[Answer]) -> None:
-            del self._outstanding[call]
-            self._release_credit(size)
-            self._counters.settled(answer)
-
-        answer.add_done_callback(settled)
-        return answer
+    def settled(self, admitted: Admitted, size: int, outcome: Answer | Exception) -> None:
+        """Takes the bytes of an answered batch back."""
+        del self._outstanding[admitted]
+        self._release_credit(size)
+        self._counters.settled(outcome)
 
     def _release_credit(self, size: int) -> None:
         for turn, reserved in self._credit.release(size):
@@ -69,14 +96,14 @@ class Admission:
             else:
                 turn.set_result(None)
 
-    def refuse(self, answer: asyncio.Future[Answer], error: errors.Error) -> None:
+    def refuse(self, admitted: Admitted, error: errors.Error) -> None:
         """Refuses once everything that was decided before is committed: a refusal rests on it as
         any answer does.
         """
         if self.ended is not None:
-            answer.set_exception(self.ended)
+            admitted.settle(self.ended)
         else:
-            self._flusher.answer(lambda: None if answer.done() else answer.set_exception(error))
+            self._flusher.answer(lambda: admitted.settle(error))
 
     async def durable(self) -> None:
         """Waits until everything decided so far is committed. Raises Unavailable if the incarnation
@@ -94,6 +121,8 @@ class Admission:
     def end(self, error: errors.Error) -> None:
         """The incarnation is over."""
         self.ended = error
-        for waiting in (*self._outstanding.values(), *self._awaited):
+        for admitted in tuple(self._outstanding):
+            admitted.settle(error)
+        for waiting in self._awaited:
             if not waiting.done():
                 waiting.set_exception(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from bowstring.broker.counters import Counters
@@ -30,8 +31,10 @@ class Commits:
 
     def written(self, flush: Flush) -> None:
         """The pages are in their segments: from now on those may not be used again."""
+        lengths: Counter[int] = Counter()
         for change, _ in flush.pages:
-            self._usage.add_recent({change.segment: change.length})
+            lengths[change.segment] += change.length
+        self._usage.add_recent(lengths)
 
     def committed(self, flush: Flush) -> None:
         """The flush is durable: readers see it, and what waited for it goes on."""
@@ -53,6 +56,8 @@ class Commits:
         for tell in self.told:
             tell(flush)
         self._witness.committed(flush)
+        for actor in touched:
+            actor.answer_publishes()
 
     def _committed_change(self, actor: PartitionActor, change: Change, sequence: int) -> None:
         if isinstance(change, Floor):  # the one change with which pages leave the index

@@ -10,6 +10,10 @@ the flush before was on its way is the next flush, so flushes grow by themselves
 bytes of pages carries them in its journal row, and needs one sync instead of two; it has no stage
 one, so it waits until the commit before is done and gathers meanwhile.
 
+Some changes are decided only when a flush is taken (`before_take`): grants of leases, so that a message
+that is published to a waiting consumer is leased by the flush that stores it. `request` has one taken
+for them alone.
+
 Every answer waits here until what it rests on is committed: `answer` attaches it to the newest
 flush there is, even if it says no (invariant 1). When a flush fails, nothing of it or after it
 counts: all answers fail, and the incarnation is over (invariant 2). A commit that is already under
@@ -108,10 +112,14 @@ class Flusher:
         """Taken and not yet committed, the oldest first: at most two."""
         self._commit: asyncio.Task[None] | None = None
         self._arrived = asyncio.Event()
-        """Set when there is something pending, and when a commit has ended."""
+        """Set when a flush can be taken, and when a commit has ended."""
         self._failure: Exception | None = None
         """A failure outside of a flush: the next step of `run` raises it."""
         self._at_boundary: list[Callable[[int], None]] = []
+        self.before_take: list[Callback] = []
+        """Called when a flush is about to be taken. What they decide goes into it."""
+        self._requested = False
+        """Whether they are to be called although nothing is pending."""
         self.flushes = 0
         self.committed = sequence
         """The sequence of the last flush that was committed."""
@@ -123,7 +131,16 @@ class Flusher:
         if not self._pending.changes:
             self._pending.begun = self._monotonic()
         self._pending.add(change, page)
-        self._arrived.set()
+        if self._commit is None or self._is_worth_overlapping():
+            self._arrived.set()
+
+    def request(self) -> None:
+        """Has `before_take` called soon, also if nothing is pending. If nothing is decided then,
+        there is no flush.
+        """
+        self._requested = True
+        if self._commit is None:
+            self._arrived.set()
 
     def answer(self, callback: Callback) -> None:
         """Calls back when everything that was decided up to now is committed: at once, if all of it
@@ -201,10 +218,18 @@ class Flusher:
                 raise self._failure
             if self._commit is not None and self._commit.done():
                 await self._settled()
-            if self._pending.changes and (self._commit is None or self._pending.page_bytes > self._overlap_bytes):
-                return
+            if (self._pending.changes or self._requested) and (self._commit is None or self._is_worth_overlapping()):
+                self._requested = False
+                for decide in self.before_take:
+                    decide()
+                if self._pending.changes:
+                    return
             self._arrived.clear()
             await self._arrived.wait()
+
+    def _is_worth_overlapping(self) -> bool:
+        """Whether the pending flush is large enough to be written while another is committed."""
+        return self._pending.page_bytes > self._overlap_bytes
 
     def _take(self) -> Flush:
         flush, self._pending = self._pending, Flush()

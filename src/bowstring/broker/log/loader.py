@@ -17,7 +17,7 @@ from bowstring.broker.topics import decode_settings
 from bowstring.core import snapshots
 from bowstring.core.journal import Replay, UnreadableJournal
 from bowstring.core.pages import PageEntry, decode_header
-from bowstring.core.partition import Partition
+from bowstring.core.partition import Partition, SealedAtLoad
 from bowstring.messages import encoding
 from bowstring.messages.hashing import id_hashes
 from bowstring.messages.schema import ID
@@ -69,32 +69,40 @@ async def load(catalog: Catalog, broker: int) -> Loaded:
     live = [row for row in rows if row.deleted is None and row.id in ours]
     windows = {row.id: decode_settings(row.settings).window_microseconds for row in live}
     partitions = {row[:2]: Partition(*row[:2], windows[row.topic]) for row in owned if row.topic in windows}
-    await _restore_sealed(journal, partitions)
+    await _restore_states(journal, partitions)
+    sums = [(partitions[sealed[:2]], sealed) for sealed in await journal.sealed() if sealed[:2] in partitions]
+    for partition, sealed in sums:
+        partition.sealed_end = max(partition.sealed_end, sealed.end_offset)
+        partition.sealed_bytes = sealed.bytes
     mentioned = await _replay(journal, registered, partitions, frozenset(deleted))
+    for partition, sealed in sums:
+        partition.sealed_at_load = SealedAtLoad(sealed.first_offset, sealed.arrived_first, sealed.expires)
     for partition in partitions.values():
         partition.check()
     usage = await journal.usage()
     return Loaded(registered.fence, registered.sequence, registered.trimmed, live, deleted, partitions, usage, mentioned)
 
 
-async def _restore_sealed(journal: Journal, partitions: dict[Key, Partition]) -> None:
-    """States, and how much is in extents: a query each, whatever the number of partitions."""
-    states = [row for row in await journal.states() if (row.topic, row.partition) in partitions]
-    for row in sorted(states, key=lambda row: row.machine != snapshots.PARTITION):
-        partition = partitions[row.topic, row.partition]
+async def _restore_states(journal: Journal, partitions: dict[Key, Partition]) -> None:
+    """One query, whatever the number of partitions."""
+    states, broker = [row for row in await journal.states() if row[:2] in partitions], journal.fence.broker
+    heads = [row for row in states if row.machine == snapshots.PARTITION]
+    others = [row for row in states if row.machine != snapshots.PARTITION]
+    for row in (*heads, *others):
+        topic, number, machine, part, owner, sequence, state = row
+        partition = partitions[topic, number]
+        if owner != broker:  # changes count from the state on, if it is as of our own journal; of another's nothing is replayed
+            sequence = 0
         try:
-            if row.machine == snapshots.PARTITION:
-                # Changes count from the state on, if it is as of our own journal; of another's nothing is replayed.
-                snapshots.restore(partition, row.state, row.sequence if row.broker == journal.fence.broker else 0)
+            if machine == snapshots.PARTITION:
+                snapshots.restore(partition, state, sequence)
             else:
-                snapshots.restore_chunk(partition, row.machine, row.part, row.state)
+                snapshots.restore_chunk(partition, machine, part, state, sequence)
         except snapshots.UnreadableState as error:
-            raise Damaged(f"partition {row.partition} of topic {row.topic}: {error}") from error
-    for sealed in await journal.sealed():
-        partition = partitions.get((sealed.topic, sealed.partition))
-        if partition is not None:
-            partition.sealed_end = max(partition.sealed_end, sealed.end_offset)
-            partition.sealed_bytes = sealed.bytes
+            raise Damaged(f"partition {number} of topic {topic}: {error}") from error
+    for key, partition in partitions.items():
+        if partition.ledgers.missing:
+            raise Damaged(f"partition {key[1]} of topic {key[0]}: the head of subscription {min(partition.ledgers.missing)} is missing")
 
 
 async def _replay(journal: Journal, registered: Registered, partitions: dict[Key, Partition], deleted: Set[int]) -> frozenset[int]:

@@ -24,6 +24,7 @@ from bowstring.core.id_sections import batch_hashes
 from bowstring.core.natural_ids import Hits
 from bowstring.core.partition import MINUTE, Partition
 from bowstring.core.sieve import Hashes
+from bowstring.ports.extents import Extent
 from bowstring.ports.failures import Damaged
 
 Texts = Callable[[Rows], pa.Array]
@@ -78,7 +79,7 @@ class Lookups:
         if lookup.old and ids is not None:
             same, arrived = await self._with_old(partition, ids.hashes, (same, arrived), texts, now)
         batches = await self._batches(partition, lookup, now)
-        complete = not lookup.batches or await self._is_complete(partition)
+        complete = len(batches) == len(lookup.batches) or await self._is_complete(partition)
         groups = await self._groups(partition, np.concatenate((same.offsets, lookup.owned))) if lookup.owned is not None else {}
         return Found(moves, same, arrived, batches, complete, groups)
 
@@ -88,13 +89,20 @@ class Lookups:
         return {offset: group for offset, group in zip(offsets.tolist(), groups, strict=True) if group is not None}
 
     async def _is_complete(self, partition: Partition) -> bool:
-        """Whether no extent has gone with time."""
+        """Whether no extent has gone with time, and the cleaner has left no page behind."""
         end = 1
         for extent in await self._extents.of(partition):
-            if extent.first_offset != end:
+            if extent.first_offset != end or not await self._is_whole(extent):
                 return False
             end = extent.end_offset
         return end == partition.sealed_end
+
+    async def _is_whole(self, extent: Extent) -> bool:
+        """Whether an extent has all the rows that it was sealed with. If its index cannot be read, it may lack some."""
+        try:
+            return (await self._extents.index(extent)).rows == extent.end_offset - extent.first_offset
+        except Damaged:
+            return False
 
     async def _compared(self, partition: Partition, hits: Hits, texts: Texts) -> tuple[Hits, Rows]:
         import pyarrow.compute as pc
@@ -145,17 +153,19 @@ class Lookups:
             left = tuple(name for name in names if name not in found)
             if not left:
                 return
-            hits = _retained(partition, await self._sealed.search(extent, _hashes_of(left)))
+            hits = await self._sealed.search(extent, _hashes_of(left))
             await self._compare_batches(partition, _named(left, hits), found)
 
     async def _compare_batches(
         self, partition: Partition, candidates: Iterable[tuple[BatchName, int]], found: dict[BatchName, SealedBatch]
     ) -> None:
-        """Adds to what was found the candidates that begin at their offset."""
+        """Adds to what was found the candidates that begin at their offset. Of a page that was cut
+        the piece with a batch's first rows may be gone while later ones live.
+        """
         for name, offset in candidates:
-            for first_offset, origin in await self._reader.origins(partition, offset):
-                if (origin.producer, origin.number, first_offset) == (*name, offset):
-                    found[name] = SealedBatch(first_offset, origin.rows + origin.rest, origin.group)
+            for start, origin in await self._reader.origins(partition, offset):
+                if (origin.producer, origin.number, start - origin.first_row) == (*name, offset):
+                    found[name] = SealedBatch(offset, origin.first_row + origin.rows + origin.rest, origin.group)
 
 
 def _hashes_of(names: tuple[BatchName, ...]) -> Hashes:

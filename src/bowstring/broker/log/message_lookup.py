@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from bowstring import errors
+from bowstring import errors, times
 from bowstring.broker import topic_questions
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.log import Log
@@ -26,6 +26,7 @@ from bowstring.broker.log.requests import DeleteMessages, FindGenerated, FindNat
 from bowstring.broker.topics import Topic
 from bowstring.core import known_messages
 from bowstring.core.decisions import Deleted, GivenBack, Ids
+from bowstring.core.ledgers import SubscriptionLease
 from bowstring.messages import ids
 from bowstring.messages.hashing import id_hashes
 from bowstring.messages.limits import DELETED_IDS_MAX, ID_BYTES_MAX
@@ -110,6 +111,8 @@ async def _delete_all(
             outcomes[row] = MessagePlace(number, int(deleted.offsets[row]))
         for row, owner in deleted.others.items():
             outcomes[row] = outcomes[row] or _not_yours(message_ids[row], owner)
+        for row, lease in deleted.leased.items():
+            outcomes[row] = outcomes[row] or _leased(message_ids[row], lease)
         if known_messages.is_partly_blind(actor.partition, log.clock.now()):
             doubt = _unreadable(topic)
     return [outcome or (doubt if old else None) for outcome in outcomes]
@@ -139,6 +142,15 @@ def _check(group: str, message_ids: Sequence[str]) -> None:
 def _not_yours(message_id: str, owner: str) -> errors.NotAuthorised:
     return errors.NotAuthorised(
         f"message {message_id!r} belongs to group {owner!r}.", hint="Only its owner may delete it.", details={"group": owner}
+    )
+
+
+def _leased(message_id: str, lease: SubscriptionLease) -> errors.Leased:
+    until = times.to_text(lease.leased.until)
+    return errors.Leased(
+        f"message {message_id!r} is leased to '{lease.leased.consumer}' for the subscription '{lease.name}' until {until}.",
+        hint="Delete it when the lease has ended, or take the lease away: bowstring lease release.",
+        details={"subscription": lease.name, "consumer": lease.leased.consumer, "until": until},
     )
 
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from bowstring import errors
 from bowstring.core.changes import Append
-from bowstring.core.decisions import GivenBack, Ids, Publish
+from bowstring.core.decisions import GivenBack, Ids, Publish, Rows
 from bowstring.core.pages import Origin, PageHeader, encode_header
-from bowstring.messages import ids, layout
+from bowstring.messages import encoding, ids, layout, one_row
 from bowstring.messages.hashing import id_hashes
 from bowstring.messages.schema import BYTES_SCHEMA, DUE, EXPIRES, ID
 from bowstring.ports.disk import Buffer
@@ -48,13 +48,20 @@ def check_numbers(batch: PublishedBatch) -> None:
         )
 
 
-def columns_of(batch: PublishedBatch, bytes_max: int) -> pa.RecordBatch:
-    """The columns of a batch, when they are as they should be."""
+def columns_of(batch: PublishedBatch, bytes_max: int) -> pa.RecordBatch | None:
+    """The columns of a batch, when they are as they should be; None where no part of the broker
+    looks into them.
+    """
+    data = batch.data
+    if batch.rows == 1 and len(data) <= bytes_max and batch.schema == BYTES_SCHEMA and one_row.is_canonical(batch.columns, data):
+        return None
     return layout.check(batch.schema, batch.columns, batch.rows, batch.data, bytes_max=bytes_max)
 
 
-def understood(batch: PublishedBatch, columns: pa.RecordBatch, producer: bytes) -> Publish:
+def understood(batch: PublishedBatch, columns: pa.RecordBatch | None, producer: bytes) -> Publish:
     """What the machine decides by."""
+    if columns is None:
+        return Publish(producer, batch.number, batch.previous, batch.sent, batch.timeout, batch.rows, batch.columns, None)
     return Publish(
         producer=producer,
         number=batch.number,
@@ -74,6 +81,12 @@ def page_of(change: Append, group: str, columns: int, data: Buffer) -> Page:
     origin = Origin(change.rows, change.producer, change.number, 0, group)
     header = PageHeader(change.topic, change.partition, BYTES_SCHEMA, columns, change.rows, (origin,))
     return Page(encode_header(header), data)
+
+
+def page_of_rows(change: Append, group: str, batch: pa.RecordBatch, rows: Rows) -> Page:
+    """The page of some rows of a batch; the change then says which columns they have."""
+    change.columns, _, data = encoding.take(batch, rows)
+    return page_of(change, group, change.columns, data)
 
 
 def _expires(column: pa.Array) -> int:

@@ -9,12 +9,11 @@ from collections.abc import Callable
 
 from bowstring import errors
 from bowstring.broker.disk_room import DiskRoom
-from bowstring.broker.log.admission import Admission
+from bowstring.broker.log.admission import Admission, Admitted, Answered
 from bowstring.broker.log.publish_request import PublishBatch
 from bowstring.broker.log.published_batch import PublishedBatch, check_numbers, columns_of, understood
 from bowstring.broker.topic_table import TopicTable
 from bowstring.core import publishing
-from bowstring.core.answers import Answer
 from bowstring.messages.limits import NAME_BYTES_MAX
 from bowstring.ports.clock import Clock
 
@@ -57,26 +56,32 @@ class Publisher:
         self.fenced = asyncio.Event()
         self._admitted = 0
 
-    async def admit(self, size: int) -> None:
-        """Waits until there is memory for the next batch. It is given back when that batch is
+    def try_admit(self, size: int) -> bool:
+        """Reserves memory for the next batch if there is some. It is given back when that batch is
         answered.
         """
+        if not self._admission.try_admit(size):
+            return False
+        self._admitted += size
+        return True
+
+    async def admit(self, size: int) -> None:
+        """As `try_admit`, but waits until there is memory."""
         await self._admission.admit(size)
         self._admitted += size
 
-    def publish(self, batch: PublishedBatch) -> asyncio.Future[Answer]:
-        """Takes an admitted batch. The future is settled when everything the answer rests on is
-        committed.
+    def publish(self, batch: PublishedBatch, answered: Answered) -> None:
+        """Takes an admitted batch. Calls back when everything the answer rests on is committed:
+        before it returns, perhaps.
         """
-        answer = self._admission.outstanding(self._admitted)
+        admitted = self._admission.outstanding(self._admitted, answered)
         self._admitted = 0
         try:
-            self._publish(batch, answer)
+            self._publish(batch, admitted)
         except errors.Error as error:
-            self._admission.refuse(answer, error)
-        return answer
+            self._admission.refuse(admitted, error)
 
-    def _publish(self, batch: PublishedBatch, answer: asyncio.Future[Answer]) -> None:
+    def _publish(self, batch: PublishedBatch, admitted: Admitted) -> None:
         if self.fenced.is_set():
             raise errors.Unavailable("a newer stream of this producer has taken over.")
         check_numbers(batch)
@@ -88,7 +93,7 @@ class Publisher:
         except errors.Full:
             if publishing.is_new(actor.partition, publish, self._clock.now()):  # others need no room, only their answer
                 raise
-        actor.ask(PublishBatch(publish, self._group, columns, batch.data, answer))
+        actor.receive(PublishBatch(publish, self._group, columns, batch.data, admitted))
 
     def close(self) -> None:
         """The stream has ended. Its batches under way continue."""

@@ -2,8 +2,9 @@
 
 `decide` has no await and changes nothing. Whatever has to be read first comes as `Found`: the
 request says with a `Lookup` what that is. A request that is to be decided in the order in which it
-came is `in_order`, and then those behind it wait for it. The one that brings messages is in
-`publish_request`.
+came is `in_order`, and then those behind it wait for it. A `Question` has a future for its answer.
+The one that brings messages is in `publish_request`: it calls back, because a future costs as much
+as deciding.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Told = TypeVar("Told")
 class Request(ABC, Generic[Told]):
     """Something that is asked of one partition."""
 
-    __slots__ = ("answer",)
+    __slots__ = ()
 
     in_order = False
     """Whether others of the same kind wait while this one does."""
@@ -41,10 +42,6 @@ class Request(ABC, Generic[Told]):
     """When it is too late to decide it otherwise than with a no."""
     name: BatchName | None = None
     """The batch, if it is one: by this it is recognised when it comes again."""
-
-    def __init__(self) -> None:
-        self.answer: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
-        """Settles when everything that it rests on is committed."""
 
     @abstractmethod
     def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[Told]:
@@ -66,8 +63,31 @@ class Request(ABC, Generic[Told]):
         del lookup
         return errors.Corrupt(f"topic {partition.topic}, partition {partition.number}: {error}")
 
+    @property
+    @abstractmethod
+    def is_settled(self) -> bool:
+        """Whether there was a last word."""
+
+    @abstractmethod
     def settle(self, outcome: Told | Exception) -> None:
-        """The last word, unless there was one."""
+        """The last word, unless there was one. Called when everything that it rests on is
+        committed.
+        """
+
+
+class Question(Request[Told]):
+    """A request whose caller awaits the answer."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self) -> None:
+        self.answer: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_settled(self) -> bool:
+        return self.answer.done()
+
+    def settle(self, outcome: Told | Exception) -> None:
         if self.answer.done():
             return
         if isinstance(outcome, Exception):
@@ -76,7 +96,7 @@ class Request(ABC, Generic[Told]):
             self.answer.set_result(outcome)
 
 
-class DeleteMessages(Request[Deleted]):
+class DeleteMessages(Question[Deleted]):
     """Deletes what of these ids belongs to the group; with `old` also what the deduplication window
     has passed.
     """
@@ -96,7 +116,7 @@ class DeleteMessages(Request[Deleted]):
         return self._column.take(pa.array(rows))
 
 
-class FindGenerated(Request[int]):
+class FindGenerated(Question[int]):
     """The offset of the message that has an id that its kit generated; 0 if there is none."""
 
     def __init__(self, given: GivenBack, *, old: bool) -> None:
@@ -118,7 +138,7 @@ class LiveMessage(NamedTuple):
     offset: int
 
 
-class FindNatural(Request[LiveMessage | None]):
+class FindNatural(Question[LiveMessage | None]):
     """The newest message that has an id that its producer gave."""
 
     def __init__(self, wanted: Ids, column: pa.Array, *, old: bool) -> None:
@@ -141,7 +161,7 @@ class FindNatural(Request[LiveMessage | None]):
         return self._column.take(pa.array(rows))
 
 
-class AwaitCommit(Request[None]):
+class AwaitCommit(Question[None]):
     """Changes nothing, and is answered when everything that was decided before is committed."""
 
     def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[None]:
@@ -149,7 +169,7 @@ class AwaitCommit(Request[None]):
         return Decided((), None)
 
 
-class MovePosition(Request[None]):
+class MovePosition(Question[None]):
     """Moves a reader's named position; to 0 deletes it."""
 
     def __init__(self, topic: str, name: str, offset: int, *, forward: bool) -> None:
@@ -169,7 +189,7 @@ class MovePosition(Request[None]):
         return Refused(type(error)(named, hint=error.hint, details=error.details))
 
 
-class RaiseFloor(Request[None]):
+class RaiseFloor(Question[None]):
     """Retention has come further. What it has come to is decided by a function of `core`, after
     everything was read for it.
     """

@@ -1,11 +1,14 @@
 """A reader's stream out of the broker: whole pages as they are, new ones as they are committed,
 nothing that was deleted. `page_cutting` tells what goes out of a page.
+
+A reader that follows gets new rows in the step in which their commit is told (`row_wait`): their
+pages are in memory then. Everything else, such as old rows, filters and errors, is the task's.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from bowstring import errors
 from bowstring.broker.reading.cursor import Cursor, cursor_at
@@ -14,9 +17,11 @@ from bowstring.broker.reading.notices import Notices, Runs, deleted_runs
 from bowstring.broker.reading.page_cutting import cut
 from bowstring.broker.reading.places import offset_at
 from bowstring.broker.reading.reading import Reading
+from bowstring.broker.reading.row_wait import Receiver, RowWait
 from bowstring.broker.reading.selection import Selection
 from bowstring.core.pages import PageEntry
 from bowstring.ports.failures import Damaged
+from bowstring.ports.store import Page
 
 ANSWER_BYTES = 4 * 1024 * 1024
 """Bytes that one round reads for one reader."""
@@ -38,12 +43,13 @@ class Fetcher:
         self._notices: Notices | None = None
         self._turn = 0
 
-    async def next(self, bytes_max: int) -> list[Fetched]:
+    async def next(self, bytes_max: int, receiver: Receiver | None = None) -> list[Fetched]:
         """What comes next, about so many bytes, of one partition; waits until there is something.
-        Empty when every range is read.
+        Empty when every range is read (`done`). While it waits, a receiver is offered new rows at
+        once; empty, too, if it has no room left for what comes then.
         """
         while True:
-            if all(cursor.done for cursor in self._cursors):
+            if self.done:
                 return []
             for _ in self._cursors:
                 cursor = self._cursors[self._turn % len(self._cursors)]
@@ -54,20 +60,32 @@ class Fetcher:
                     continue
                 fetched = await self._of(cursor, min(bytes_max, ANSWER_BYTES))
                 if fetched:
-                    rows, size = sum([piece.rows for piece in fetched]), sum([piece.size for piece in fetched])
-                    self._reading.counters.fetched(cursor.actor.partition.topic, len(fetched), rows, size)
-                    self._reading.witness.fetched(self._topic, self._selection.where, fetched)
+                    self._count(cursor, fetched)
                     return fetched
-            await self._wait()
+            left = await self._wait(receiver)
+            if left or (receiver is not None and receiver.room() <= 0):
+                return left
 
-    async def _wait(self) -> None:
+    @property
+    def done(self) -> bool:
+        """Whether every range is read."""
+        return all(cursor.done for cursor in self._cursors)
+
+    def _count(self, cursor: Cursor, fetched: list[Fetched]) -> None:
+        rows, size = sum([piece.rows for piece in fetched]), sum([piece.size for piece in fetched])
+        self._reading.counters.fetched(cursor.actor.partition.topic, len(fetched), rows, size)
+        self._reading.witness.fetched(self._topic, self._selection.where, fetched)
+
+    async def _wait(self, receiver: Receiver | None) -> list[Fetched]:
         """Until there may be something to read in one of the partitions, or the moment has come
-        until which they are read. No polling.
+        until which they are read. No polling. Gives what the receiver was offered and could not
+        take.
         """
-        event = asyncio.Event()
         waiting = [cursor for cursor in self._cursors if not cursor.done]
         if not waiting or any(cursor.offset < cursor.limit or cursor.actor.gone is not None for cursor in waiting):
-            return  # something has come while others were looked at
+            return []  # something has come while others were looked at
+        left: list[Fetched] = []
+        event = asyncio.Event() if receiver is None else RowWait(lambda: self._offer(event, waiting, receiver, left))
         alarm = self._alarm(event)
         for cursor in waiting:
             cursor.actor.wake_when_readable(event, cursor.offset)
@@ -78,6 +96,39 @@ class Fetcher:
                 alarm.cancel()
             for cursor in waiting:
                 cursor.actor.forget(event)
+        return left
+
+    def _offer(self, event: asyncio.Event, waiting: list[Cursor], receiver: Receiver, left: list[Fetched]) -> bool:
+        """Offers what has become visible to the receiver. Says whether that was everything, so that
+        the wait goes on; rows that the receiver cannot take are `left`.
+        """
+        for cursor in waiting:
+            room = receiver.room()
+            fetched = self._at_once(cursor, room) if room > 0 else []
+            if fetched:
+                self._count(cursor, fetched)
+                left += receiver.take(fetched)
+                cursor.actor.wake_when_readable(event, cursor.offset)
+                return not left and not any(each.done or each.offset < each.limit for each in waiting)
+        return False
+
+    def _at_once(self, cursor: Cursor, bytes_max: int) -> list[Fetched]:
+        """What comes next of one partition, if it needs no waiting: pages in memory that are not
+        sealed.
+        """
+        partition, limit = cursor.actor.partition, cursor.limit
+        if not partition.sealed_end <= cursor.offset < limit:
+            return []
+        if cursor.until or cursor.actor.gone is not None or self._selection.where is not None:
+            return []
+        try:
+            cursor.check_overtaken(self._topic)
+            cursor.upto = limit
+            entries = partition.pages.between(cursor.offset, limit, bytes_max, PAGES_A_READ)
+            pages = self._reading.reader.held(partition, entries)
+            return [] if pages is None else joined(self._pieces(cursor, entries, pages))
+        except errors.Error:
+            return []  # the task meets it again, and raises it
 
     def _alarm(self, event: asyncio.Event) -> asyncio.Task[None] | None:
         until = max((cursor.until for cursor in self._cursors), default=0)
@@ -124,6 +175,13 @@ class Fetcher:
         if cursor.actor.gone is not None:
             raise cursor.actor.gone.with_traceback(None)
         cursor.check_overtaken(self._topic)
+        pieces = self._pieces(cursor, entries, pages)
+        if self._selection.where is not None:  # it takes a while, and may give nothing to wait for
+            await self._reading.clock.sleep(0)
+        return joined(pieces)
+
+    def _pieces(self, cursor: Cursor, entries: Sequence[PageEntry], pages: Sequence[Page]) -> list[Fetched]:
+        """What the reader may have of these pages."""
         moments = self._reading.moments(cursor.actor.partition.topic)
         pieces: list[Fetched] = []
         for entry, page in zip(entries, pages, strict=True):
@@ -138,9 +196,7 @@ class Fetcher:
             if pieces and not piece.rows and not pieces[-1].rows:
                 pieces.pop()
             pieces.append(piece)
-        if self._selection.where is not None:  # it takes a while, and may give nothing to wait for
-            await self._reading.clock.sleep(0)
-        return joined(pieces)
+        return pieces
 
     def _passed_over(self, cursor: Cursor, offset: int) -> list[Fetched]:
         """Nothing is left up to there: whatever it was has expired as a whole."""

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from bowstring.broker.reading.cursor import Cursor, out_of_range
 from bowstring.broker.reading.fetched import Fetched
 from bowstring.broker.reading.page_reader import arrivals
-from bowstring.broker.reading.selection import Selection
+from bowstring.broker.reading.selection import EVERYTHING, Selection
 from bowstring.broker.reading.visibility import Moments, is_whole, visible
 from bowstring.broker.witness import Witness
 from bowstring.core.offset_set import runs_of
 from bowstring.core.pages import Origin, PageEntry, PageHeader, decode_header
+from bowstring.core.partition import Partition
 from bowstring.messages import encoding
 from bowstring.ports.store import Page
 
@@ -41,7 +42,7 @@ def cut(
     if whole and selection.takes_untouched(entry):
         cursor.offset = end
         cursor.has_delivered = True
-        return _whole(cursor, entry, page)
+        return whole_page(partition, end, entry, page)
     header = decode_header(page.header)
     batch = encoding.decode(header.columns, page.body)
     seen = visible(partition, entry, header, batch, moments, first, end)
@@ -52,33 +53,38 @@ def cut(
     cursor.has_delivered = cursor.has_delivered or len(seen.offsets) > 0
     offsets = selection.passing(entry, header, batch, seen.offsets)
     if whole and len(offsets) == entry.rows and selection.takes_columns(entry):
-        return _whole(cursor, entry, page)
-    return _some(cursor, entry, header, batch, offsets, selection)
+        return whole_page(partition, end, entry, page)
+    return some_rows(partition, end, entry, header, batch, offsets, selection)
 
 
-def _whole(cursor: Cursor, entry: PageEntry, page: Page) -> Fetched:
+def whole_page(partition: Partition, end: int, entry: PageEntry, page: Page) -> Fetched:
+    """A page untouched; the reader goes on at `end`."""
     header = decode_header(page.header)
     one = entry.arrived == entry.arrived_last
     runs = [(entry.first_offset, entry.rows, entry.arrived)] if one else _dated(entry, header, np.arange(entry.first_offset, entry.end))
     origins, body = list(header.origins), page.body
-    number = cursor.actor.partition.number
-    return Fetched(number, cursor.offset, entry.arrived, header.schema, header.columns, entry.rows, runs, origins, body, len(body))
+    return Fetched(partition.number, end, entry.arrived, header.schema, header.columns, entry.rows, runs, origins, body, len(body))
 
 
-def _some(
-    cursor: Cursor, entry: PageEntry, header: PageHeader, batch: pa.RecordBatch, offsets: NDArray[np.int64], selection: Selection
+def some_rows(
+    partition: Partition,
+    end: int,
+    entry: PageEntry,
+    header: PageHeader,
+    batch: pa.RecordBatch,
+    offsets: NDArray[np.int64],
+    selection: Selection = EVERYTHING,
 ) -> Fetched:
-    partition = cursor.actor.partition
+    """Rows of a page as a message of their own; the reader goes on at `end`."""
     if not len(offsets):
-        return Fetched(partition.number, cursor.offset, entry.arrived, header.schema, header.columns, 0, [], [], None, 0)
+        return Fetched(partition.number, end, entry.arrived, header.schema, header.columns, 0, [], [], None, 0)
     rows = offsets - entry.first_offset
     runs, origins = _dated(entry, header, offsets), _origins(header.origins, rows)
     taken = selection.taken(batch, rows)
     if taken is None:
-        number, count = partition.number, len(offsets)
-        return Fetched(number, cursor.offset, entry.arrived, header.schema, 0, count, runs, origins, None, BARE_BYTES)
+        return Fetched(partition.number, end, entry.arrived, header.schema, 0, len(offsets), runs, origins, None, BARE_BYTES)
     data = taken.data
-    return Fetched(partition.number, cursor.offset, entry.arrived, header.schema, taken.mask, taken.rows, runs, origins, data, len(data))
+    return Fetched(partition.number, end, entry.arrived, header.schema, taken.mask, taken.rows, runs, origins, data, len(data))
 
 
 def _dated(entry: PageEntry, header: PageHeader, offsets: NDArray[np.int64]) -> list[tuple[int, int, int]]:

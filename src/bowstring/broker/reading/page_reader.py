@@ -82,6 +82,11 @@ class PageReader:
                 found[at] = page
         return [page for page in found if page is not None]
 
+    def held(self, partition: Partition, entries: Sequence[PageEntry]) -> list[Page] | None:
+        """The pages of these entries if all of them are in memory, and there are any."""
+        found = [page for entry in entries if (page := self._cached(partition, entry)) is not None]
+        return found if found and len(found) == len(entries) else None
+
     def _cached(self, partition: Partition, entry: PageEntry) -> Page | None:
         page = self._caches.pages.get(reference_of(entry, self._broker))
         return page if page is not None else self._tail(partition, entry)
@@ -143,10 +148,10 @@ class PageReader:
         return groups
 
     async def origins(self, partition: Partition, offset: int) -> list[tuple[int, Origin]]:
-        """The origins in the page that holds the offset, each with its first offset; none if it is
-        gone.
+        """The origins in the page that holds the offset, or in the next one if that is gone, each
+        with the offset of its first row here; none if nothing is left from there on.
         """
-        for entry, _ in await self._holders(partition, np.array([offset], np.int64)):
+        for entry in await self.entries(partition, offset, max(offset + 1, partition.sealed_end), 1, 1):
             header = decode_header((await self.pages(partition, [entry]))[0].header)
             starts = entry.first_offset + np.cumsum([0, *(origin.rows for origin in header.origins)])
             return list(zip(starts.tolist(), header.origins, strict=False))

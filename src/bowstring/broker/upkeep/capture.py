@@ -2,8 +2,8 @@
 
 It is taken at a boundary between two flushes, and written when that flush is committed: turned into
 bytes a few parts at a time, so that it holds nothing up, and in edits that flushes do not wait for
-long. The heads are the last edits. Until one is there, the head before it counts and the journal
-has the rest.
+long. Heads come after chunks, those of ledgers before those of partitions. Until one is there, the
+head before it counts and the journal has the rest. The rows of deleted subscriptions go last.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class Capture:
 
     async def write(self, journal: Journal, clock: Clock) -> None:
         """When that flush is committed. What could not be written comes with the next capture."""
-        heads = [one for one in self._unwritten if not one[1].number]
-        chunks = [one for one in self._unwritten if one[1].number]
+        heads = sorted((one for one in self._unwritten if one[1].turn), key=lambda one: one[1].turn)
+        chunks = [one for one in self._unwritten if not one[1].turn]
         try:
             for captured in self._order(chunks, heads):
                 await self._write(captured, journal, clock)
         finally:
-            for partition in self._partitions:
-                snapshots.put_back(partition, [part for owner, part in self._unwritten if owner is partition])
+            for partition, part in self._unwritten:
+                snapshots.put_back(partition, [part])
         for partition in self._partitions:
             partition.snapshot_sequence, partition.snapshot_end = self._sequence, partition.sealed_end
 

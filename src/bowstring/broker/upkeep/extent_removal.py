@@ -25,7 +25,8 @@ class ExtentRemoval:
     async def drop(self, actor: PartitionActor, now: int) -> None:
         """Removes those of one partition."""
         partition = actor.partition
-        if partition.sealed_end <= 1 or not partition.sealed_bytes:
+        at_load = partition.sealed_above_floor
+        if partition.sealed_end <= 1 or not partition.sealed_bytes or (at_load is not None and not 0 < at_load.expires < now):
             return
         extents = await self._extents.of(partition)
         gone = [extent for extent in extents if extent.end_offset <= partition.retained.first]

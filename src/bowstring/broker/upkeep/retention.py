@@ -4,8 +4,8 @@ space below it.
 Readers do not wait for it: what is too old by the second is not delivered (`visibility`), whether
 the floor has come there yet or not. Here pages go as a whole, oldest first. The floor is a change
 like any other and is committed with the next flush; only then extents that are below it leave the
-catalog. Pages with rows whose due time keeps them stay where they are, and the floor passes them
-by: it says which rows are kept. Age goes by the trusted clock, so that a clock that jumps deletes
+catalog. Pages with rows that their due time or a lease keeps stay where they are, and the floor
+passes them by: it says which rows are kept. Age goes by the trusted clock, so that a clock that jumps deletes
 nothing.
 
 A turn looks at some partitions, and the next one at the next: with ten thousand of them each has
@@ -32,7 +32,9 @@ from bowstring.ports.failures import Damaged
 
 PARTITIONS_A_TURN = 1000
 ASKED_A_TURN = 100
-"""Of these, partitions about which catalog or store have to be asked."""
+"""Of these, partitions about which catalog or store have to be asked. After a start those are few:
+the sums of the load tell of most that nothing is to be done yet.
+"""
 
 
 class _Seen(NamedTuple):
@@ -82,7 +84,7 @@ class Retention:
             partition = actor.partition
             seen = self._seen.get((partition.topic, partition.number))
             if seen is None or not seen.holds(partition):
-                asked += 1
+                asked += partition.sealed_above_floor is None
                 seen = None
             if asked > ASKED_A_TURN:
                 self._next = first + at
@@ -112,14 +114,17 @@ class Retention:
         return _Seen(moves, floor, 0 if outlook.arrived != NEVER else end, outlook)
 
     def _releases(self, partition: Partition, seen: _Seen, horizon: int) -> bool:
-        """Whether rows that are kept are to be released: once a minute, if the time of some is over or some are deleted."""
+        """Whether rows that are kept are to be released: once a minute, if the time of some is over, some are deleted, or a lease has
+        ended that kept some.
+        """
         if not len(partition.retained.kept):
             return False
         key, monotonic = (partition.topic, partition.number), self._clock.monotonic()
         if monotonic - self._kept_at.get(key, self._begun) < self._kept_seconds:
             return False
         self._kept_at[key] = monotonic
-        return seen.outlook.due < horizon or len(partition.deletions.among(partition.retained.kept)) > 0
+        deleted = len(partition.deletions.among(partition.retained.kept)) > 0
+        return seen.outlook.due < horizon or deleted or self._survey.lease_ended(partition)
 
     async def _retain(self, topic: Topic, actor: PartitionActor, seen: _Seen, horizon: int) -> bool:
         """Raises the floor as far as it goes, and waits for the commit. Says whether anything has changed."""
@@ -127,10 +132,10 @@ class Retention:
         surveyed = await self._survey.facts(partition, horizon, await self._surplus(topic, partition))
         if actor.closed is not None:
             return False
-        self._note(partition, seen, surveyed)
         retained, messages = partition.retained, partition.messages
         before = retained.floor, len(retained.kept)
         raised = actor.ask(RaiseFloor(lambda partition, _: decide(partition, surveyed.facts)))
+        self._note(partition, seen, surveyed)
         expired = messages - partition.messages
         await raised
         self._counters.expired += max(0, expired)

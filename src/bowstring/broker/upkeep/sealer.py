@@ -113,7 +113,13 @@ class Sealer:
         self._observer.note("journal-sealed", rows=before.rows, bytes=before.bytes)
 
     async def _seal(self, sequence: int, *, hurry: bool) -> None:
-        """In a hurry, because so much has come, it is better sealed soon than well."""
+        """In a hurry, because so much has come, it is better sealed soon than well.
+
+        Of the rows up to that flush some may just be taken back, because they missed their
+        deadline. Sections leave those out, so their deletion is committed first: a crash between
+        the two would bring the rows back, and no section would know them.
+        """
+        await self._flusher.commitment()
         actors = self._topics.actors()
         for step in _steps(actor for actor in actors if actor.partition.pages.count_upto(sequence)):
             while step:

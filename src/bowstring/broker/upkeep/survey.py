@@ -2,7 +2,8 @@
 
 Nothing is read twice for it. Of each stretch of rows below the floor it is remembered up to which
 horizon its due times were looked at, and which comes next, so that a minute in which nothing is due
-costs nothing, and one in which some rows are costs the blocks that these are in.
+costs nothing, and one in which some rows are costs the blocks that these are in. Where a lease kept
+rows and has ended, all due times are looked at again: they may be kept for another reason.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from bowstring.core.due_blocks import Offsets
 from bowstring.core.machine import NEVER
 from bowstring.core.pages import LOST, PageEntry
 from bowstring.core.partition import Partition
-from bowstring.core.retention import NO_ROWS, Facts, Outlook
+from bowstring.core.retention import NO_ROWS, Facts, HeldRows, Outlook
 from bowstring.ports.extents import Extent
 from bowstring.ports.failures import Damaged
 
@@ -70,14 +71,23 @@ class Survey:
         self._reader = reader
         self._due_times = due_times
         self._known: dict[tuple[int, int], dict[StretchKey, _Known]] = {}
+        self._held = HeldRows()
 
     def forget_all(self) -> None:
         self._known.clear()
+        self._held.clear()
+
+    def lease_ended(self, partition: Partition) -> bool:
+        """Whether rows below the floor are kept by a lease no more."""
+        return self._held.ended(partition)
 
     # Glances
 
     async def outlook(self, partition: Partition) -> Outlook:
         """When something has to be done: at the earliest, as far as memory and the catalog tell."""
+        at_load = partition.sealed_above_floor
+        if at_load is not None and not len(partition.retained.kept):  # what is not sealed arrived later
+            return Outlook(at_load.arrived, NEVER, at_load.expires or NEVER)
         floor, extents = partition.retained.floor, await self.extents_of(partition)
         expires = min((extent.expires for extent in extents if extent.expires), default=NEVER)
         known = self._known.get((partition.topic, partition.number), {})
@@ -115,6 +125,8 @@ class Survey:
         unknown = {stretch.key for stretch in passed.unknown}
         for stretch in below:
             known = remembered.get(stretch.key, _Known(-1, 0))
+            if self._held.ended(partition, stretch.first_offset, stretch.end_offset):
+                known = _Known(-1, 0)
             if known.due < horizon:
                 touched[stretch.key] = stretch
                 try:
@@ -132,6 +144,7 @@ class Survey:
     def remember(self, partition: Partition, surveyed: Surveyed) -> None:
         """What follows from the facts is decided."""
         self._known[partition.topic, partition.number] = surveyed.known
+        self._held.note(partition)
 
     async def _gone(self, partition: Partition, stretch: Stretch, known: _Known, horizon: int) -> Offsets:
         """The rows of a stretch below the floor that are kept no longer. Raises Damaged."""
@@ -227,6 +240,8 @@ class Survey:
     async def bytes_behind(self, partition: Partition) -> int:
         """Bytes of pages that extents still have, and in which nothing is retained."""
         retained, size = partition.retained, 0
+        if partition.sealed_above_floor is not None:
+            return 0
         for extent in await self._extents.of(partition):
             if not retained.any(extent.first_offset, extent.end_offset):
                 size += extent.bytes

@@ -31,7 +31,9 @@ class Switch:
         partition = actor.partition
         before = partition.pages.segments()
         actor.sealed(extent.end_offset, partition.sealed_bytes + extent.bytes)
-        if actor.closed is None:
+        # `gone`, not `closed`: while a deletion is under way the topic is closed, and when it is
+        # durable it gives up the pages that are in the index then. These have left it by then.
+        if actor.gone is None:
             self._usage.left_the_index(before, partition.pages.segments())
         self._extents.forget(partition.topic, partition.number)
         for tell in self.told:

@@ -133,7 +133,7 @@ def sealed(connection: apsw.Connection, broker: int) -> list[Sealed]:
     found = _run(connection, "sealed", {"broker": broker})
     if any(wrong for *_, wrong, _ in found):
         raise _changed(_run(connection, "extent_that_does_not_add_up", {}))
-    return [Sealed(*row[:4]) for row in found if row[-1] == broker]
+    return [Sealed(*row[:-2]) for row in found if row[-1] == broker]
 
 
 def usage(connection: apsw.Connection, broker: int) -> dict[int, int]:

@@ -533,6 +533,394 @@ class DeletedMessage(_message.Message):
     refused: Error
     def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ..., refused: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
+class CreateSubscriptionRequest(_message.Message):
+    __slots__ = ("topic", "name", "mode", "beginning", "latest", "moment", "lease", "exists_ok")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    BEGINNING_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
+    MOMENT_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    EXISTS_OK_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    mode: str
+    beginning: bool
+    latest: bool
+    moment: int
+    lease: int
+    exists_ok: bool
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., mode: _Optional[str] = ..., beginning: _Optional[bool] = ..., latest: _Optional[bool] = ..., moment: _Optional[int] = ..., lease: _Optional[int] = ..., exists_ok: _Optional[bool] = ...) -> None: ...
+
+class AlterSubscriptionRequest(_message.Message):
+    __slots__ = ("topic", "name", "lease")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    lease: int
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., lease: _Optional[int] = ...) -> None: ...
+
+class DescribeSubscriptionRequest(_message.Message):
+    __slots__ = ("topic", "name")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class ListSubscriptionsRequest(_message.Message):
+    __slots__ = ("topic", "after_topic", "after_name", "limit")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    AFTER_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    AFTER_NAME_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    after_topic: str
+    after_name: str
+    limit: int
+    def __init__(self, topic: _Optional[str] = ..., after_topic: _Optional[str] = ..., after_name: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListSubscriptionsAnswer(_message.Message):
+    __slots__ = ("subscriptions", "more")
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    subscriptions: _containers.RepeatedCompositeFieldContainer[Subscription]
+    more: bool
+    def __init__(self, subscriptions: _Optional[_Iterable[_Union[Subscription, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
+
+class DeleteSubscriptionRequest(_message.Message):
+    __slots__ = ("topic", "name", "missing_ok")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MISSING_OK_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    missing_ok: bool
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., missing_ok: _Optional[bool] = ...) -> None: ...
+
+class DeleteSubscriptionAnswer(_message.Message):
+    __slots__ = ("deleted",)
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    deleted: bool
+    def __init__(self, deleted: _Optional[bool] = ...) -> None: ...
+
+class Subscription(_message.Message):
+    __slots__ = ("topic", "name", "id", "topic_id", "mode", "lease", "created", "backlog", "leased", "oldest", "delivered_rate", "acked_rate", "nacked_rate", "expired_rate", "partitions", "consumers")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    CREATED_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_FIELD_NUMBER: _ClassVar[int]
+    LEASED_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_RATE_FIELD_NUMBER: _ClassVar[int]
+    ACKED_RATE_FIELD_NUMBER: _ClassVar[int]
+    NACKED_RATE_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_RATE_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    id: int
+    topic_id: int
+    mode: str
+    lease: int
+    created: int
+    backlog: int
+    leased: int
+    oldest: int
+    delivered_rate: float
+    acked_rate: float
+    nacked_rate: float
+    expired_rate: float
+    partitions: _containers.RepeatedCompositeFieldContainer[SubscriptionPartition]
+    consumers: _containers.RepeatedCompositeFieldContainer[ConsumerFacts]
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., id: _Optional[int] = ..., topic_id: _Optional[int] = ..., mode: _Optional[str] = ..., lease: _Optional[int] = ..., created: _Optional[int] = ..., backlog: _Optional[int] = ..., leased: _Optional[int] = ..., oldest: _Optional[int] = ..., delivered_rate: _Optional[float] = ..., acked_rate: _Optional[float] = ..., nacked_rate: _Optional[float] = ..., expired_rate: _Optional[float] = ..., partitions: _Optional[_Iterable[_Union[SubscriptionPartition, _Mapping]]] = ..., consumers: _Optional[_Iterable[_Union[ConsumerFacts, _Mapping]]] = ...) -> None: ...
+
+class SubscriptionPartition(_message.Message):
+    __slots__ = ("partition", "floor", "cursor", "backlog", "leased")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    FLOOR_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_FIELD_NUMBER: _ClassVar[int]
+    LEASED_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    floor: int
+    cursor: int
+    backlog: int
+    leased: int
+    def __init__(self, partition: _Optional[int] = ..., floor: _Optional[int] = ..., cursor: _Optional[int] = ..., backlog: _Optional[int] = ..., leased: _Optional[int] = ...) -> None: ...
+
+class ConsumerFacts(_message.Message):
+    __slots__ = ("name", "connected", "address", "leased", "credit")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONNECTED_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    LEASED_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    connected: bool
+    address: str
+    leased: int
+    credit: int
+    def __init__(self, name: _Optional[str] = ..., connected: _Optional[bool] = ..., address: _Optional[str] = ..., leased: _Optional[int] = ..., credit: _Optional[int] = ...) -> None: ...
+
+class ListLeasesRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "consumer", "older_than", "after_partition", "after_grant", "limit")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    OLDER_THAN_FIELD_NUMBER: _ClassVar[int]
+    AFTER_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    AFTER_GRANT_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    consumer: str
+    older_than: int
+    after_partition: int
+    after_grant: int
+    limit: int
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., consumer: _Optional[str] = ..., older_than: _Optional[int] = ..., after_partition: _Optional[int] = ..., after_grant: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListLeasesAnswer(_message.Message):
+    __slots__ = ("leases", "more", "now")
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    NOW_FIELD_NUMBER: _ClassVar[int]
+    leases: _containers.RepeatedCompositeFieldContainer[LeaseFacts]
+    more: bool
+    now: int
+    def __init__(self, leases: _Optional[_Iterable[_Union[LeaseFacts, _Mapping]]] = ..., more: _Optional[bool] = ..., now: _Optional[int] = ...) -> None: ...
+
+class LeaseFacts(_message.Message):
+    __slots__ = ("partition", "grant", "consumer", "granted", "until", "offsets", "rows")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    GRANT_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    GRANTED_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    grant: int
+    consumer: str
+    granted: int
+    until: int
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    rows: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition: _Optional[int] = ..., grant: _Optional[int] = ..., consumer: _Optional[str] = ..., granted: _Optional[int] = ..., until: _Optional[int] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ReleaseLeasesRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "consumer", "older_than")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    OLDER_THAN_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    consumer: str
+    older_than: int
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., consumer: _Optional[str] = ..., older_than: _Optional[int] = ...) -> None: ...
+
+class ReleaseLeasesAnswer(_message.Message):
+    __slots__ = ("messages",)
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    messages: int
+    def __init__(self, messages: _Optional[int] = ...) -> None: ...
+
+class ConsumeOpen(_message.Message):
+    __slots__ = ("topic", "subscription", "consumer", "instance", "lease", "mode", "topic_id", "subscription_id", "create", "held")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATE_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    consumer: str
+    instance: bytes
+    lease: int
+    mode: str
+    topic_id: int
+    subscription_id: int
+    create: CreateSubscriptionRequest
+    held: _containers.RepeatedCompositeFieldContainer[HeldLeases]
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., consumer: _Optional[str] = ..., instance: _Optional[bytes] = ..., lease: _Optional[int] = ..., mode: _Optional[str] = ..., topic_id: _Optional[int] = ..., subscription_id: _Optional[int] = ..., create: _Optional[_Union[CreateSubscriptionRequest, _Mapping]] = ..., held: _Optional[_Iterable[_Union[HeldLeases, _Mapping]]] = ...) -> None: ...
+
+class HeldLeases(_message.Message):
+    __slots__ = ("partition", "grants")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    GRANTS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    grants: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition: _Optional[int] = ..., grants: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ConsumeRequest(_message.Message):
+    __slots__ = ("open", "credit", "settle", "extend", "ready", "pong", "leaving")
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    SETTLE_FIELD_NUMBER: _ClassVar[int]
+    EXTEND_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    PONG_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
+    open: ConsumeOpen
+    credit: ConsumeCredit
+    settle: _containers.RepeatedCompositeFieldContainer[SettleRows]
+    extend: _containers.RepeatedCompositeFieldContainer[ExtendRows]
+    ready: bool
+    pong: int
+    leaving: bool
+    def __init__(self, open: _Optional[_Union[ConsumeOpen, _Mapping]] = ..., credit: _Optional[_Union[ConsumeCredit, _Mapping]] = ..., settle: _Optional[_Iterable[_Union[SettleRows, _Mapping]]] = ..., extend: _Optional[_Iterable[_Union[ExtendRows, _Mapping]]] = ..., ready: _Optional[bool] = ..., pong: _Optional[int] = ..., leaving: _Optional[bool] = ...) -> None: ...
+
+class ConsumeCredit(_message.Message):
+    __slots__ = ("messages", "bytes")
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    messages: int
+    bytes: int
+    def __init__(self, messages: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class SettleRows(_message.Message):
+    __slots__ = ("partition", "request", "answered", "grants", "outcomes", "runs", "offsets", "rows")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_FIELD_NUMBER: _ClassVar[int]
+    GRANTS_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    request: int
+    answered: int
+    grants: _containers.RepeatedScalarFieldContainer[int]
+    outcomes: _containers.RepeatedScalarFieldContainer[int]
+    runs: _containers.RepeatedScalarFieldContainer[int]
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    rows: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition: _Optional[int] = ..., request: _Optional[int] = ..., answered: _Optional[int] = ..., grants: _Optional[_Iterable[int]] = ..., outcomes: _Optional[_Iterable[int]] = ..., runs: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ExtendRows(_message.Message):
+    __slots__ = ("partition", "number", "lease", "grants", "runs", "offsets", "rows")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    GRANTS_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    number: int
+    lease: int
+    grants: _containers.RepeatedScalarFieldContainer[int]
+    runs: _containers.RepeatedScalarFieldContainer[int]
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    rows: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition: _Optional[int] = ..., number: _Optional[int] = ..., lease: _Optional[int] = ..., grants: _Optional[_Iterable[int]] = ..., runs: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ConsumeAnswer(_message.Message):
+    __slots__ = ("now", "opened", "page", "lease", "settled", "extended", "lost", "ping", "batch")
+    NOW_FIELD_NUMBER: _ClassVar[int]
+    OPENED_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_FIELD_NUMBER: _ClassVar[int]
+    EXTENDED_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    PING_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    now: int
+    opened: ConsumeOpened
+    page: FetchAnswer
+    lease: Lease
+    settled: _containers.RepeatedCompositeFieldContainer[RowsSettled]
+    extended: _containers.RepeatedCompositeFieldContainer[RowsExtended]
+    lost: _containers.RepeatedCompositeFieldContainer[HeldLeases]
+    ping: int
+    batch: bytes
+    def __init__(self, now: _Optional[int] = ..., opened: _Optional[_Union[ConsumeOpened, _Mapping]] = ..., page: _Optional[_Union[FetchAnswer, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., settled: _Optional[_Iterable[_Union[RowsSettled, _Mapping]]] = ..., extended: _Optional[_Iterable[_Union[RowsExtended, _Mapping]]] = ..., lost: _Optional[_Iterable[_Union[HeldLeases, _Mapping]]] = ..., ping: _Optional[int] = ..., batch: _Optional[bytes] = ...) -> None: ...
+
+class ConsumeOpened(_message.Message):
+    __slots__ = ("topic_id", "subscription_id", "mode", "lease", "created", "requests")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_ID_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    CREATED_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    subscription_id: int
+    mode: str
+    lease: int
+    created: bool
+    requests: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic_id: _Optional[int] = ..., subscription_id: _Optional[int] = ..., mode: _Optional[str] = ..., lease: _Optional[int] = ..., created: _Optional[bool] = ..., requests: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Lease(_message.Message):
+    __slots__ = ("grant", "until", "again", "retry_counts", "retry_rows")
+    GRANT_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    AGAIN_FIELD_NUMBER: _ClassVar[int]
+    RETRY_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    RETRY_ROWS_FIELD_NUMBER: _ClassVar[int]
+    grant: int
+    until: int
+    again: bool
+    retry_counts: _containers.RepeatedScalarFieldContainer[int]
+    retry_rows: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, grant: _Optional[int] = ..., until: _Optional[int] = ..., again: _Optional[bool] = ..., retry_counts: _Optional[_Iterable[int]] = ..., retry_rows: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class RowsSettled(_message.Message):
+    __slots__ = ("partition", "request", "refused")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    request: int
+    refused: _containers.RepeatedCompositeFieldContainer[RefusedRows]
+    def __init__(self, partition: _Optional[int] = ..., request: _Optional[int] = ..., refused: _Optional[_Iterable[_Union[RefusedRows, _Mapping]]] = ...) -> None: ...
+
+class RowsExtended(_message.Message):
+    __slots__ = ("partition", "number", "until", "refused")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    number: int
+    until: int
+    refused: _containers.RepeatedCompositeFieldContainer[RefusedRows]
+    def __init__(self, partition: _Optional[int] = ..., number: _Optional[int] = ..., until: _Optional[int] = ..., refused: _Optional[_Iterable[_Union[RefusedRows, _Mapping]]] = ...) -> None: ...
+
+class RefusedRows(_message.Message):
+    __slots__ = ("grant", "offsets", "rows", "standing", "holder", "until")
+    GRANT_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    STANDING_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    grant: int
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    rows: _containers.RepeatedScalarFieldContainer[int]
+    standing: str
+    holder: str
+    until: int
+    def __init__(self, grant: _Optional[int] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ..., standing: _Optional[str] = ..., holder: _Optional[str] = ..., until: _Optional[int] = ...) -> None: ...
+
 class BackupRequest(_message.Message):
     __slots__ = ("target", "proof")
     TARGET_FIELD_NUMBER: _ClassVar[int]

@@ -169,7 +169,7 @@ ORDER BY used.topic, used.partition, used.first_offset
 LIMIT :rows_max;
 
 -- name: sealed
-SELECT topic, partition, max(end_offset), sum(bytes),
+SELECT topic, partition, max(end_offset), sum(bytes), min(first_offset), min(arrived_first), coalesce(min(nullif(expires, 0)), 0),
        sum(total <> topic + partition + first_offset + end_offset + bytes),
        coalesce((SELECT owned.broker FROM partition AS owned WHERE owned.topic = extent.topic AND owned.number = partition), :broker)
 FROM extent

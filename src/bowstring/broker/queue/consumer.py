@@ -1,0 +1,184 @@
+"""A consumer that is connected: its name, its instance, what it holds and may hold, and what waits to
+be sent to it. Its session (`gateway.consume_session`) calls it.
+
+Leases belong to the name and not to the connection. A lost connection gives nothing back; whoever
+comes under the name again gets the leases that are still valid. An instance is one object of one
+program: the same one that comes again replaces its older connection at once. Another one has to
+wait whether the first still answers (`answers`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from bowstring import errors
+from bowstring.broker.queue.holdings import ConsumerCredit, Holdings
+from bowstring.broker.queue.lease_clock import LeaseClock
+from bowstring.broker.queue.lease_requests import ExtendForConsumer, GiveBackGrants, SettleForConsumer
+from bowstring.broker.queue.pushes import PushReceiver
+from bowstring.core.settling import GrantRows, OutcomeRows, RowsDone, SettleRequest
+
+if TYPE_CHECKING:
+    from bowstring.broker.queue.delivery import Delivery
+    from bowstring.broker.queue.subscription import LiveSubscription
+
+ANSWER_SECONDS: Final = 2.0
+"""A consumer that stays silent for so long when it is asked has lost its name."""
+
+RowsTold = Callable[[RowsDone | Exception], None]
+
+
+class LiveConsumer:
+    """One connection of one consumer."""
+
+    def __init__(
+        self,
+        subscription: LiveSubscription,
+        name: str,
+        instance: bytes,
+        lease: int,
+        address: str,
+        receiver: PushReceiver,
+        clock: LeaseClock,
+    ) -> None:
+        self.subscription = subscription
+        self.name = name
+        self.instance = instance
+        self.lease = lease
+        """How long it holds messages, in microseconds."""
+        self.address = address
+        """Where it is connected from, for people."""
+        self.receiver = receiver
+        self.holdings = Holdings()
+        self.is_ready = False
+        """Nothing is granted to it before it says so."""
+        self.ended: errors.Error | None = None
+        self.delivery: Delivery | None = None
+        self._clock = clock
+        self._asking: list[asyncio.Event] = []
+        """Of those who want to know whether it answers."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it is to get more."""
+        return self.is_ready and self.ended is None and self.holdings.has_room
+
+    def now(self) -> int:
+        """The time by which its leases run."""
+        return self._clock.now()
+
+    # What it asks for
+
+    def limit(self, credit: ConsumerCredit) -> None:
+        """It may hold this from here on."""
+        self.holdings.limit(credit)
+        self.subscription.room_changed(self)
+        if self.delivery is not None:
+            self.delivery.go_on()
+
+    def settle(self, partition: int, number: int, answered: int, parts: Sequence[OutcomeRows], told: RowsTold) -> None:
+        """Says what became of messages. Raises InvalidArgument for a partition that is not there."""
+        request = SettleRequest(self.name, number, parts, answered)
+        settle = SettleForConsumer(self.subscription.number, self._clock.now, told, request)
+        self.subscription.topic.actor(partition).receive(settle)
+        self.subscription.rates.count(acked=settle.acked, nacked=settle.nacked)
+
+    def extend(self, partition: int, lease: int, parts: Sequence[GrantRows], told: RowsTold) -> None:
+        """Holds messages for a span from now on."""
+        extend = ExtendForConsumer(self.subscription.number, self._clock.now, told, self.name, parts, lease)
+        self.subscription.topic.actor(partition).receive(extend)
+
+    def leases(self, held: Mapping[int, Sequence[int]]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+        """Of the grants that it says it holds those that it has lost, and those that it has beside
+        them; by partition.
+        """
+        now, lost, others = self._clock.now(), {number: list(grants) for number, grants in held.items()}, dict[int, list[int]]()
+        for actor, ledger in self.subscription.ledgers():
+            known = ledger.consumers.named(self.name)
+            if known is None:
+                continue
+            number = actor.partition.number
+            live = dict.fromkeys(lease.number for lease in ledger.leases.of_consumer(known.number) if lease.until > now)
+            named = set(lost.pop(number, ()))
+            if gone := sorted(named - live.keys()):
+                lost[number] = gone
+            if beside := [grant for grant in live if grant not in named]:
+                others[number] = beside
+        return lost, others
+
+    def last_requests(self) -> list[int]:
+        """Of each partition the number of the last request under its name; those behind the last
+        entry have none. A program that begins anew under the name goes on from there, or its first
+        requests would be taken for repeats.
+        """
+        found: list[int] = []
+        for actor, ledger in self.subscription.ledgers():
+            known = ledger.consumers.named(self.name)
+            if known is not None and known.request:
+                number = actor.partition.number
+                found += [0] * (number + 1 - len(found))
+                found[number] = known.request
+        return found
+
+    def ready(self) -> None:
+        """It has sent everything again that was not answered: it may get messages."""
+        self.is_ready = True
+        self.subscription.room_changed(self)
+
+    # Its name
+
+    async def answers(self) -> bool:
+        """Whether it answers soon when it is asked. One that has ended does not."""
+        asked = asyncio.Event()
+        self._asking.append(asked)
+        self.receiver.ping()
+        waiting = asyncio.ensure_future(asked.wait())
+        sleeping = asyncio.ensure_future(self._clock.sleep(ANSWER_SECONDS))
+        try:
+            await asyncio.wait((waiting, sleeping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            sleeping.cancel()
+            self._asking.remove(asked)
+        return asked.is_set() and self.ended is None
+
+    def pong(self) -> None:
+        """It has answered."""
+        for asked in self._asking:
+            asked.set()
+
+    # The end
+
+    def end(self, error: errors.Error) -> None:
+        """Ends the session with this error."""
+        if self.ended is None:
+            self.close(error)
+            self.receiver.end(error)
+
+    def leave(self) -> None:
+        """It says that it leaves: it has settled all that it had, so what it still holds was on
+        its way to it. That is given back, uncounted.
+        """
+        if self.ended is None:
+            self.close()
+            for actor, ledger in self.subscription.ledgers():
+                known = ledger.consumers.named(self.name)
+                grants = () if known is None else sorted({lease.number for lease in ledger.leases.of_consumer(known.number)})
+                if grants:
+                    parts = [GrantRows(grant) for grant in grants]
+                    actor.receive(GiveBackGrants(self.subscription.number, self._clock.now, _nothing, parts))
+
+    def close(self, error: errors.Error | None = None) -> None:
+        """The session has ended."""
+        if self.ended is None:
+            self.ended = error or errors.Unavailable("the consumer has left.")
+            self.subscription.leave(self)
+            self.pong()
+            if self.delivery is not None:
+                self.delivery.close()
+
+
+def _nothing(outcome: object) -> None:
+    """For requests without a waiting caller."""

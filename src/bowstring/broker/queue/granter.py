@@ -1,0 +1,156 @@
+"""Who gets what, when a flush is taken.
+
+Consumers with room and partitions with rows take turns: the one that was served last waits longest.
+A share is what waits, divided by the consumers that have room; where that would be a few rows only,
+fewer of them are served, so that a thousand consumers do not get one row each. A consumer gets at most one grant of a partition in a
+flush. What a flush leaves over the next one takes.
+
+A consumer that has plenty gets what little more it may have with the next flush that there is anyway,
+or a few milliseconds later: a flush costs as much as the leases of ten thousand rows.
+
+Deciding this late has two reasons. Rows that the same flush stores are granted by it, so a durable
+hand-over costs one commit. And whatever came while the flush before was on its way, publishes,
+settlements and credit, is shared out together: grants grow with the load by themselves.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.log.alarm import Alarm
+from bowstring.broker.log.flusher import Flusher
+from bowstring.broker.queue.consumer import LiveConsumer
+from bowstring.broker.queue.lease_clock import LeaseClock
+from bowstring.broker.queue.lease_requests import GrantToConsumer
+from bowstring.broker.queue.subscription import LiveSubscription
+from bowstring.core.granting import Granted
+from bowstring.core.ledger import Ledger
+from bowstring.core.partition import Partition
+
+SHARE_MIN: Final = 16
+"""As many consumers are served at once as get so many rows, if there are so many."""
+PARTITIONS_AT_ONCE: Final = 64
+"""So many partitions of a subscription take part in one flush."""
+
+PLENTY: Final = 4
+"""A consumer has plenty if it has more than so many times what it has room for."""
+CRUMBS_MICROSECONDS: Final = 20_000
+"""So long it waits at most for that little."""
+
+Open = deque[tuple[PartitionActor, Ledger]]
+"""Partitions that have rows to grant, the next one first."""
+
+
+class Granter:
+    """Grants for all subscriptions of one incarnation."""
+
+    def __init__(self, flusher: Flusher, clock: LeaseClock, alarm: Alarm) -> None:
+        self._flusher = flusher
+        self._clock = clock
+        self._alarm = alarm
+        self._candidates: dict[LiveSubscription, None] = {}
+        """Subscriptions in which something has changed since the last look."""
+        flusher.before_take.append(self.grant)
+
+    def look_at(self, subscription: LiveSubscription) -> None:
+        """There may be something to grant."""
+        self._candidates[subscription] = None
+        self._flusher.request()
+
+    def grant(self) -> None:
+        """Decides grants; they go into the flush that is being taken."""
+        candidates, self._candidates = self._candidates, {}
+        for subscription in candidates:
+            if not self._share_out(subscription) or not (subscription.hungry and subscription.waiting):
+                continue
+            if _has_plenty(subscription):
+                self._candidates[subscription] = None
+                self._alarm.set(self, self._clock.now() + CRUMBS_MICROSECONDS)
+            else:
+                self.look_at(subscription)
+
+    def woken(self, now: int) -> None:
+        """Nothing was flushed since for another reason, perhaps."""
+        del now
+        if self._candidates:
+            self._flusher.request()
+
+    def _share_out(self, subscription: LiveSubscription) -> bool:
+        """Says whether something was granted."""
+        hungry, served, has_granted = subscription.hungry, set[tuple[LiveConsumer, PartitionActor]](), False
+        if not hungry:
+            return False
+        partitions = _with_rows(subscription)
+        waiting = sum(ledger.waiting(actor.partition.next_offset) for actor, ledger in partitions)
+        share = -(-waiting // max(1, min(len(hungry), -(-waiting // SHARE_MIN))))
+        while partitions and hungry:
+            consumer, (actor, ledger) = next(iter(hungry)), partitions[0]
+            if (consumer, actor) in served:
+                break
+            served.add((consumer, actor))
+            most = min(share, consumer.holdings.room(subscription.mean(actor)))
+            if not most:
+                del hungry[consumer]
+                continue
+            has_granted |= self._grant(subscription, consumer, actor, _to_a_page_end(actor.partition, ledger, most))
+            if consumer in hungry:
+                hungry.move_to_end(consumer)
+            partitions.popleft()
+            if ledger.waiting(actor.partition.next_offset):
+                partitions.append((actor, ledger))
+                subscription.waiting.move_to_end(actor)
+            else:
+                del subscription.waiting[actor]
+        return has_granted
+
+    def _grant(self, subscription: LiveSubscription, consumer: LiveConsumer, actor: PartitionActor, most: int) -> bool:
+        """False if the consumer has as many grants in the partition as it may."""
+
+        def told(granted: Granted | Exception | None) -> None:
+            if isinstance(granted, Granted) and consumer.delivery is not None:
+                consumer.delivery.add(actor, granted.number)
+
+        request = GrantToConsumer(subscription.number, self._clock.now, told, consumer.name, most, consumer.lease)
+        actor.receive(request)
+        return request.granted is not None
+
+
+def _has_plenty(subscription: LiveSubscription) -> bool:
+    """Whether the consumer whose turn it is next was sent much more than it could get. The size of
+    rows that are on their way is an estimate, so they do not count.
+    """
+    holdings = next(iter(subscription.hungry)).holdings
+    room = holdings.room(subscription.mean(next(iter(subscription.waiting))))
+    return holdings.rows - holdings.unsent > PLENTY * room
+
+
+def _with_rows(subscription: LiveSubscription) -> Open:
+    """The partitions that take part. Those that have nothing to grant are forgotten until they do."""
+    found: Open = deque()
+    for actor in list(subscription.waiting):
+        ledger = subscription.ledger(actor)
+        if ledger is None or actor.closed is not None or not ledger.waiting(actor.partition.next_offset):
+            del subscription.waiting[actor]
+            continue
+        found.append((actor, ledger))
+        if len(found) == PARTITIONS_AT_ONCE:
+            break
+    return found
+
+
+def _to_a_page_end(partition: Partition, ledger: Ledger, most: int) -> int:
+    """So many rows, or a few less if they end with a page then: a page that is granted whole goes
+    out untouched.
+    """
+    start = max(ledger.cursor, ledger.floor)
+    stop = start + most
+    if stop >= partition.next_offset or not ledger.returned.is_empty:
+        return most
+    if stop >= partition.committed_offset:
+        return partition.committed_offset - start if partition.committed_offset > start else most
+    if not len(partition.pages) or stop <= partition.sealed_end:
+        return most
+    begin = partition.pages[partition.pages.at(stop)].first_offset
+    return begin - start if begin > start else most

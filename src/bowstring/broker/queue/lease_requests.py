@@ -1,0 +1,263 @@
+"""The requests to one ledger: they ask a partition's actor to grant, settle, extend and give back.
+
+None of them waits or looks anything up: each is decided in the step in which the actor receives it.
+`told` is called when that is committed. Leases run by their own clock, so the moment is asked there.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from bowstring import errors
+from bowstring.broker.log.requests import Question, Request
+from bowstring.core import granting, settling, subscribing
+from bowstring.core.decisions import Decided, Decision, Found, Refused
+from bowstring.core.granting import Granted
+from bowstring.core.ledger import Ledger
+from bowstring.core.ledger_changes import SetAsideReason, Settle, Settlement
+from bowstring.core.partition import Partition
+from bowstring.core.settling import GrantRows, RowsDone, SettleRequest
+from bowstring.core.subscription_settings import SubscriptionSettings
+
+Told = TypeVar("Told")
+
+Now = Callable[[], int]
+"""The time of leases."""
+
+
+def subscription_gone() -> errors.SubscriptionNotFound:
+    """The error for those who use a subscription that was deleted."""
+    return errors.SubscriptionNotFound("the subscription was deleted.", hint="Create it anew, or use another one.")
+
+
+class LeaseRequest(Request[Told]):
+    """Something that is asked of one ledger."""
+
+    __slots__ = ("_is_settled", "_now", "_subscription", "_told")
+
+    def __init__(self, subscription: int, now: Now, told: Callable[[Told | Exception], None]) -> None:
+        self._subscription = subscription
+        self._now = now
+        self._told = told
+        self._is_settled = False
+
+    def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[Told]:
+        del now, found
+        ledger = partition.ledgers.get(self._subscription)
+        if ledger is None:
+            return Refused(subscription_gone())
+        try:
+            return self.decide_lease(partition, ledger, self._now())
+        except errors.Error as error:
+            return Refused(error)
+
+    @abstractmethod
+    def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[Told]:
+        """Decides, by the time of leases. May raise what the asker has done wrong."""
+
+    @property
+    def is_settled(self) -> bool:
+        return self._is_settled
+
+    def settle(self, outcome: Told | Exception) -> None:
+        if not self._is_settled:
+            self._is_settled = True
+            self._told(outcome)
+
+
+class GrantToConsumer(LeaseRequest[Granted | None]):
+    """A consumer gets at most so many rows."""
+
+    __slots__ = ("_consumer", "_lease", "_most", "granted")
+
+    def __init__(
+        self, subscription: int, now: Now, told: Callable[[Granted | Exception | None], None], consumer: str, most: int, lease: int
+    ) -> None:
+        super().__init__(subscription, now, told)
+        self._consumer = consumer
+        self._most = most
+        self._lease = lease
+        self.granted: Granted | None = None
+        """What was decided."""
+
+    def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[Granted | None]:
+        self.granted = granted = granting.grant(ledger, self._consumer, self._most, partition.next_offset, self._lease, now)
+        return Decided(() if granted is None else granted.changes, granted)
+
+
+class SettleForConsumer(LeaseRequest[RowsDone]):
+    """A consumer says what became of its rows."""
+
+    __slots__ = ("_request", "acked", "nacked", "released")
+
+    def __init__(self, subscription: int, now: Now, told: Callable[[RowsDone | Exception], None], request: SettleRequest) -> None:
+        super().__init__(subscription, now, told)
+        self._request = request
+        self.acked = self.nacked = self.released = 0
+        """How many rows were settled so."""
+
+    def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[RowsDone]:
+        done = settling.settle(ledger, self._request, now)
+        for change in done.changes:
+            if isinstance(change, Settle):
+                self._count(ledger, change)
+        return Decided(done.changes, done)
+
+    def _count(self, ledger: Ledger, change: Settle) -> None:
+        """Counts before the change is applied: a part without rows is all that its grant has left."""
+        named: dict[int, int] = {}
+        for grant, outcome, spans in change.parts:
+            before = named.get(grant, 0)
+            rows = sum(spans[1::2]) if spans else sum(len(lease.rows) for lease in ledger.leases.of_grant(grant)) - before
+            named[grant] = before + rows
+            if outcome is Settlement.ACK:
+                self.acked += rows
+            elif outcome is Settlement.RELEASE:
+                self.released += rows
+            else:
+                self.nacked += rows
+
+
+class ExtendForConsumer(LeaseRequest[RowsDone]):
+    """A consumer holds rows for longer: for a span from now on."""
+
+    __slots__ = ("_consumer", "_lease", "_parts")
+
+    def __init__(
+        self,
+        subscription: int,
+        now: Now,
+        told: Callable[[RowsDone | Exception], None],
+        consumer: str,
+        parts: Sequence[GrantRows],
+        lease: int,
+    ) -> None:
+        super().__init__(subscription, now, told)
+        self._consumer = consumer
+        self._parts = parts
+        self._lease = lease
+
+    def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[RowsDone]:
+        done = settling.extend(ledger, self._consumer, self._parts, now + self._lease, now)
+        return Decided(done.changes, done)
+
+
+class ExpireEnded(LeaseRequest[None]):
+    """Leases that have ended give their rows back, and count it."""
+
+    __slots__ = ("returned_before",)
+
+    def __init__(self, subscription: int, now: Now) -> None:
+        super().__init__(subscription, now, _nothing)
+        self.returned_before = 0
+        """How many rows could be granted again before."""
+
+    def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[None]:
+        self.returned_before = len(ledger.returned)
+        change = settling.expire(ledger, now)
+        return Decided(() if change is None else (change,), None)
+
+
+class GiveBackGrants(LeaseRequest[RowsDone]):
+    """Rows are given back, uncounted, from any consumer."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, subscription: int, now: Now, told: Callable[[RowsDone | Exception], None], parts: Sequence[GrantRows]) -> None:
+        super().__init__(subscription, now, told)
+        self._parts = parts
+
+    def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[RowsDone]:
+        done = settling.give_back(ledger, self._parts, now)
+        return Decided(done.changes, done)
+
+
+class ReleaseGrants(Question[RowsDone]):
+    """The same for an operator, who waits for the answer."""
+
+    def __init__(self, subscription: int, now: Now, parts: Sequence[GrantRows]) -> None:
+        super().__init__()
+        self._subscription = subscription
+        self._now = now
+        self._parts = parts
+
+    def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[RowsDone]:
+        del now, found
+        ledger = partition.ledgers.get(self._subscription)
+        if ledger is None:
+            return Refused(subscription_gone())
+        done = settling.give_back(ledger, self._parts, self._now())
+        return Decided(done.changes, done)
+
+
+class SetAsideRows(LeaseRequest[None]):
+    """Rows that cannot be delivered count as settled."""
+
+    __slots__ = ("_parts", "_reason")
+
+    def __init__(self, subscription: int, now: Now, parts: Sequence[GrantRows], reason: SetAsideReason) -> None:
+        super().__init__(subscription, now, _nothing)
+        self._parts = parts
+        self._reason = reason
+
+    def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[None]:
+        change = settling.set_aside(ledger, self._parts, self._reason)
+        return Decided(() if change is None else (change,), None)
+
+
+def _nothing(outcome: object) -> None:
+    """For requests without a waiting caller."""
+
+
+# Subscriptions
+
+
+class SubscribePartition(Question[int]):
+    """The partition has a subscription from here on, which begins at an offset. The answer is where
+    that is.
+    """
+
+    def __init__(self, number: int, name: str, settings: SubscriptionSettings, created: int, offset: int | None) -> None:
+        """Without an offset it begins with what is published next."""
+        super().__init__()
+        self._number = number
+        self._name = name
+        self._settings = settings
+        self._created = created
+        self._offset = offset
+
+    def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[int]:
+        del now, found
+        offset = partition.next_offset if self._offset is None else max(self._offset, partition.retained.first)
+        return Decided((subscribing.subscribe(partition, self._number, self._name, self._settings, offset, self._created),), offset)
+
+
+class AlterLedger(Question[None]):
+    """The subscription has other settings from here on."""
+
+    def __init__(self, number: int, settings: SubscriptionSettings) -> None:
+        super().__init__()
+        self._number = number
+        self._settings = settings
+
+    def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[None]:
+        del now, found
+        if partition.ledgers.get(self._number) is None:
+            return Refused(subscription_gone())
+        return Decided((subscribing.alter(partition, self._number, self._settings),), None)
+
+
+class UnsubscribePartition(Question[None]):
+    """The partition forgets the subscription."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+
+    def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[None]:
+        del now, found
+        if partition.ledgers.get(self._number) is None:
+            return Decided((), None)
+        return Decided((subscribing.unsubscribe(partition, self._number),), None)

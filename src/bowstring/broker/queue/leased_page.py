@@ -1,0 +1,146 @@
+"""What goes out of a page to a consumer: the rows that it holds, and no byte of any other (invariant
+13). A page goes out untouched when the consumer holds all its rows and all may be delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bowstring.broker.reading.fetched import Fetched, joined
+from bowstring.broker.reading.page_cutting import some_rows, whole_page
+from bowstring.broker.reading.visibility import Moments, is_whole, visible
+from bowstring.core.pages import Origin, PageEntry, decode_header
+from bowstring.core.partition import Partition
+from bowstring.core.row_set import RowSet
+from bowstring.messages import encoding
+from bowstring.messages.schema import DUE, EXPIRES
+from bowstring.ports.store import Page
+
+FIXED_BYTES = 16
+"""What a row takes beside its values, at most: its places in the columns."""
+HEAD_BYTES = 1024
+"""What a batch takes beside its rows, at most."""
+
+
+class LeasedRowsCut(NamedTuple):
+    """What some pages come to for a consumer."""
+
+    pieces: list[Fetched]
+    aside: RowSet
+    """Rows that have expired, are too old, or are in no page any more: no consumer gets them."""
+
+
+def cut(partition: Partition, rows: RowSet, entries: Sequence[PageEntry], pages: Sequence[Page], moments: Moments | None) -> LeasedRowsCut:
+    """These rows out of pages, less those that have expired or are too old; a consumer that was sent
+    them before (`moments` is None) gets them all the same.
+    """
+    pieces: list[Fetched] = []
+    aside = [rows.below(entries[0].first_offset)]
+    for entry, page in zip(entries, pages, strict=True):
+        wanted = rows & RowSet(entry.first_offset, entry.end)
+        if not wanted:
+            continue
+        if moments is not None and _are_all_gone(entry, moments):
+            aside.append(wanted)
+            continue
+        piece = _rows_of(partition, entry, page, wanted, moments)
+        if piece.rows < len(wanted):
+            aside.append(wanted - offsets_of(piece))
+        if piece.rows:
+            pieces.append(piece)
+    return LeasedRowsCut(joined(pieces), RowSet.union(aside))
+
+
+def _rows_of(partition: Partition, entry: PageEntry, page: Page, rows: RowSet, moments: Moments | None) -> Fetched:
+    if len(rows) == entry.rows and (moments is None or is_whole(partition, entry, moments)):
+        return whole_page(partition, entry.end, entry, page)
+    header = decode_header(page.header)
+    batch = encoding.decode(header.columns, page.body)
+    offsets = rows.offsets()
+    if moments is not None and not _are_current(entry, moments):
+        seen = visible(partition, entry, header, batch, moments, rows.first, rows.stop)
+        offsets = np.intersect1d(seen.offsets, offsets, assume_unique=True)
+    if len(offsets) == entry.rows:
+        return whole_page(partition, entry.end, entry, page)
+    return some_rows(partition, rows.stop, entry, header, batch, offsets)
+
+
+def _are_all_gone(entry: PageEntry, moments: Moments) -> bool:
+    """Whether the entry alone tells that every row of the page is too old."""
+    return entry.arrived_last < moments.horizon and not entry.columns & DUE
+
+
+def _are_current(entry: PageEntry, moments: Moments) -> bool:
+    """Whether the entry alone tells that no row of the page has expired or is too old."""
+    return entry.arrived >= moments.horizon and not entry.columns & EXPIRES
+
+
+def offsets_of(fetched: Fetched) -> RowSet:
+    """The rows that were taken out of a page."""
+    return RowSet.of_runs([(offset, rows) for offset, rows, _ in fetched.runs])
+
+
+def run_lengths(counts: NDArray[np.int32]) -> tuple[list[int], list[int]]:
+    """Values that stand next to each other, and how often each comes; nothing if all are 0."""
+    if not counts.any():
+        return [], []
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(counts)) + 1))
+    lengths = np.diff(np.concatenate((starts, [len(counts)])))
+    return counts[starts].tolist(), lengths.tolist()
+
+
+# Pieces that have more bytes than the consumer has room for
+
+
+def fitting(piece: Fetched, bytes_max: int) -> Fetched | None:
+    """The first rows of a piece, so many that they have at most these bytes; None if none has."""
+    batch = _batch(piece)
+    sizes = np.full(piece.rows, FIXED_BYTES, np.int64)
+    for column in batch.columns:
+        sizes += _sizes(column)
+    count = int(np.searchsorted(np.cumsum(sizes), bytes_max - HEAD_BYTES, side="right"))
+    while count:
+        found = first_rows(piece, count)
+        if found.size <= bytes_max:
+            return found
+        count //= 2
+    return None
+
+
+def first_rows(piece: Fetched, count: int) -> Fetched:
+    """So many rows of a piece, as a message of their own."""
+    if count >= piece.rows:
+        return piece
+    taken = encoding.take(_batch(piece), np.arange(count, dtype=np.int64))
+    runs, left = list[tuple[int, int, int]](), count
+    for offset, rows, arrived in piece.runs:
+        if left:
+            runs.append((offset, min(rows, left), arrived))
+            left -= runs[-1][1]
+    origins, left = list[Origin](), count
+    for origin in piece.origins:
+        if left:
+            origins.append(origin._replace(rows=min(origin.rows, left)))
+            left -= origins[-1].rows
+    end = runs[-1][0] + runs[-1][1]
+    return piece._replace(
+        next_offset=end, columns=taken.mask, rows=count, runs=runs, origins=origins, data=taken.data, size=len(taken.data)
+    )
+
+
+def _batch(piece: Fetched) -> pa.RecordBatch:
+    assert piece.data is not None, "leased rows have a batch"
+    return encoding.decode(piece.columns, piece.data)
+
+
+def _sizes(column: pa.Array) -> NDArray[np.int64]:
+    """About how many bytes each row has."""
+    if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
+        offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+        return np.diff(offsets).astype(np.int64)
+    return np.full(len(column), -(-column.nbytes // len(column)), np.int64)

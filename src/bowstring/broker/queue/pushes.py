@@ -1,0 +1,57 @@
+"""What the broker sends to a consumer, as values, and how it reaches the consumer's session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from bowstring import errors
+from bowstring.broker.reading.fetched import Fetched
+
+
+class PushedLease(NamedTuple):
+    """The lease by which a consumer holds the rows of a push."""
+
+    grant: int
+    until: int
+    again: bool
+    """Sent again after a reconnect."""
+    retry_counts: Sequence[int]
+    """Of runs of rows, how often they were delivered before; empty if none of them was."""
+    retry_rows: Sequence[int]
+    """Of each run, how many rows."""
+
+
+class PushedRows(NamedTuple):
+    """Rows of one partition, and their lease."""
+
+    fetched: Fetched
+    lease: PushedLease
+
+
+Grants = Mapping[int, Sequence[int]]
+"""Numbers of grants by partition."""
+
+
+class PushReceiver(Protocol):
+    """A consumer's session, as the broker sees it. Nothing here waits or raises."""
+
+    def room(self) -> int:
+        """How many bytes it takes; 0 or less for none."""
+        ...
+
+    def push(self, pushed: PushedRows) -> None:
+        """Sends rows."""
+        ...
+
+    def lost(self, grants: Grants) -> None:
+        """The consumer does not hold these any more."""
+        ...
+
+    def ping(self) -> None:
+        """Asks the consumer for an answer at once."""
+        ...
+
+    def end(self, error: errors.Error) -> None:
+        """Ends the session with this error."""
+        ...

@@ -1,0 +1,178 @@
+"""A subscription over the partitions of its topic: who consumes it, who has room for more, and which
+partitions may have something to grant.
+
+The durable part is in the ledgers of the partitions. Everything here is made anew by an incarnation,
+and follows the changes of the ledgers when they are applied.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from bowstring import errors
+from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.queue.consumer import LiveConsumer
+from bowstring.broker.queue.rates import Rates
+from bowstring.broker.topics import Topic
+from bowstring.core.addresses import Runs
+from bowstring.core.ledger import Ledger
+from bowstring.core.ledger_changes import Grant, Settle
+from bowstring.core.subscription_settings import SubscriptionSettings
+
+FIRST_MEAN = 1024.0
+"""The size of a message, in bytes, where nothing is known about the partition yet."""
+NEWER = 0.25
+"""How much the latest push of many messages counts in the mean size of messages."""
+MANY = 64
+"""A push of fewer counts less: what a batch has beside its rows is a large part of it."""
+
+
+class LiveSubscription:
+    """One subscription of one incarnation. It follows its partitions (`Follower`), so that it ends
+    with them.
+    """
+
+    def __init__(
+        self,
+        topic: Topic,
+        number: int,
+        name: str,
+        settings: SubscriptionSettings,
+        created: int,
+        *,
+        rates: Rates,
+        look_at: Callable[[LiveSubscription], None],
+    ) -> None:
+        self.topic = topic
+        self.number = number
+        self.name = name
+        self.settings = settings
+        self.created = created
+        self.rates = rates
+        self._look_at = look_at
+        """Has the granter look at it when the next flush is taken."""
+        self.consumers: dict[str, LiveConsumer] = {}
+        """Those that are connected, by name."""
+        self.hungry: OrderedDict[LiveConsumer, None] = OrderedDict()
+        """Those of them that have room, the next one to be served first."""
+        self.waiting: OrderedDict[PartitionActor, None] = OrderedDict()
+        """Partitions that may have rows to grant, in turn; kept only while there are consumers."""
+        self._means: dict[PartitionActor, float] = {}
+        self.ended: errors.Error | None = None
+        topic.actors[0].followers[self] = None  # all of them end together
+
+    def ledger(self, actor: PartitionActor) -> Ledger | None:
+        """What it has done in a partition; None when it is deleted."""
+        return actor.partition.ledgers.get(self.number)
+
+    def ledgers(self) -> list[tuple[PartitionActor, Ledger]]:
+        """The same in all partitions."""
+        return [(actor, ledger) for actor in self.topic.actors if (ledger := self.ledger(actor)) is not None]
+
+    # Consumers
+
+    def join(self, consumer: LiveConsumer) -> None:
+        """A consumer is connected. It gets nothing before it is ready."""
+        if not self.consumers:
+            self.waiting = OrderedDict.fromkeys(self.topic.actors)
+        self.consumers[consumer.name] = consumer
+        for actor, ledger in self.ledgers():
+            known = ledger.consumers.named(consumer.name)
+            for lease in ledger.leases.of_consumer(known.number) if known is not None else ():
+                self._update(actor, ledger, consumer, lease.number)
+
+    def leave(self, consumer: LiveConsumer) -> None:
+        """A consumer is not connected any more. Its leases run to their end."""
+        self.hungry.pop(consumer, None)
+        if self.consumers.get(consumer.name) is consumer:
+            del self.consumers[consumer.name]
+            if not self.consumers:
+                self.waiting.clear()
+
+    def room_changed(self, consumer: LiveConsumer) -> None:
+        """It may have room now, or not any more."""
+        if not consumer.has_room:
+            self.hungry.pop(consumer, None)
+        elif consumer not in self.hungry:
+            self.hungry[consumer] = None
+            if self.waiting:
+                self._look_at(self)
+
+    # Partitions
+
+    def may_grant(self, actor: PartitionActor) -> None:
+        """A partition may have rows to grant."""
+        if self.consumers:
+            self.waiting[actor] = None
+            if self.hungry:
+                self._look_at(self)
+
+    def mean(self, actor: PartitionActor) -> float:
+        """About how many bytes a message of the partition has."""
+        known = self._means.get(actor)
+        if known is not None:
+            return known
+        partition = actor.partition
+        rows = partition.committed_offset - partition.retained.first
+        return max(1.0, partition.bytes / rows) if rows > 0 and partition.bytes else FIRST_MEAN
+
+    def learn(self, actor: PartitionActor, rows: int, size: int) -> None:
+        """So many rows were sent and had this size."""
+        known, latest = self.mean(actor), max(1.0, size / rows)
+        self._means[actor] = known + NEWER * min(1.0, rows / MANY) * (latest - known)
+
+    # What the ledgers say
+
+    def granted(self, actor: PartitionActor, ledger: Ledger, change: Grant) -> None:
+        """A consumer holds more."""
+        rows = sum(len(lease.rows) for lease in ledger.leases.of_grant(change.number))
+        self.rates.count(delivered=rows)
+        consumer = self.consumers.get(ledger.consumers[change.consumer].name)
+        if consumer is not None:
+            consumer.holdings.update(actor, change.number, rows, self.mean(actor))
+            if not consumer.has_room:
+                self.hungry.pop(consumer, None)
+
+    def settled(self, actor: PartitionActor, ledger: Ledger, change: Settle) -> None:
+        """A consumer holds less."""
+        consumer = self.consumers.get(ledger.consumers[change.consumer].name)
+        if consumer is not None:
+            for part in change.parts:
+                self._update(actor, ledger, consumer, part.grant)
+            self.room_changed(consumer)
+        self.may_grant(actor)
+
+    def leases_changed(self, actor: PartitionActor, ledger: Ledger) -> None:
+        """Leases have ended, whosever they were."""
+        for consumer in self.consumers.values():
+            grants = consumer.holdings.grants_in(actor)
+            for grant in grants:
+                self._update(actor, ledger, consumer, grant)
+            if grants:
+                self.room_changed(consumer)
+        self.may_grant(actor)
+
+    def _update(self, actor: PartitionActor, ledger: Ledger, consumer: LiveConsumer, grant: int) -> None:
+        rows = sum(len(lease.rows) for lease in ledger.leases.of_grant(grant))
+        consumer.holdings.update(actor, grant, rows, self.mean(actor))
+
+    # The end
+
+    def deleted(self, actor: PartitionActor, runs: Runs) -> None:
+        """Rows were deleted: `leases_changed` knows already."""
+
+    def altered(self) -> None:
+        """The topic has other settings; those of the subscription are its own."""
+
+    def closed(self, error: errors.Error) -> None:
+        """Nothing is delivered any more: the topic or the subscription is deleted, or the
+        incarnation has ended.
+        """
+        self.ended = error
+        for consumer in tuple(self.consumers.values()):
+            consumer.end(error)
+
+    def detach(self) -> None:
+        """It follows its partitions no more."""
+        self.topic.actors[0].followers.pop(self, None)

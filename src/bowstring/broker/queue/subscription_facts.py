@@ -1,0 +1,161 @@
+"""A subscription as it is described to users: what waits, who holds what, how fast it goes.
+
+Facts are of one moment, and are told when everything that they rest on is committed. Only the
+arrival of the oldest message may have to be read, where its page is sealed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bowstring import errors
+from bowstring.broker.queue import subscriptions
+from bowstring.broker.queue.queues import Queues
+from bowstring.broker.queue.rates import RatesFacts
+from bowstring.broker.queue.subscription import LiveSubscription
+from bowstring.broker.reading.page_reader import PageReader, arrivals
+from bowstring.core.ledgers import LedgerFigures
+from bowstring.core.pages import PageEntry, decode_header
+from bowstring.core.partition import Partition
+from bowstring.ports.failures import Damaged
+
+
+class QueuePartitionFacts(NamedTuple):
+    """A subscription in one partition."""
+
+    partition: int
+    floor: int
+    cursor: int
+    backlog: int
+    leased: int
+
+
+class QueueConsumerFacts(NamedTuple):
+    """A consumer that is connected, or holds leases."""
+
+    name: str
+    connected: bool
+    address: str
+    leased: int
+    credit: int
+
+
+class SubscriptionFacts(NamedTuple):
+    """A subscription as it is described to users."""
+
+    topic: str
+    name: str
+    id: int
+    topic_id: int
+    mode: str
+    lease: int
+    """Microseconds."""
+    created: int
+    backlog: int
+    """Messages that are not settled."""
+    leased: int
+    oldest: int
+    """When the oldest message arrived that is not settled; 0 if all are."""
+    rates: RatesFacts
+    partitions: list[QueuePartitionFacts]
+    consumers: list[QueueConsumerFacts]
+
+
+async def describe(queues: Queues, topic: str, name: str) -> SubscriptionFacts:
+    """Raises TopicNotFound, SubscriptionNotFound."""
+    try:
+        subscription = subscriptions.find(queues, topic, name)
+    except errors.NotFound:
+        await queues.log.durable()
+        raise
+    return await facts_of(queues, subscription)
+
+
+async def list_page(queues: Queues, topic: str, after: tuple[str, str], limit: int) -> tuple[list[SubscriptionFacts], bool]:
+    """Subscriptions by topic and name behind `after`, and whether there are more."""
+    topics = [queues.log.topics.topic(topic)] if topic else list(queues.log.topics.all())
+    behind = [each for found in topics for each in queues.of(found) if (found.row.name, each.name) > after]
+    page = [await facts_of(queues, subscription) for subscription in behind[:limit]]
+    await queues.log.durable()
+    return page, len(behind) > limit
+
+
+async def facts_of(queues: Queues, subscription: LiveSubscription) -> SubscriptionFacts:
+    """The facts of this moment, when they are durable."""
+    partitions = [QueuePartitionFacts(number, *figures) for number, figures in figures_of(subscription)]
+    facts = SubscriptionFacts(
+        topic=subscription.topic.row.name,
+        name=subscription.name,
+        id=subscription.number,
+        topic_id=subscription.topic.row.id,
+        mode=subscription.settings.mode,
+        lease=subscription.settings.lease,
+        created=subscription.created,
+        backlog=sum(each.backlog for each in partitions),
+        leased=sum(each.leased for each in partitions),
+        oldest=0,
+        rates=subscription.rates.facts(),
+        partitions=partitions,
+        consumers=_consumers(subscription),
+    )
+    await queues.log.durable()
+    return facts._replace(oldest=await oldest_arrival(queues, subscription))
+
+
+def figures_of(subscription: LiveSubscription) -> Iterator[tuple[int, LedgerFigures]]:
+    """How far it is in each partition, by number."""
+    for actor in subscription.topic.actors:
+        partition = actor.partition
+        if subscription.number in partition.ledgers:
+            yield partition.number, partition.ledgers.figures(subscription.number, partition.committed_offset)
+
+
+def _consumers(subscription: LiveSubscription) -> list[QueueConsumerFacts]:
+    held: dict[str, int] = {}
+    for _, ledger in subscription.ledgers():
+        for known in ledger.consumers:
+            if rows := ledger.leases.held_by(known.number):
+                held[known.name] = held.get(known.name, 0) + rows
+    found: list[QueueConsumerFacts] = []
+    for name in sorted(held.keys() | subscription.consumers.keys()):
+        live = subscription.consumers.get(name)
+        address, credit = ("", 0) if live is None else (live.address, live.holdings.credit.messages)
+        found.append(QueueConsumerFacts(name, live is not None, address, held.get(name, 0), credit))
+    return found
+
+
+async def oldest_arrival(queues: Queues, subscription: LiveSubscription) -> int:
+    """When the oldest message arrived that is not settled; 0 if all are."""
+    floors = [(subscription.topic.actors[number].partition, figures.floor) for number, figures in figures_of(subscription)]
+    found = [await _arrival(queues, partition, floor) for partition, floor in floors]
+    return min((moment for moment in found if moment), default=0)
+
+
+async def _arrival(queues: Queues, partition: Partition, offset: int) -> int:
+    """When a message arrived, or the next one that is there; 0 if there is none, or if it cannot be
+    read.
+    """
+    if offset >= partition.committed_offset:
+        return 0
+    reader = queues.reading.reader
+    for entry in await _entries(reader, partition, offset):
+        if entry.arrived == entry.arrived_last:
+            return entry.arrived
+        try:
+            page = (await reader.pages(partition, [entry]))[0]
+        except Damaged:
+            return entry.arrived
+        return int(arrivals(decode_header(page.header), entry)[max(0, offset - entry.first_offset)])
+    return 0
+
+
+async def _entries(reader: PageReader, partition: Partition, offset: int) -> list[PageEntry]:
+    """The page that the offset is in, or the next one; none if its index is damaged."""
+    while True:
+        moves = partition.moves
+        try:
+            return await reader.entries(partition, offset, partition.committed_offset, 1, 1)
+        except Damaged:
+            if moves == partition.moves:
+                return []

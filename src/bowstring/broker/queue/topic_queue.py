@@ -1,0 +1,111 @@
+"""The subscriptions of one topic. It hears of every change that is applied to the topic's partitions,
+and tells the subscriptions what concerns them; it ends leases when their time has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.log.alarm import Alarm
+from bowstring.broker.queue.lease_clock import LeaseClock
+from bowstring.broker.queue.lease_requests import ExpireEnded
+from bowstring.broker.queue.subscription import LiveSubscription
+from bowstring.broker.topics import Topic
+from bowstring.core.changes import Append, Change, Delete, Floor
+from bowstring.core.ledger_changes import Expire, GiveBack, Grant, Reset, SetAside, Settle
+
+
+class LeaseEnds:
+    """Ends the leases of one partition (`Sleeper`)."""
+
+    def __init__(self, queue: TopicQueue, actor: PartitionActor) -> None:
+        self._queue = queue
+        self._actor = actor
+
+    def woken(self, now: int) -> None:
+        """The time of a lease may have come. A lease that was extended since has a later end: then
+        nothing happens.
+        """
+        self._queue.expire(self._actor, now)
+
+
+class TopicQueue:
+    """The queues of a topic."""
+
+    def __init__(self, topic: Topic, clock: LeaseClock, alarm: Alarm) -> None:
+        self.topic = topic
+        self._clock = clock
+        self._alarm = alarm
+        self._by_name: dict[str, LiveSubscription] = {}
+        self._by_number: dict[int, LiveSubscription] = {}
+        self._ends = {actor: LeaseEnds(self, actor) for actor in topic.actors}
+        for actor in topic.actors:
+            actor.taken = self.taken
+            self._set_alarm(actor)
+
+    # Subscriptions
+
+    def get(self, name: str) -> LiveSubscription | None:
+        return self._by_name.get(name)
+
+    def __iter__(self) -> Iterator[LiveSubscription]:
+        """By name."""
+        return iter([self._by_name[name] for name in sorted(self._by_name)])
+
+    def add(self, subscription: LiveSubscription) -> None:
+        self._by_name[subscription.name] = self._by_number[subscription.number] = subscription
+
+    def remove(self, subscription: LiveSubscription) -> None:
+        """The subscription is being deleted: its name is free."""
+        del self._by_name[subscription.name], self._by_number[subscription.number]
+
+    # Changes
+
+    def taken(self, actor: PartitionActor, changes: Sequence[Change]) -> None:
+        """Changes of a partition were applied."""
+        for change in changes:
+            if isinstance(change, Append):
+                if change.rows:
+                    for subscription in self._by_number.values():
+                        subscription.may_grant(actor)
+            elif isinstance(change, Delete | Floor):
+                for subscription in self._by_number.values():
+                    self._leases_changed(subscription, actor)
+            elif isinstance(change, Grant | Settle | Expire | GiveBack | SetAside | Reset):
+                self._told(actor, change)
+
+    def _told(self, actor: PartitionActor, change: Grant | Settle | Expire | GiveBack | SetAside | Reset) -> None:
+        subscription = self._by_number.get(change.subscription)
+        ledger = None if subscription is None else subscription.ledger(actor)
+        if subscription is None or ledger is None:
+            return
+        if isinstance(change, Grant):
+            subscription.granted(actor, ledger, change)
+            self._alarm.set(self._ends[actor], ledger.next_deadline())
+        elif isinstance(change, Settle):
+            subscription.settled(actor, ledger, change)
+        else:
+            subscription.leases_changed(actor, ledger)
+
+    def _leases_changed(self, subscription: LiveSubscription, actor: PartitionActor) -> None:
+        ledger = subscription.ledger(actor) if subscription.consumers else None
+        if ledger is not None:
+            subscription.leases_changed(actor, ledger)
+
+    # Ends of leases
+
+    def _set_alarm(self, actor: PartitionActor) -> None:
+        self._alarm.set(self._ends[actor], actor.partition.ledgers.next_deadline())
+
+    def expire(self, actor: PartitionActor, now: int) -> None:
+        """Ends the leases of a partition that have come to their end: one change for each ledger."""
+        if actor.closed is not None:
+            return
+        for subscription in tuple(self._by_number.values()):
+            ledger = subscription.ledger(actor)
+            if ledger is not None and ledger.next_deadline() <= now:
+                request = ExpireEnded(subscription.number, self._clock.now)
+                actor.receive(request)
+                subscription.rates.count(expired=max(0, len(ledger.returned) - request.returned_before))
+        self._set_alarm(actor)

@@ -1,0 +1,52 @@
+"""What becomes of a message that a handler of `consumer.run` has worked on."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from bowstring import errors
+from bowstring.client.lease_marks import ACK, NACK, REJECT
+from bowstring.client.leased_message import LeasedMessage
+from bowstring.client.reader_settings import rows_limit
+
+_log = logging.getLogger("bowstring.client.consumer")
+
+
+class Reject(Exception):
+    """Raise it in a handler of `consumer.run` to reject the message: it cannot be processed, now or
+    later. Its text is the reason.
+    """
+
+    def __init__(self, reason: str = "rejected by its handler") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def settle(message: LeasedMessage, error: BaseException | None) -> None:
+    """Acks what a handler has done, and gives back what it has failed at. A message that the handler
+    has settled itself is left alone. Errors of the program are logged, not raised: other messages
+    wait.
+    """
+    try:
+        if error is None:
+            _finish(message, ACK)
+        elif isinstance(error, Reject):
+            _finish(message, REJECT)
+        else:
+            _finish(message, NACK)
+            if isinstance(error, Exception):
+                _log.error("a handler has failed at %r, which is given back", message, exc_info=error)
+    except errors.LeaseLost as lost:
+        _log.warning("a message was worked on for nothing: %s", lost)
+
+
+def _finish(message: LeasedMessage, code: int) -> None:
+    message._finish(code)  # pyright: ignore[reportPrivateUsage]
+
+
+def check(handler: Any, concurrency: Any) -> None:
+    """Refuses what cannot be run."""
+    if not callable(handler):
+        raise errors.InvalidArgument(f"handler={handler!r} cannot be called.", hint="Use a function of a message.")
+    rows_limit(concurrency, "concurrency")

@@ -1,0 +1,108 @@
+"""What a program says about the rows of a page, and how it becomes a request.
+
+Each row of a leased page has two bytes. Its **mark** is the program's word: ack, nack, reject,
+release. Settling a message writes this one byte, in any thread. Its **state** is the loop's: nothing
+was sent, a request is under way, it is done, it was refused. The loop compares the two, all rows of
+a page at once, and makes runs of offsets of the rows that were marked since it looked last. So
+settling a thousand messages costs a thousand bytes and a few operations on arrays.
+
+A row is marked once. Two threads that settle the same message at the same time may both write its
+mark; the loop takes the one that it sees first, and no other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from bowstring.client.leased_page import LeasedPage
+
+ACK: Final = 1
+NACK: Final = 2
+REJECT: Final = 3
+RELEASE: Final = 4
+ABANDONED: Final = 5
+"""The program had the row and has not settled it when the consumer was closed."""
+LOST: Final = 0x80
+"""The consumer does not hold the row any more."""
+FORKED: Final = 0x81
+"""This is a forked child: the row is its parent's."""
+COPIED: Final = 0x82
+"""This is a copy of a message, from a pickle: the original is settled, not the copy."""
+ELSEWHERE: Final = 0x83
+"""The row came again in this page; the consumer has it in another one."""
+
+TRAVELS_AS: Final = {ACK: 1, NACK: 2, REJECT: 3, RELEASE: 4, ABANDONED: 2}
+"""The marks that are outcomes, as the schema numbers these."""
+WORDS: Final = {
+    ACK: "was acked before",
+    NACK: "was nacked before",
+    REJECT: "was rejected before",
+    RELEASE: "was given back before",
+    ABANDONED: "was given back when its consumer was closed",
+}
+
+OPEN: Final = 0
+UNDER_WAY: Final = 1
+DONE: Final = 2
+REFUSED: Final = 3
+
+Rows = npt.NDArray[np.intp] | None
+"""Numbers of rows in a page; None for all."""
+
+
+def gathered(page: LeasedPage) -> list[tuple[int, Rows]]:
+    """Takes the rows of a page that were marked since the last time, by their marks. The page says
+    that it has nothing new *before* its marks are read: a mark that is set afterwards enlists the
+    page again.
+    """
+    page.idle = True
+    if page.rows == 1:
+        return _one(page)
+    marks = np.frombuffer(bytes(page.marks), np.uint8)
+    fresh = (page.state_array == OPEN) & (marks != 0)
+    rows = np.flatnonzero(fresh)
+    if not len(rows):
+        return []
+    page.state_array[fresh] = UNDER_WAY
+    codes = marks[rows]
+    lowest, highest = int(codes.min()), int(codes.max())
+    if lowest == highest:
+        return [(lowest, None if len(rows) == page.rows else rows)]
+    return [(code, rows[codes == code]) for code in np.unique(codes).tolist()]
+
+
+def _one(page: LeasedPage) -> list[tuple[int, Rows]]:
+    """The same for a page of one row: arrays would cost more than all the rest."""
+    code = page.marks[0]
+    if not code or page.states[0] != OPEN:
+        return []
+    page.states[0] = UNDER_WAY
+    return [(code, None)]
+
+
+def count(page: LeasedPage, rows: Rows) -> int:
+    """How many rows these are."""
+    return page.rows if rows is None else len(rows)
+
+
+def runs(page: LeasedPage, rows: Rows) -> tuple[list[int], list[int]]:
+    """Rows of a page as runs of offsets: the first of each, and how many."""
+    told = page.header.runs
+    if rows is None:
+        return [run.offset for run in told], [run.rows for run in told]
+    offsets = rows + told[0].offset if len(told) == 1 else page.offsets[rows]
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(offsets) != 1) + 1))
+    return offsets[starts].tolist(), np.diff(np.append(starts, len(offsets))).tolist()
+
+
+def rows_at(page: LeasedPage, offsets: list[int], counts: list[int]) -> npt.NDArray[np.intp]:
+    """The rows of a page that lie in these runs of offsets."""
+    own, found = page.offsets, np.zeros(page.rows, np.bool_)
+    for offset, many in zip(offsets, counts, strict=True):
+        first, last = np.searchsorted(own, (offset, offset + many))
+        found[first:last] = True
+    return np.flatnonzero(found)

@@ -1,0 +1,74 @@
+"""The calls of a client about subscriptions, for programs without asyncio (`sync`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bowstring.client import client as asynchronous
+from bowstring.client.arguments import Span, SpanOrMoment
+from bowstring.client.ranges import Start
+from bowstring.client.subscriptions import Lease, Subscription
+from bowstring.wire.loops import LoopThread
+
+# This module is the other face of that class, and uses what it keeps from programs.
+# pyright: reportPrivateUsage=false
+
+
+class SyncSubscriptionCalls:
+    """What they have in common with the calls of `bowstring.aio`: everything but await."""
+
+    _client: asynchronous.Client
+    _thread: LoopThread
+
+    def create_subscription(
+        self,
+        topic: str,
+        name: str,
+        *,
+        mode: str = "shared",
+        start: Start = "beginning",
+        lease: SpanOrMoment = 30,
+        exists_ok: bool = False,
+    ) -> Subscription:
+        """Creates a subscription: a queue on a topic that has every message from `start` on, which is
+        `"beginning"`, `"latest"` or a moment. `lease` is how long a consumer holds a message. Raises
+        `SubscriptionExists` if there is one; with `exists_ok` returns it as it is.
+        """
+        return self._thread.run(self._client.create_subscription(topic, name, mode=mode, start=start, lease=lease, exists_ok=exists_ok))
+
+    def alter_subscription(self, topic: str, name: str, *, lease: SpanOrMoment | None = None) -> Subscription:
+        """Changes the given settings, and no others. Leases that are held already keep their end."""
+        return self._thread.run(self._client.alter_subscription(topic, name, lease=lease))
+
+    def subscription(self, topic: str, name: str) -> Subscription:
+        """A subscription with its backlog, rates and consumers. Raises `SubscriptionNotFound`."""
+        return self._thread.run(self._client.subscription(topic, name))
+
+    def subscriptions(self, topic: str | None = None) -> Iterator[Subscription]:
+        """All subscriptions by topic and name, or those of one topic; page by page."""
+        after: tuple[str, str] | None = ("", "")
+        while after is not None:
+            page, after = self._thread.run(self._client._subscription_page(topic, after))
+            yield from page
+
+    def delete_subscription(self, topic: str, name: str, missing_ok: bool = False) -> None:
+        """Deletes a subscription: its consumers end with `SubscriptionNotFound`. The messages stay in
+        the topic. Raises `SubscriptionNotFound`, unless `missing_ok`.
+        """
+        self._thread.run(self._client.delete_subscription(topic, name, missing_ok))
+
+    def leases(self, topic: str, subscription: str, consumer: str | None = None, older_than: Span | None = None) -> Iterator[Lease]:
+        """Who holds what, until when: all leases of a subscription by partition and number, or those
+        of one consumer, or those that were granted longer ago than `older_than`; page by page.
+        """
+        after: tuple[int, int] | None = (0, 0)
+        while after is not None:
+            page, after = self._thread.run(self._client._lease_page(topic, subscription, consumer, older_than, after))
+            yield from page
+
+    def release_leases(self, topic: str, subscription: str, consumer: str | None = None, older_than: Span | None = None) -> int:
+        """Takes messages away from the consumers that hold them, of all, of one consumer, or those
+        granted longer ago than `older_than`. They are delivered again at once, and that does not
+        count. Returns how many they were.
+        """
+        return self._thread.run(self._client.release_leases(topic, subscription, consumer, older_than))

@@ -1,0 +1,327 @@
+"""The ledger: what a subscription has done with the rows of one partition.
+
+A row is in one of four places, and only exceptions cost memory:
+
+- settled: below the floor, or in a set above it (`settled_rows`);
+- leased: part of a grant, which is a run of rows (`leases`);
+- returned: given back, before the cursor, and granted again before anything new;
+- waiting: from the cursor on, never granted yet. Ten million of them cost nothing.
+
+Which rows are returned follows from the rest: they are before the cursor, neither settled nor
+leased. So that is not durable, and a loaded ledger works it out when it is first asked to grant.
+Beside the places a row has a retry count (`retry_counts`). A consumer has a running number of its
+requests (`ledger_consumers`).
+
+Requests are decided beside it (`granting`, `settling`), and deciding changes nothing. Durable state
+changes only in `apply`, also by the deletions and floors of the partition. Only one decision is
+open at a time: it is applied before the next one is made, because a grant has the next number and
+begins at the cursor.
+
+Room for what comes: rows that are due later, or that wait for their key, are a fifth place, which
+`returned` leaves out as it leaves out the others; the second cursor stands beside the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bowstring.core.addresses import Spans
+from bowstring.core.changes import Delete, Floor
+from bowstring.core.leases import Lease, Leases
+from bowstring.core.ledger_changes import (
+    AlterSubscription,
+    Expire,
+    Extend,
+    GiveBack,
+    Grant,
+    Join,
+    OneLedgerChange,
+    Reset,
+    SetAside,
+    Settle,
+    Settlement,
+    Subscribe,
+)
+from bowstring.core.ledger_consumers import LedgerConsumers
+from bowstring.core.machine import Machine
+from bowstring.core.retry_counts import RetryCounts
+from bowstring.core.row_set import NO_ROWS, RowPool, RowSet
+from bowstring.core.settled_rows import SettledRows
+from bowstring.core.subscription_settings import SubscriptionSettings
+
+
+class LedgerParts(NamedTuple):
+    """A ledger's state at rest: its head, chunks by their number, and the flush of the head."""
+
+    head: bytes
+    chunks: dict[int, bytes]
+    sequence: int
+
+
+class LeasedRows(NamedTuple):
+    """Rows under one active lease."""
+
+    rows: RowSet
+    consumer: str
+    until: int
+
+
+class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
+    """One subscription in one partition."""
+
+    def __init__(self, topic: int, partition: int, subscription: int, offset: int = 1, floor: int = 1, gone: Spans = ()) -> None:
+        """It delivers from the offset on, but for rows that are gone; `floor` is the one of
+        retention.
+        """
+        self.topic = topic
+        self.partition = partition
+        self.subscription = subscription
+        self.place = topic, partition, subscription
+        """What its changes begin with."""
+        self.name = ""
+        """The subscription's; its number stays when another one gets the name."""
+        self.settings = SubscriptionSettings()
+        self.created = 0
+        self.cursor = offset
+        """Rows from here on were never granted."""
+        self.settled = SettledRows(offset)
+        self.leases = Leases()
+        self.counts = RetryCounts()
+        self.consumers = LedgerConsumers()
+        self.next_grant = 1
+        """The number of the next grant."""
+        self.moment = 0
+        """The last moment that a change named."""
+        self.retained = floor
+        """How far retention has come."""
+        self.ordinal = 0
+        """How many changes were applied."""
+        self.snapshot_sequence = 0
+        """The flush that the head at rest stands for."""
+        self._returned: RowPool | None = RowPool()
+        """None until somebody asks for it."""
+        self.settled.add(RowSet.of_spans(gone))
+
+    @staticmethod
+    def of(change: Subscribe) -> Ledger:
+        """The ledger with which a subscription begins."""
+        ledger = Ledger(change.topic, change.partition, change.subscription, change.offset, change.floor, change.gone)
+        ledger.name, ledger.settings, ledger.created = change.name, change.settings, change.created
+        return ledger
+
+    # Applying: live and at load
+
+    def apply(self, change: OneLedgerChange | Delete | Floor) -> None:
+        self.ordinal += 1
+        match change:
+            case Grant():
+                self._apply_grant(change)
+            case Settle():
+                self._apply_settle(change)
+            case GiveBack():
+                for part in change.parts:
+                    self._give_back(self._taken(part.grant, part.rows))
+            case Extend():
+                for part in change.parts:
+                    self.leases.extend(part.grant, RowSet.of_spans(part.rows) if part.rows else None, change.until)
+            case Expire():
+                self.moment = change.moment
+                self._give_back(self.leases.expire(change.moment), counted=True)
+            case Reset():
+                self._apply_reset(change)
+            case Join():
+                self.moment = change.moment
+                self.consumers.join(change, lambda consumer: self.leases.grants_of(consumer) > 0)
+            case AlterSubscription():
+                self.settings = change.settings
+            case SetAside():
+                for part in change.parts:
+                    self._settle(self._taken(part.grant, part.rows))
+            case Delete():
+                self._leave(RowSet.of_runs(change.runs))
+            case Floor():
+                self._apply_floor(change)
+            case _:
+                assert_never(change)
+
+    def _apply_grant(self, change: Grant) -> None:
+        assert change.number == self.next_grant, f"grant {change.number} after {self.next_grant - 1}"
+        consumer = self.consumers[change.consumer]
+        self.next_grant += 1
+        self.moment += change.after
+        if change.rows:
+            rows = RowSet.of_spans(change.rows)
+            if self._returned is not None:
+                self._returned.take_out(rows)
+        else:
+            rows = RowSet(self.cursor, self.cursor + change.passed)
+        self.cursor += change.passed
+        consumer.active = self.moment
+        self.leases.add(Lease(change.number, change.consumer, self.moment, self.moment + consumer.lease, rows))
+
+    def _apply_settle(self, change: Settle) -> None:
+        self.consumers.settle(change, self.moment)
+        for grant, outcome, spans in change.parts:
+            rows = self._taken(grant, spans)
+            if outcome is Settlement.ACK:
+                self._settle(rows)
+            else:
+                self._give_back(rows, counted=outcome.is_counted)
+
+    def _settle(self, rows: RowSet) -> None:
+        self.settled.add(rows)
+        self.counts.clear(rows, self.ordinal)
+
+    def _taken(self, grant: int, spans: Spans) -> RowSet:
+        return self.leases.take(grant, RowSet.of_spans(spans) if spans else None)
+
+    def _give_back(self, rows: RowSet, *, counted: bool = False) -> None:
+        """To their old place, before newer ones."""
+        if rows and self._returned is not None:
+            self._returned.put(rows)
+        if counted and rows:
+            self.counts.count(rows, self.ordinal)
+
+    def _leave(self, rows: RowSet) -> None:
+        """The log does not have these any more."""
+        if rows.below(self.cursor):
+            self.leases.drop(rows)
+            if self._returned is not None:
+                self._returned.take_out(rows)
+        self._settle(rows)
+
+    def _apply_floor(self, change: Floor) -> None:
+        """Rows below an earlier floor that are kept still are not named again: only what is between
+        the two floors leaves, and what is released.
+        """
+        passed = RowSet(self.retained, max(change.offset, self.retained))
+        self.retained = passed.stop
+        kept = RowSet.of_runs(change.kept)
+        self._leave(RowSet.of_runs(change.released) - kept)
+        self._leave(passed - kept)
+
+    def _apply_reset(self, change: Reset) -> None:
+        gone = RowSet.of_spans(change.gone)
+        self.leases.clear()
+        self.settled.reset(change.offset)
+        self.settled.add(gone)
+        self.counts.clear(RowSet(0, change.offset), self.ordinal)
+        self.counts.clear(gone, self.ordinal)
+        self.cursor = change.offset
+        self._returned = RowPool()
+
+    # Looking
+
+    @property
+    def floor(self) -> int:
+        """Every row below is settled."""
+        return self.settled.floor
+
+    @property
+    def returned(self) -> RowPool:
+        """Rows that were granted before and can be granted again."""
+        if self._returned is None:
+            self._returned = self._derived()
+        return self._returned
+
+    def _derived(self) -> RowPool:
+        pool = RowPool()
+        if self.floor < self.cursor:
+            pool.put(RowSet(self.floor, self.cursor))
+            pool.take_out(self.settled.above.rows())
+            pool.take_out(self.leases.rows())
+        return pool
+
+    def next_rows(self, most: int, end: int) -> RowSet:
+        """The rows to grant next, of those before `end`: what was given back first."""
+        if self.returned.is_empty:
+            return self.settled.unsettled(self.cursor, end, most)
+        again = self.returned.smallest(most)
+        if len(again) == most:
+            return again
+        return RowSet.union((again, self.settled.unsettled(self.cursor, end, most - len(again))))
+
+    def backlog(self, end: int) -> int:
+        """How many rows before `end` are not settled, leased ones included."""
+        return max(0, end - self.floor - self.settled.above.count(self.floor, end)) if end > self.floor else 0
+
+    def waiting(self, end: int) -> int:
+        """How many rows before `end` can be granted."""
+        start = max(self.cursor, self.floor)
+        fresh = end - start - self.settled.above.count(start, end) if end > start else 0
+        return fresh + len(self.returned)
+
+    def leased(self, rows: RowSet, now: int) -> Iterator[LeasedRows]:
+        """Those of the rows that are under an active lease."""
+        for lease, held in self.leases.over(rows.below(self.cursor)):
+            if lease.until > now:
+                yield LeasedRows(held, self.consumers[lease.consumer].name, lease.until)
+
+    def kept(self, below: int) -> RowSet:
+        """Rows before the offset that leases keep from retention."""
+        if self.floor >= below:
+            return NO_ROWS
+        return RowSet.union(held for _, held in self.leases.over(RowSet(0, below)))
+
+    def retry_counts(self, rows: RowSet) -> NDArray[np.int32]:
+        """For each of the rows, how often it was delivered before."""
+        return self.counts.of(rows)
+
+    def next_deadline(self) -> int:
+        """When the next lease ends."""
+        return self.leases.next_end()
+
+    # At rest
+
+    def replay(self, change: OneLedgerChange | Delete | Floor, sequence: int) -> None:
+        """A change out of the journal, if the head does not have it already."""
+        if sequence > self.snapshot_sequence:
+            self.apply(change)
+
+    def snapshot(self) -> LedgerParts:
+        """Everything; a seal writes only what `LedgerState.capture` gives."""
+        from bowstring.core import ledger_state
+
+        return ledger_state.snapshot(self)
+
+    def restore(self, parts: LedgerParts) -> None:
+        """At load, before anything else. Raises `UnreadableState`."""
+        from bowstring.core import ledger_state
+
+        ledger_state.restore(self, parts)
+
+    def forget_returned(self) -> None:
+        """At load: which rows are returned is worked out when all is replayed."""
+        self._returned = None
+
+    def state(self) -> dict[str, object]:
+        leases = sorted((lease.number, lease.consumer, lease.granted, lease.until, lease.rows.spans()) for lease in self.leases)
+        return {
+            "subscription": (self.name, self.settings, self.created),
+            "cursor": self.cursor,
+            "settled": self.settled.state(),
+            "counts": self.counts.state(),
+            "leases": leases,
+            "consumers": (self.consumers.next_number, self.consumers.rest()),
+            "next_grant": self.next_grant,
+            "moment": self.moment,
+            "retained": self.retained,
+            "ordinal": self.ordinal,
+        }
+
+    def check(self) -> None:
+        self.leases.check()
+        leased, returned = self.leases.rows(), self.returned.rows()
+        settled = RowSet.union((RowSet(0, self.floor), self.settled.above.rows()))
+        assert returned == self._derived().rows(), "a row before the cursor is in no place, or in two"
+        assert not self.settled.of(leased), "a settled row is leased"
+        assert not self.settled.above.any(self.floor, self.floor + 1), "the floor stands at a settled row"
+        assert self.settled.above.first is None or self.settled.above.first > self.floor
+        assert leased.stop <= self.cursor, "a row is leased that the cursor has not passed"
+        assert not self.counts.rows() & settled, "a settled row has a retry count"
+        assert all(lease.number < self.next_grant for lease in self.leases), "a grant has a number that comes again"
+        assert all(self.consumers[lease.consumer] for lease in self.leases)

@@ -1,0 +1,183 @@
+"""The changes of a ledger: what happened to the rows of one partition for one subscription.
+
+They are part of the vocabulary of `changes`, and closed in the same way: `LedgerChange` names every
+kind. A topic's subscriptions are nothing but these: to create one is a `Subscribe` in each of the
+topic's partitions, all in one flush.
+
+They are small, because every delivery writes two of them. A grant of new rows names no row: it is
+as many as the cursor passes. A consumer is a number, which its `Join` gave it. A grant's moment is
+a difference to the moment before. Rows that a change does name are `Spans`.
+
+Every change says which rows it means, by itself or by a grant that the head of the state at rest
+has. Nothing that is replayed depends on a chunk, which may be newer than the head.
+
+Room: fields are added at the end, with a default. The second cursor, for rows that are due later,
+joins `Grant`; the moment of a nack joins `SettledPart`; a hold is a change of its own.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+import msgspec
+
+from bowstring.core.addresses import Address, PartitionAddress, Spans
+from bowstring.core.subscription_settings import SubscriptionSettings
+
+
+class Settlement(enum.IntEnum):
+    """What a consumer says of a row that it holds."""
+
+    ACK = 1
+    """Done: the subscription never delivers it again."""
+    NACK = 2
+    """Failed: it comes again, and its retry count rises."""
+    REJECT = 3
+    """It can never succeed. Counts as a nack until there are dead letters."""
+    RELEASE = 4
+    """The application has not seen it: it comes again, and its retry count stays."""
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it gives the row back and raises its retry count."""
+        return self in (Settlement.NACK, Settlement.REJECT)
+
+
+class SetAsideReason(enum.IntEnum):
+    """Why a row counts as settled though no consumer got it."""
+
+    EXPIRED = 1
+    """It had expired, or was too old, when it was to be delivered."""
+    DAMAGED = 2
+    """Its page cannot be read."""
+
+
+class SettledPart(NamedTuple):
+    """Rows of one grant with one outcome; without rows, all that the grant still has."""
+
+    grant: int
+    outcome: Settlement
+    rows: Spans = ()
+
+
+class GrantPart(NamedTuple):
+    """Rows of one grant; without rows, all that the grant still has."""
+
+    grant: int
+    rows: Spans = ()
+
+
+class LedgerStruct(msgspec.Struct, array_like=True, gc=False):
+    """What all changes of a ledger begin with."""
+
+    topic: int
+    partition: int
+    subscription: int
+
+    @property
+    def address(self) -> Address:
+        return PartitionAddress(self.topic, self.partition)
+
+
+class Grant(LedgerStruct, tag=6, array_like=True, gc=False):
+    """A consumer holds rows by a lease from here on."""
+
+    number: int
+    """The next one: never used before, and never again."""
+    consumer: int
+    after: int
+    """Microseconds since the last moment that the ledger knows."""
+    passed: int
+    """How far the cursor moves."""
+    rows: Spans = ()
+    """The rows, if they are not just those that the cursor passes."""
+
+
+class Settle(LedgerStruct, tag=7, array_like=True, gc=False):
+    """A request of a consumer that settles rows was carried out."""
+
+    consumer: int
+    request: int
+    """Its number. Those of one consumer rise."""
+    parts: tuple[SettledPart, ...]
+    refused: tuple[GrantPart, ...] = ()
+    """Rows that the consumer did not hold any more, for the answer to a repeat."""
+    answered: int = 0
+    """The consumer has the answers to its requests up to this number."""
+
+
+class GiveBack(LedgerStruct, tag=8, array_like=True, gc=False):
+    """Rows are given back without a request of their consumer, uncounted."""
+
+    parts: tuple[GrantPart, ...]
+
+
+class Extend(LedgerStruct, tag=9, array_like=True, gc=False):
+    """Leases last until the moment, or longer if they did already."""
+
+    until: int
+    parts: tuple[GrantPart, ...]
+
+
+class Expire(LedgerStruct, tag=10, array_like=True, gc=False):
+    """All leases that last until the moment at most have ended."""
+
+    moment: int
+
+
+class Reset(LedgerStruct, tag=11, array_like=True, gc=False):
+    """The subscription goes on at the offset: rows before it count as settled, no row from there on
+    does. All leases end.
+    """
+
+    offset: int
+    gone: Spans = ()
+    """Rows from the offset on that are deleted, or that retention has taken."""
+
+
+class Join(LedgerStruct, tag=12, array_like=True, gc=False):
+    """A consumer has a number, and a span for its leases."""
+
+    consumer: int
+    name: str
+    lease: int
+    moment: int
+
+
+class Subscribe(LedgerStruct, tag=13, array_like=True, gc=False):
+    """The partition has a ledger for the subscription from here on."""
+
+    name: str
+    settings: SubscriptionSettings
+    created: int
+    offset: int
+    """The first row that it delivers."""
+    floor: int = 1
+    """How far retention has come."""
+    gone: Spans = ()
+    """Rows from the offset on that are deleted, or that retention has taken."""
+
+
+class Unsubscribe(LedgerStruct, tag=14, array_like=True, gc=False):
+    """The ledger is gone."""
+
+
+class AlterSubscription(LedgerStruct, tag=15, array_like=True, gc=False):
+    """The subscription has other settings from here on."""
+
+    settings: SubscriptionSettings
+
+
+class SetAside(LedgerStruct, tag=16, array_like=True, gc=False):
+    """Rows of grants count as settled without a delivery."""
+
+    parts: tuple[GrantPart, ...]
+    reason: SetAsideReason
+
+
+OneLedgerChange = Grant | Settle | GiveBack | Extend | Expire | Reset | Join | AlterSubscription | SetAside
+"""What changes a ledger."""
+
+LedgerChange = OneLedgerChange | Subscribe | Unsubscribe
+"""What changes the ledgers of a partition."""

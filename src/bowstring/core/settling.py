@@ -1,0 +1,244 @@
+"""A consumer says what became of the rows that it holds: `settle` decides about it, `extend` and
+`give_back` about the rest. Nothing changes here.
+
+A row counts as held only if the consumer names the grant by which it holds it, and only before the
+lease has ended, whether or not the ledger has expired it yet. Once refused is refused for ever,
+because numbers of grants never come again. Each row gets an answer of its own: those that are not
+refused are done.
+
+A repeat of a request changes nothing and gets the answer of the first time, but for who holds the
+refused rows: the answer says that as it is now.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from bowstring import errors
+from bowstring.core.addresses import Spans
+from bowstring.core.ledger import Ledger
+from bowstring.core.ledger_changes import (
+    Expire,
+    Extend,
+    GiveBack,
+    GrantPart,
+    OneLedgerChange,
+    Reset,
+    SetAside,
+    SetAsideReason,
+    Settle,
+    SettledPart,
+    Settlement,
+)
+from bowstring.core.row_set import NO_ROWS, RowSet
+
+UNANSWERED_MAX = 1_024
+"""So many requests may a consumer be ahead of the answers that it has."""
+
+
+class RowStanding(enum.Enum):
+    """Where a row is that was refused."""
+
+    LEASED = "leased"
+    """A consumer holds it; the asker itself, if it named the row twice or under another grant."""
+    SETTLED = "settled"
+    """It was settled, deleted, or taken by retention."""
+    WAITING = "waiting"
+    """It waits for its next delivery."""
+    NEVER = "never"
+    """It was not delivered yet."""
+
+
+class LostRows(NamedTuple):
+    """Rows that the asker does not hold, and where they are now."""
+
+    grant: int
+    rows: RowSet | None
+    """None for all rows of a grant that is not live: which they were is not known any more."""
+    standing: RowStanding | None = None
+    """None if the rows are not known."""
+    holder: str = ""
+    until: int = 0
+
+
+class GrantRows(NamedTuple):
+    """Rows of a grant that a request names; None for all that the grant still has."""
+
+    grant: int
+    rows: RowSet | None = None
+
+
+class OutcomeRows(NamedTuple):
+    """Rows of a grant and what became of them; None for all that the grant still has."""
+
+    grant: int
+    outcome: Settlement
+    rows: RowSet | None = None
+
+
+class SettleRequest(NamedTuple):
+    """A request of a consumer."""
+
+    consumer: str
+    number: int
+    """Above those of all its earlier requests in this partition."""
+    parts: Sequence[OutcomeRows]
+    answered: int = 0
+    """It has the answers to all its requests up to this number."""
+
+
+class RowsDone(NamedTuple):
+    """What a request comes to: changes to apply before anything else is decided, and the rows that
+    were refused. All others are done.
+    """
+
+    changes: tuple[OneLedgerChange, ...]
+    refused: tuple[LostRows, ...]
+    until: int = 0
+    """Of an extension: until when the rows are held at least."""
+    repeated: bool = False
+
+
+def settle(ledger: Ledger, request: SettleRequest, now: int) -> RowsDone:
+    """Acks, nacks, rejects and releases. Raises for a request that cannot be carried out."""
+    if not 0 < request.number - request.answered <= UNANSWERED_MAX or request.number < 1:
+        raise _wrong_number(request)
+    consumer = ledger.consumers.named(request.consumer)
+    if consumer is None:
+        return RowsDone((), _told(ledger, [GrantRows(part.grant, part.rows) for part in request.parts], now))
+    if request.number <= consumer.request:
+        remembered = [GrantRows(part.grant, _rows(part.rows)) for part in consumer.refused.get(request.number, ())]
+        return RowsDone((), _told(ledger, remembered, now), repeated=True)
+    held, parts = _Held(ledger, consumer.number, now), list[SettledPart]()
+    for grant, outcome, rows in request.parts:
+        spans = held.of(grant, rows)
+        if spans is not None:
+            parts.append(SettledPart(grant, outcome, spans))
+    answered = request.answered if consumer.refused else 0
+    change = Settle(*ledger.place, consumer.number, request.number, tuple(parts), (), answered)
+    if not held.refused:
+        return RowsDone((change,), ())
+    change.refused = tuple(GrantPart(part.grant, part.rows.spans() if part.rows else ()) for part in held.refused)
+    return RowsDone((change,), _told(ledger, held.refused, now))
+
+
+def extend(ledger: Ledger, consumer: str, parts: Iterable[GrantRows], until: int, now: int) -> RowsDone:
+    """Leases last until the moment, or longer if they do already."""
+    if until <= now:
+        raise errors.InvalidArgument("a lease cannot be extended to a moment in the past.", hint="Use a later one.")
+    known = ledger.consumers.named(consumer)
+    held = _Held(ledger, 0 if known is None else known.number, now)
+    longer = tuple(GrantPart(grant, spans) for grant, rows in parts if (spans := held.of(grant, rows)) is not None)
+    changes = (Extend(*ledger.place, until, longer),) if longer else ()
+    return RowsDone(changes, _told(ledger, held.refused, now), until)
+
+
+def give_back(ledger: Ledger, parts: Iterable[GrantRows], now: int) -> RowsDone:
+    """Gives rows back, whoever holds them, without counting it. Leases that have ended are left to
+    `expire`, which counts them.
+    """
+    held = _Held(ledger, None, now)
+    back = tuple(GrantPart(grant, spans) for grant, rows in parts if (spans := held.of(grant, rows)) is not None)
+    return RowsDone((GiveBack(*ledger.place, back),) if back else (), _told(ledger, held.refused, now))
+
+
+def set_aside(ledger: Ledger, parts: Iterable[GrantRows], reason: SetAsideReason) -> SetAside | None:
+    """Rows of grants that cannot be delivered count as settled, whoever holds them. Rows that their
+    grant does not have any more are left alone; None if it has none of them.
+    """
+    held = _Held(ledger, None, -1)
+    aside = tuple(GrantPart(grant, spans) for grant, rows in parts if (spans := held.of(grant, rows)) is not None)
+    return SetAside(*ledger.place, aside, reason) if aside else None
+
+
+def expire(ledger: Ledger, now: int) -> Expire | None:
+    """None if no lease ends by now."""
+    return Expire(*ledger.place, now) if ledger.next_deadline() <= now else None
+
+
+def reset(ledger: Ledger, offset: int, gone: RowSet = NO_ROWS) -> Reset:
+    """The subscription goes on at the offset. `gone` are rows from there on that are deleted, or
+    that retention has taken.
+    """
+    return Reset(*ledger.place, offset, gone.spans())
+
+
+def _wrong_number(request: SettleRequest) -> errors.Error:
+    if request.number < 1 or request.answered >= request.number:
+        return errors.InvalidArgument(
+            f"request {request.number} says that the answers up to {request.answered} have come.",
+            hint="Number requests upwards from 1, and name only answers to earlier ones.",
+        )
+    return errors.OutOfRange(
+        f"request {request.number} comes when only the answers up to {request.answered} have.",
+        hint=f"Be at most {UNANSWERED_MAX} requests ahead of the answers, and name those that have come.",
+    )
+
+
+class _Held:
+    """Tells the rows of a request that its consumer holds from those that it does not."""
+
+    def __init__(self, ledger: Ledger, consumer: int | None, now: int) -> None:
+        """A consumer of None holds everything."""
+        self._ledger = ledger
+        self._consumer = consumer
+        self._now = now
+        self._named: dict[int, RowSet] = {}
+        """Rows that the request has named already, by grant."""
+        self.refused: list[GrantRows] = []
+
+    def of(self, grant: int, rows: RowSet | None) -> Spans | None:
+        """The rows that count, as a change has them; None if none does."""
+        if rows is not None and not rows:
+            return None
+        leases = self._ledger.leases.of_grant(grant)
+        live = leases
+        for lease in leases:
+            if lease.until <= self._now or (lease.consumer != self._consumer and self._consumer is not None):
+                live = tuple(other for other in live if other is not lease)
+        if not live:
+            self.refused.append(GrantRows(grant, rows))
+            return None
+        named = self._named.get(grant)
+        if rows is None and named is None and len(live) == len(leases) == 1:
+            self._named[grant] = live[0].rows
+            return ()
+        have = RowSet.union(lease.rows for lease in live)
+        left = have if named is None else have - named
+        counting = left if rows is None else rows & left
+        if rows is not None and len(counting) < len(rows):
+            self.refused.append(GrantRows(grant, rows - counting))
+        if not counting:
+            return None
+        self._named[grant] = counting if named is None else RowSet.union((counting, named))
+        whole = len(live) == len(leases) and len(counting) == len(left)  # the parts before are applied before
+        return () if whole else counting.spans()
+
+
+def _told(ledger: Ledger, refused: Sequence[GrantRows], now: int) -> tuple[LostRows, ...]:
+    return tuple(lost for part in refused for lost in _where(ledger, part, now)) if refused else ()
+
+
+def _where(ledger: Ledger, part: GrantRows, now: int) -> Iterator[LostRows]:
+    """Where the rows are that were refused."""
+    if part.rows is None:
+        yield LostRows(part.grant, None)
+        return
+    left = part.rows
+    if settled := ledger.settled.of(left):
+        yield LostRows(part.grant, settled, RowStanding.SETTLED)
+        left = left - settled
+    for rows, holder, until in ledger.leased(left, now):
+        yield LostRows(part.grant, rows, RowStanding.LEASED, holder, until)
+        left = left - rows
+    waiting = left.below(ledger.cursor)
+    if waiting:
+        yield LostRows(part.grant, waiting, RowStanding.WAITING)
+    if never := left - waiting:
+        yield LostRows(part.grant, never, RowStanding.NEVER)
+
+
+def _rows(spans: Spans) -> RowSet | None:
+    return RowSet.of_spans(spans) if spans else None

@@ -1,0 +1,77 @@
+"""The events of a queue: subscriptions, what a consumer's kit received and wrote, and what its
+application was given.
+
+A history keeps two layers apart. Below is the stream between kit and broker, as it passes the kit's
+own end: `consume` (a stream was opened, or refused), `credit`, `ready`, `pushed`, `settle` and
+`extend` (invoke when it is written, ok when the answer comes), `lost`. Above is the application:
+`handed` rows, `decide` (it settles or extends rows: invoke, then what it was told for each row), and
+`close`. A row that was pushed and never handed out is one that the application has not seen.
+
+A subscription is created (`subscribe`), altered (`amend`) and deleted (`unsubscribe`); an operator
+takes leases away (`take-away`).
+
+Moments of leases are microseconds of the clock that leases run by, as the broker told them. No event
+is written by the broker.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+SUBSCRIBE, AMEND, UNSUBSCRIBE, TAKE_AWAY = "subscribe", "amend", "unsubscribe", "take-away"
+CONSUME, CREDIT, READY, PUSHED, LOST = "consume", "credit", "ready", "pushed", "lost"
+SETTLE, EXTEND = "settle", "extend"
+HANDED, DECIDE, CLOSE = "handed", "decide", "close"
+ACK, NACK, REJECT, RELEASE, LONGER = "ack", "nack", "reject", "release", "longer"
+"""What becomes of a row; `longer` is an extension."""
+
+OUTCOMES = {1: ACK, 2: NACK, 3: REJECT, 4: RELEASE}
+"""As the schema numbers them."""
+BEGINNING, LATEST = "beginning", "latest"
+
+DRAIN = "drain"
+"""Consumers whose name begins with this take everything that is left after healing."""
+
+
+class Delivery(NamedTuple):
+    """A row under a lease: as it was pushed, handed out, asked about, or answered."""
+
+    partition: int
+    offset: int = 0
+    """0 for all rows of the grant: those that the request means, or those that were lost."""
+    grant: int = 0
+    until: int = 0
+    retries: int = 0
+    again: bool = False
+    """Pushed again after a reconnect."""
+    outcome: str = ""
+    error: str = ""
+    """Why it was refused, empty where it is done."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.partition, self.offset
+
+
+class Consuming(NamedTuple):
+    """What an event of a queue is about."""
+
+    subscription: str = ""
+    consumer: str = ""
+    identity: str = ""
+    """The ids of topic and subscription: one that is made anew under its name is another."""
+    rows: tuple[Delivery, ...] = ()
+    now: int = 0
+    """The moment that the broker told with this."""
+    span: int = 0
+    """How long leases last: those of the subscription, or the consumer's own."""
+    credit: int = 0
+    start: str = ""
+    """Where a subscription begins."""
+    stream: int = 0
+    """The running number of the consumer's stream."""
+    request: int = 0
+    """The number of a settlement or an extension."""
+
+
+NOTHING = Consuming()

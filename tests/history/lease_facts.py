@@ -1,0 +1,372 @@
+"""The events of a queue sorted for the checkers: of one subscription, every row's leases, one after
+the other, and everything that consumers asked for.
+
+A `Stay` is a row under one grant: pushed, perhaps handed out, perhaps settled. An `Ask` is a request
+to settle or to extend, with all its repeats. A subscription is known by its identity, which a stream
+tells when it is opened; a subscription that was made anew under its name is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+from tests.history.events import FAIL, INVOKE, OK, Event, Row
+from tests.history.lease_events import (
+    ACK,
+    CLOSE,
+    CONSUME,
+    CREDIT,
+    DECIDE,
+    DRAIN,
+    EXTEND,
+    HANDED,
+    LOST,
+    PUSHED,
+    READY,
+    SETTLE,
+    TAKE_AWAY,
+    UNSUBSCRIBE,
+    Delivery,
+)
+from tests.history.lease_time import LeaseClocks
+
+Place = tuple[int, int]
+AskKey = tuple[str, str, int, int]
+"""Operation, session, partition, number."""
+
+
+class Push(NamedTuple):
+    """A row came to a kit."""
+
+    time: float
+    session: str
+    stream: int
+    now: int
+    until: int
+    retries: int
+    again: bool
+    span: int
+    """How long the leases of that stream last."""
+
+    @property
+    def granted(self) -> int:
+        """When the lease began, if this was its first push."""
+        return self.until - self.span
+
+
+@dataclass(slots=True)
+class Ask:
+    """A request of a consumer, written once or more often."""
+
+    operation: str
+    session: str
+    consumer: str
+    partition: int
+    number: int
+    rows: tuple[Delivery, ...]
+    written: float
+    """When it was first written."""
+    streams: dict[int, float] = field(default_factory=dict)
+    """On which streams it was written, and when."""
+    answers: list[tuple[float, int, frozenset[tuple[int, int]]]] = field(default_factory=list)
+    """When answers came, the moments that they told, and the grants and offsets that were refused."""
+    until: int = 0
+    """Of an extension that was answered."""
+    answered_on: int = 0
+    """The stream of the first answer."""
+
+    @property
+    def answered(self) -> float:
+        return self.answers[0][0] if self.answers else inf
+
+    def refuses(self, grant: int, offset: int) -> bool:
+        """Whether the answer says that the row is not the consumer's."""
+        return bool(self.answers) and bool(self.answers[0][2] & {(grant, offset), (grant, 0)})
+
+
+class HandedOut(NamedTuple):
+    """An application was given a row, with what was said about it."""
+
+    time: float
+    session: str
+    retries: int
+    until: int
+
+
+@dataclass(slots=True)
+class Stay:
+    """A row under one grant."""
+
+    place: Place
+    grant: int
+    consumer: str
+    pushes: list[Push] = field(default_factory=list)
+    handed: list[HandedOut] = field(default_factory=list)
+    asks: list[tuple[Ask, str]] = field(default_factory=list)
+    """Requests that name it, and with what outcome."""
+
+    @property
+    def first(self) -> Push:
+        return self.pushes[0]
+
+    def until(self, by: float = inf) -> int:
+        """Until when it was held for certain, as far as its consumer was told by then."""
+        longer = [ask.until for ask, _ in self.asks if ask.operation == EXTEND and ask.answered <= by and not self._refused(ask)]
+        return max([push.until for push in self.pushes if push.time <= by] + longer, default=0)
+
+    def until_perhaps(self) -> float:
+        """Until when it may have been held: an extension without an answer may have been carried
+        out."""
+        open_asks = any(ask.operation == EXTEND and not ask.answers for ask, _ in self.asks)
+        return inf if open_asks else self.until()
+
+    def _refused(self, ask: Ask) -> bool:
+        return ask.refuses(self.grant, self.place[1])
+
+    def settled(self, outcome: str) -> list[Ask]:
+        """The requests with that outcome that were carried out for certain."""
+        return [ask for ask, asked in self.asks if asked == outcome and ask.answers and not self._refused(ask)]
+
+    def given_back(self, by: float) -> bool:
+        """Whether its consumer may have given it back by then."""
+        return any(outcome not in ("", ACK) and ask.written <= by for ask, outcome in self.asks)
+
+
+class Taken(NamedTuple):
+    """An operator took leases away."""
+
+    invoked: float
+    ended: float
+    consumer: str
+    """Whose; empty for all."""
+
+
+class Wrote(NamedTuple):
+    """A kit changed its credit."""
+
+    time: float
+    stream: int
+    credit: int
+
+
+class Decision(NamedTuple):
+    """What an application said of a row, and what it was told."""
+
+    session: str
+    invoked: float
+    ended: float
+    row: Delivery
+    told: str
+    """Empty for done; "?" if it is not known."""
+
+
+@dataclass(slots=True)
+class Session:
+    """One consumer object."""
+
+    name: str
+    client: str
+    consumer: str
+    opened: list[tuple[float, int, int]] = field(default_factory=list)
+    """When its streams were opened: time, number, span of leases."""
+    credits: list[Wrote] = field(default_factory=list)
+    ready: dict[int, float] = field(default_factory=dict)
+    """When it wrote on a stream that all requests are sent again."""
+    lost: dict[tuple[int, int], float] = field(default_factory=dict)
+    """Partitions and grants that it was told to have lost, and when."""
+    pushes: list[tuple[Push, tuple[Delivery, ...]]] = field(default_factory=list)
+    asks: list[Ask] = field(default_factory=list)
+    ended: dict[int, str] = field(default_factory=dict)
+    """The errors that ended its streams."""
+    closed: float = inf
+
+    @property
+    def is_drain(self) -> bool:
+        return self.consumer.startswith(DRAIN)
+
+
+@dataclass(slots=True)
+class QueueFacts:
+    """All about one subscription."""
+
+    topic: str
+    subscription: str
+    identity: str
+    stays: dict[Place, dict[int, Stay]] = field(default_factory=dict)
+    """By place and grant."""
+    asks: dict[AskKey, Ask] = field(default_factory=dict)
+    sessions: dict[str, Session] = field(default_factory=dict)
+    taken: list[Taken] = field(default_factory=list)
+    unsubscribed: list[float] = field(default_factory=list)
+    """When subscriptions of this name were asked to be deleted, with all their leases."""
+    decisions: list[Decision] = field(default_factory=list)
+    rows: list[tuple[Push, Row]] = field(default_factory=list)
+    """Every message that was pushed."""
+    strays: list[tuple[float, str, Delivery]] = field(default_factory=list)
+    """Rows that were handed out and never pushed by that grant."""
+
+    def each_stay(self) -> Iterator[Stay]:
+        for stays in self.stays.values():
+            yield from stays.values()
+
+    def in_order(self) -> Iterator[list[Stay]]:
+        """The stays of each row, by grant."""
+        for _, stays in sorted(self.stays.items()):
+            yield [stay for _, stay in sorted(stays.items())]
+
+    def may_be_taken(self, stay: Stay, by: float, clocks: LeaseClocks) -> bool:
+        """Whether an operator may have taken it away by then."""
+        since = clocks.true_after(stay.first.granted)
+        return any(taken.invoked <= by and taken.ended >= since and taken.consumer in ("", stay.consumer) for taken in self.taken)
+
+
+def queues_of(events: list[Event]) -> list[QueueFacts]:
+    """Sorts the events of every subscription that a stream was opened to. A consumer object has one
+    subscription: it never goes on with another one of the same name.
+    """
+    found: dict[str, QueueFacts] = {}
+    sessions: dict[str, QueueFacts] = {}
+    for event in events:
+        if event.operation == CONSUME and event.kind == OK:
+            about = event.queue
+            key = f"{event.topic}/{about.subscription}/{about.identity}"
+            sessions[event.session] = found.setdefault(key, QueueFacts(event.topic, about.subscription, about.identity))
+    sorting = {key: _Sorting(facts) for key, facts in found.items()}
+    places = {session: sorting[f"{facts.topic}/{facts.subscription}/{facts.identity}"] for session, facts in sessions.items()}
+    for event in events:
+        if event.session in places:
+            places[event.session].sort(event)
+        elif event.kind != INVOKE and event.operation in (SETTLE, EXTEND, DECIDE):
+            for each in sorting.values():
+                each.decided(event) if event.operation == DECIDE else each.answered(event)
+    _takings(found.values(), events)
+    return list(found.values())
+
+
+class _Sorting:
+    """Sorts the events of one subscription."""
+
+    def __init__(self, facts: QueueFacts) -> None:
+        self._facts = facts
+        self._calls: dict[int, Ask] = {}
+        self._decides: dict[int, Event] = {}
+        self._spans: dict[tuple[str, int], int] = {}
+        self._answered: set[int] = set()
+        self._extended: dict[tuple[str, int, int], list[Ask]] = {}
+        """Extensions of whole grants, by session, partition and grant: they concern rows that are still on their way, too."""
+
+    def sort(self, event: Event) -> None:
+        about = event.queue
+        session = self._facts.sessions.setdefault(event.session, Session(event.session, event.client, about.consumer))
+        if event.operation == CONSUME and event.kind == OK:
+            session.opened.append((event.time, about.stream, about.span))
+            self._spans[event.session, about.stream] = about.span
+        elif event.operation == CONSUME:
+            session.ended[about.stream] = event.error
+        elif event.operation == CREDIT:
+            session.credits.append(Wrote(event.time, about.stream, about.credit))
+        elif event.operation == READY:
+            session.ready.setdefault(about.stream, event.time)
+        elif event.operation == LOST:
+            for row in about.rows:
+                session.lost.setdefault((row.partition, row.grant), event.time)
+        elif event.operation == CLOSE:
+            session.closed = event.time
+        elif event.operation == PUSHED:
+            self._pushed(session, event)
+        elif event.operation == HANDED:
+            self._handed(session, event)
+        elif event.operation in (SETTLE, EXTEND) and event.kind == INVOKE:
+            self._asked(session, event)
+        elif event.operation == DECIDE and event.kind == INVOKE:
+            self._decides[event.call] = event
+
+    def _stay(self, row: Delivery) -> Stay | None:
+        return self._facts.stays.get(row.place, {}).get(row.grant)
+
+    def _pushed(self, session: Session, event: Event) -> None:
+        about, span = event.queue, self._spans.get((event.session, event.queue.stream), 0)
+        for row, message in zip(about.rows, event.rows, strict=True):
+            stays = self._facts.stays.setdefault(row.place, {})
+            stay = stays.setdefault(row.grant, Stay(row.place, row.grant, about.consumer))
+            if not stay.pushes:
+                stay.asks += [(ask, "") for ask in self._extended.get((session.name, row.partition, row.grant), ())]
+            push = Push(event.time, session.name, about.stream, about.now, row.until, row.retries, row.again, span)
+            stay.pushes.append(push)
+            self._facts.rows.append((push, message))
+        if about.rows:
+            first = about.rows[0]
+            push = Push(event.time, session.name, about.stream, about.now, first.until, first.retries, first.again, span)
+            session.pushes.append((push, about.rows))
+
+    def _handed(self, session: Session, event: Event) -> None:
+        for row in event.queue.rows:
+            stay = self._stay(row)
+            if stay is None:
+                self._facts.strays.append((event.time, session.name, row))
+            else:
+                stay.handed.append(HandedOut(event.time, session.name, row.retries, row.until))
+
+    def _asked(self, session: Session, event: Event) -> None:
+        """A request is written, perhaps again. Where it means all rows of a grant, these are the rows
+        that its consumer has got and not named before.
+        """
+        about = event.queue
+        partition = about.rows[0].partition if about.rows else -1
+        key = event.operation, session.name, partition, about.request
+        ask = self._facts.asks.get(key)
+        if ask is None:
+            ask = Ask(event.operation, session.name, session.consumer, partition, about.request, about.rows, event.time)
+            self._facts.asks[key] = ask
+            session.asks.append(ask)
+            for row in about.rows:
+                if event.operation == EXTEND and not row.offset:
+                    self._extended.setdefault((session.name, partition, row.grant), []).append(ask)
+                for stay in [self._stay(row)] if row.offset else self._all_of(session, row):
+                    if stay is not None:
+                        stay.asks.append((ask, row.outcome))
+        ask.streams.setdefault(about.stream, event.time)
+        self._calls[event.call] = ask
+
+    def _all_of(self, session: Session, part: Delivery) -> list[Stay]:
+        mine = [stays[part.grant] for place, stays in self._facts.stays.items() if place[0] == part.partition and part.grant in stays]
+        return [
+            stay
+            for stay in mine
+            if any(push.session == session.name for push in stay.pushes) and not any(ask.operation == SETTLE for ask, _ in stay.asks)
+        ]
+
+    def answered(self, event: Event) -> None:
+        """An answer to a request that was written."""
+        ask = self._calls.get(event.call)
+        if ask is not None:
+            refused = frozenset((row.grant, row.offset) for row in event.queue.rows)
+            if not ask.answers:
+                ask.until, ask.answered_on = event.queue.span, event.queue.stream
+            ask.answers.append((event.time, event.queue.now, refused))
+
+    def decided(self, event: Event) -> None:
+        """What an application was told."""
+        asked = self._decides.get(event.call)
+        if asked is None:
+            return
+        rows = event.queue.rows or asked.queue.rows
+        for row in rows:
+            told = row.error if event.kind == OK else "?"
+            self._facts.decisions.append(Decision(asked.session, asked.time, event.time, row, told))
+
+
+def _takings(queues: Iterable[QueueFacts], events: list[Event]) -> None:
+    calls = {event.call: event for event in events if event.operation == TAKE_AWAY and event.kind == INVOKE}
+    ends = {event.call: event.time for event in events if event.operation == TAKE_AWAY and event.kind in (OK, FAIL)}
+    for call, event in calls.items():
+        for facts in queues:
+            if (facts.topic, facts.subscription) == (event.topic, event.queue.subscription):
+                facts.taken.append(Taken(event.time, ends.get(call, inf), event.queue.consumer))
+    for event in events:
+        for facts in queues if event.operation == UNSUBSCRIBE and event.kind == INVOKE else ():
+            if (facts.topic, facts.subscription) == (event.topic, event.queue.subscription):
+                facts.unsubscribed.append(event.time)

@@ -1,0 +1,63 @@
+"""All promises about queues, over one history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from tests.history import (
+    promises_of_draining,
+    promises_of_handing_out,
+    promises_of_leasing,
+    promises_of_pushing,
+    promises_of_retrying,
+    promises_of_settling,
+)
+from tests.history.events import Event
+from tests.history.facts import Facts, facts_of, topics_of
+from tests.history.keeping import Clocks, Keeping
+from tests.history.lease_facts import QueueFacts, queues_of
+from tests.history.lease_time import LeaseClocks
+from tests.history.violations import Cases, Violation
+
+OF_LEASES = (*promises_of_leasing.CHECKERS, *promises_of_settling.CHECKERS, *promises_of_handing_out.CHECKERS)
+OF_ROWS = (*promises_of_pushing.CHECKERS, *promises_of_retrying.CHECKERS)
+OF_DELETING = (promises_of_leasing.a_delete_under_a_lease_is_refused, promises_of_leasing.a_deleted_row_is_not_delivered)
+
+
+def check_queues(events: list[Event], leases: LeaseClocks, clocks: Clocks | None = None, *, drained: bool = True) -> list[Violation]:
+    """Every broken promise. `leases` says what the time of leases can have been, `clocks` what may be
+    gone; without a drain what is left at the end is not known.
+    """
+    queues = queues_of(events)
+    facts = {topic: facts_of(events, topic) for topic in topics_of(events)}
+    broken: list[Violation] = []
+    for queue in queues:
+        for checker, cases in chain(_of_leases(queue, leases), _of_the_topic(queue, facts[queue.topic], events, leases, clocks, drained)):
+            broken += [Violation(checker, case) for case in cases]
+    return broken
+
+
+def _of_leases(queue: QueueFacts, leases: LeaseClocks) -> Iterator[tuple[str, Cases]]:
+    for checker in OF_LEASES:
+        yield checker.__name__, checker(queue, leases)
+
+
+def _of_the_topic(
+    queue: QueueFacts, facts: Facts, events: list[Event], leases: LeaseClocks, clocks: Clocks | None, drained: bool
+) -> Iterator[tuple[str, Cases]]:
+    """What needs the messages: those of the last topic of the name, if that is the one."""
+    opened = min((time for session in queue.sessions.values() for time, _, _ in session.opened), default=0.0)
+    if facts.deleted or opened < facts.acknowledged:
+        return
+    for checker in OF_ROWS:
+        yield checker.__name__, checker(queue, facts, leases)
+    for promise in OF_DELETING:
+        yield promise.__name__, promise(queue, facts, leases)
+    kept = Keeping(facts, clocks)
+    over = promises_of_leasing.what_is_over_is_not_pushed
+    yield over.__name__, over(queue, kept, leases)
+    made = promises_of_draining.subscribed(events, queue.topic, queue.subscription)
+    if drained and not made.is_deleted and opened >= made.invoked:
+        for last in promises_of_draining.CHECKERS:
+            yield last.__name__, last(queue, made, kept, leases)

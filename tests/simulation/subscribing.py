@@ -1,0 +1,132 @@
+"""The subscriptions of a seed, and the operator who makes, alters and deletes them, and takes leases
+away.
+
+Every topic has a subscription from the beginning on. A second one begins at the latest, and is made
+when messages are under way. A fleeting one is deleted and made anew all the time. Subscriptions of
+mortal topics go with them; consumers make those anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from bowstring import errors
+from bowstring.wire.generated import bowstring_pb2 as pb
+from tests.history.events import FAIL, OK
+from tests.history.lease_events import AMEND, BEGINNING, LATEST, SUBSCRIBE, TAKE_AWAY, UNSUBSCRIBE, Consuming
+from tests.simulation.options import after
+from tests.simulation.plain_kit import PlainKit
+from tests.simulation.server import ADDRESS
+
+if TYPE_CHECKING:
+    from tests.simulation.node import Incarnation
+    from tests.simulation.workload import Workload
+
+ALL, LATE, FLEETING = "all", "late", "fleeting"
+RETRY_SECONDS = 0.3
+AGAIN = (errors.Unavailable, errors.OutcomeUnknown)
+
+
+class Queues:
+    """The subscriptions of a seed."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload, self._world, self._load = workload, workload.world, workload.load
+        self._history = workload.history
+        self._random = workload.world.source("subscriptions")
+        self.made: asyncio.Event = asyncio.Event()
+        """Those from the beginning on are there."""
+        self._late: list[tuple[str, str]] = []
+        topics = sorted(workload.topics.all)
+        self.fleeting = [(topic, FLEETING) for topic in topics[:1] if self._load.fleeting_seconds]
+
+    def names(self) -> list[tuple[str, str]]:
+        """Topics and subscriptions to consume from."""
+        return [(topic, ALL) for topic in sorted(self._workload.topics.all)] + self._late + self.fleeting
+
+    def lasting(self) -> list[tuple[str, str]]:
+        """Those that are there at the end."""
+        return [(topic, name) for topic, name in self.names() if topic not in self._workload.topics.mortal]
+
+    # ---- the operator
+
+    async def operate(self, life: Incarnation) -> None:
+        """Makes the subscriptions, and then whatever the load says, until the end."""
+        await self._workload.made.wait()
+        kit = PlainKit(life, ADDRESS)
+        for topic in sorted(self._workload.topics.all):
+            await self._create(life, kit, topic, ALL, BEGINNING)
+        for topic, name in self.fleeting:
+            await self._create(life, kit, topic, name, BEGINNING)
+        self.made.set()
+        tasks = [self._make_late(life, kit), self._amend(life, kit), self._flee(life, kit), self._take_away(life, kit)]
+        for task in [asyncio.create_task(each) for each in tasks]:
+            await task
+        await kit.close()
+
+    async def _create(self, life: Incarnation, kit: PlainKit, topic: str, name: str, start: str) -> None:
+        lease = round(self._load.lease_seconds * 1e6)
+        request = pb.CreateSubscriptionRequest(topic=topic, name=name, lease=lease, latest=start == LATEST)
+        if start != LATEST:
+            request.ClearField("start")
+        about = Consuming(name, span=lease, start=start)
+        await self._call(life, SUBSCRIBE, topic, about, lambda: kit.call("CreateSubscription", request, pb.Subscription))
+
+    async def _call(self, life: Incarnation, operation: str, topic: str, about: Consuming, act: Callable[[], Awaitable[Any]]) -> None:
+        """Repeats until it is done. What is there already was done by an attempt before; a mortal
+        topic may be gone.
+        """
+        call = self._history.invoke(life.name, operation, topic, queue=about)
+        while True:
+            try:
+                await act()
+            except AGAIN:
+                await self._workload.pause(life, RETRY_SECONDS)
+                continue
+            except errors.TopicNotFound as error:
+                self._history.ended(FAIL, life.name, call, operation, topic, error=error.kind, queue=about)
+                return
+            except (errors.SubscriptionExists, errors.SubscriptionNotFound):
+                pass
+            self._history.ended(OK, life.name, call, operation, topic, queue=about)
+            self._world.sometimes(f"{operation} done")
+            return
+
+    async def _make_late(self, life: Incarnation, kit: PlainKit) -> None:
+        """One after the other, while messages are under way."""
+        topics = sorted(set(self._workload.topics.all) - set(self._workload.topics.mortal)) if self._load.subscriptions > 1 else []
+        for topic in topics:
+            await asyncio.sleep(self._random.random() * self._load.seconds / (2 * len(topics)))
+            await self._create(life, kit, topic, LATE, LATEST)
+            self._late.append((topic, LATE))
+
+    async def _amend(self, life: Incarnation, kit: PlainKit) -> None:
+        while self._load.amend_every and not self._workload.over:
+            await asyncio.sleep(after(self._random, self._load.amend_every))
+            topic, name = self._random.choice(self.names())
+            lease = round(self._random.choice((1.0, 1.5, 2.0)) * self._load.lease_seconds * 1e6)
+            request = pb.AlterSubscriptionRequest(topic=topic, name=name, lease=lease)
+            about = Consuming(name, span=lease)
+            await self._call(life, AMEND, topic, about, lambda r=request: kit.call("AlterSubscription", r, pb.Subscription))
+
+    async def _flee(self, life: Incarnation, kit: PlainKit) -> None:
+        while self.fleeting and not self._workload.over:
+            await asyncio.sleep(after(self._random, self._load.fleeting_seconds))
+            topic, name = self._random.choice(self.fleeting)
+            request = pb.DeleteSubscriptionRequest(topic=topic, name=name)
+            about = Consuming(name)
+            await self._call(
+                life, UNSUBSCRIBE, topic, about, lambda r=request: kit.call("DeleteSubscription", r, pb.DeleteSubscriptionAnswer)
+            )
+            await asyncio.sleep(self._random.random() * 0.3)
+            await self._create(life, kit, topic, name, self._random.choice((BEGINNING, LATEST)))
+
+    async def _take_away(self, life: Incarnation, kit: PlainKit) -> None:
+        while self._load.take_away_every and not self._workload.over:
+            await asyncio.sleep(after(self._random, self._load.take_away_every))
+            topic, name = self._random.choice(self.names())
+            request = pb.ReleaseLeasesRequest(topic=topic, subscription=name)
+            about = Consuming(name)
+            await self._call(life, TAKE_AWAY, topic, about, lambda r=request: kit.call("ReleaseLeases", r, pb.ReleaseLeasesAnswer))

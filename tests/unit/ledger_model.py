@@ -1,0 +1,121 @@
+"""The ledger as anybody would write it: one record per message, and a loop over all of them.
+
+It takes the same requests as the real one and answers them by itself, from SPEC D1 to D12.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+ACK, NACK, REJECT, RELEASE = 1, 2, 3, 4
+GRANTS_MAX = 4
+"""The tests have so few, so that the limit is met."""
+
+
+@dataclass
+class Message:
+    """One row."""
+
+    settled: bool = False
+    granted: bool = False
+    """Whether it was ever delivered since the last reset."""
+    grant: int = 0
+    consumer: str = ""
+    until: int = 0
+    retries: int = 0
+
+
+@dataclass
+class NaiveLedger:
+    """A subscription in one partition."""
+
+    start: int = 1
+    rows: dict[int, Message] = field(default_factory=dict)
+    grants: int = 0
+    requests: dict[str, dict[int, set[tuple[int, int]]]] = field(default_factory=dict)
+    """For each consumer its requests, and the (grant, row) pairs that each was refused."""
+
+    def append(self, offset: int) -> None:
+        self.rows[offset] = Message(settled=offset < self.start)
+
+    def leave(self, offsets: set[int]) -> None:
+        """Deleted, or taken by retention."""
+        for offset in offsets & self.rows.keys():
+            self.rows[offset] = Message(settled=True)
+
+    def grant(self, consumer: str, most: int, lease: int, now: int) -> tuple[int, list[int]] | None:
+        mine = {row.grant for row in self.rows.values() if row.grant and row.consumer == consumer}
+        free = [offset for offset, row in sorted(self.rows.items()) if not row.settled and not row.grant]
+        again = [offset for offset in free if self.rows[offset].granted]
+        fresh = [offset for offset in free if not self.rows[offset].granted]
+        chosen = (again + fresh)[:most]
+        if not chosen or len(mine) >= GRANTS_MAX:
+            return None
+        self.grants += 1
+        self.requests.setdefault(consumer, {0: set()})
+        for offset in chosen:
+            row = self.rows[offset]
+            row.granted, row.grant, row.consumer, row.until = True, self.grants, consumer, now + lease
+        return self.grants, sorted(chosen)
+
+    def holds(self, consumer: str | None, grant: int, offset: int, now: int) -> bool:
+        row = self.rows.get(offset)
+        return row is not None and row.grant == grant > 0 and consumer in (None, row.consumer) and row.until > now
+
+    def settle(self, consumer: str, number: int, parts: list[tuple[int, int, set[int] | None]], now: int) -> set[tuple[int, int]]:
+        """Parts are (grant, outcome, rows), with None for all. Gives the pairs of grant and row that
+        were refused; row 0 is a whole grant that is not held.
+        """
+        if consumer not in self.requests:
+            return {(grant, row) for grant, _, rows in parts for row in (rows if rows is not None else {0})}
+        answers = self.requests[consumer]
+        if number <= max(answers):
+            return answers.get(number, set())
+        before = {(row.grant, offset) for offset, row in self.rows.items() if self.holds(consumer, row.grant, offset, now)}
+        refused: set[tuple[int, int]] = set()
+        for grant, outcome, rows in parts:
+            if rows is None:
+                rows = {offset for held, offset in before if held == grant and self.rows[offset].grant == grant} or {0}
+                if rows == {0} and grant in {held for held, _ in before}:
+                    continue
+            for offset in rows:
+                if self.holds(consumer, grant, offset, now):
+                    self._end(offset, outcome)
+                else:
+                    refused.add((grant, offset))
+        answers[number] = refused
+        return refused
+
+    def _end(self, offset: int, outcome: int) -> None:
+        row = self.rows[offset]
+        row.grant = 0
+        if outcome == ACK:
+            self.rows[offset] = Message(settled=True)
+        elif outcome != RELEASE:
+            row.retries += 1
+
+    def extend(self, consumer: str, pairs: list[tuple[int, int]], until: int, now: int) -> set[tuple[int, int]]:
+        refused = {(grant, offset) for grant, offset in pairs if not self.holds(consumer, grant, offset, now)}
+        for _, offset in set(pairs) - refused:
+            self.rows[offset].until = max(self.rows[offset].until, until)
+        return refused
+
+    def give_back(self, pairs: list[tuple[int, int]], now: int) -> None:
+        for grant, offset in pairs:
+            if self.holds(None, grant, offset, now):
+                self.rows[offset].grant = 0
+
+    def expire(self, now: int) -> None:
+        for row in self.rows.values():
+            if row.grant and row.until <= now:
+                row.grant = 0
+                row.retries += 1
+
+    def reset(self, offset: int, gone: set[int]) -> None:
+        self.start = offset
+        for at, row in self.rows.items():
+            settled = at < offset or at in gone
+            self.rows[at] = Message(settled=settled, retries=0 if settled else row.retries)
+
+    def leased(self, now: int) -> dict[int, tuple[str, int]]:
+        return {offset: (row.consumer, row.until) for offset, row in self.rows.items() if row.grant and row.until > now}

@@ -1,0 +1,300 @@
+"""What goes out to a consumer: leased rows and nothing else, in order, as far as there is room."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bowstring import errors
+from bowstring.broker.log.requests import Question
+from bowstring.broker.queue.holdings import ConsumerCredit
+from bowstring.broker.queue.opening import resume
+from bowstring.core.changes import Reason
+from bowstring.core.decisions import Decided, Decision, Found
+from bowstring.core.ledger_changes import SetAside, SetAsideReason, Settlement
+from bowstring.core.partition import Partition
+from tests.unit.queue_scene import MUCH, Customer, QueueScene, values_of
+from tests.unit.test_alarm import SECOND
+
+
+async def rest() -> None:
+    """Lets tasks run."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def come_back(scene: QueueScene, name: str = "ada", held: dict[int, list[int]] | None = None, credit: ConsumerCredit = MUCH) -> Customer:
+    """A consumer connects under its name, and is ready at once."""
+    back = scene.customer(name, credit, ready=False)
+    queues = type("Queues", (), {"log": type("Log", (), {"flusher": scene.flusher})})
+    resume(queues, back.live, held or {})  # type: ignore[arg-type]
+    return back
+
+
+async def test_a_whole_page_goes_out_untouched():
+    scene = QueueScene()
+    ada = scene.customer()
+    scene.publish(b"a", b"b", b"c")
+    scene.flusher.settle()
+    (pushed,) = ada.pushed
+    assert pushed.fetched.data is scene.flusher.tail[0, 1].body
+
+
+async def test_rows_of_others_are_in_no_frame():
+    """Their bytes are not even in the padding (invariant 13)."""
+    scene = QueueScene()
+    ada, bob = [scene.customer(name, ConsumerCredit(2, 1 << 20)) for name in ("ada", "bob")]
+    scene.publish(b"secret-1", b"secret-2", b"secret-3", b"secret-4", b"secret-5")
+    scene.flusher.settle()
+    sent = {customer: b"".join(bytes(pushed.fetched.data or b"") for pushed in customer.pushed) for customer in (ada, bob)}
+    for customer, others in ((ada, bob), (bob, ada)):
+        assert len(customer.values) == 2
+        assert all(value in sent[customer] for value in customer.values)
+        assert not any(value in sent[customer] for value in (*others.values, b"secret-5"))
+    ada.settle(Settlement.NACK, ada.grants[0], ada.offsets[1:])
+    ada.live.limit(ConsumerCredit(0, 0))
+    bob.live.limit(ConsumerCredit(3, 1 << 20))
+    scene.flusher.settle()
+    assert values_of(bob.pushed[-1]) == [ada.values[1]]
+    assert ada.values[0] not in bytes(bob.pushed[-1].fetched.data or b"")
+
+
+async def test_origins_name_the_rows_that_are_left():
+    scene = QueueScene()
+    ada = scene.customer(credit=ConsumerCredit(3, 1 << 20))
+    scene.publish(*[b"%d" % number for number in range(5)])
+    scene.flusher.settle()
+    ada.settle(Settlement.ACK, 1)
+    scene.flusher.settle()
+    (origin,) = ada.pushed[-1].fetched.origins
+    assert (origin.number, origin.first_row, origin.rows) == (1, 3, 2)
+
+
+async def test_what_has_no_room_in_the_session_is_not_read():
+    scene = QueueScene()
+    ada = scene.customer()
+    ada.takes = 1000
+    for _ in range(5):
+        scene.publish(sizes=[70_000])
+    scene.flusher.settle()
+    assert ada.offsets == [1]
+    ada.bytes = 0
+    assert ada.live.delivery is not None
+    ada.live.delivery.go_on()
+    assert ada.offsets == [1, 2]
+
+
+async def test_order_is_kept_when_pages_have_to_be_read():
+    scene = QueueScene()
+    ada = scene.customer()
+    scene.reading.out_of_memory = True
+    scene.publish(b"a")
+    scene.flusher.settle()
+    scene.reading.out_of_memory = False
+    scene.publish(b"b")
+    scene.flusher.settle()
+    assert not ada.pushed
+    await rest()
+    assert ada.values == [b"a", b"b"]
+
+
+async def test_rows_that_have_expired_are_set_aside():
+    scene = QueueScene()
+    now = scene.clock.now()
+    scene.publish(b"old", expires=now + 5 * SECOND)
+    scene.publish(b"young", expires=now + 50 * SECOND)
+    scene.flusher.settle()
+    await scene.clock.move(10)
+    ada = scene.customer()
+    scene.flusher.take()
+    scene.flusher.commit()
+    assert ada.values == [b"young"]
+    (aside,) = [change for change in scene.flusher.pending.changes if isinstance(change, SetAside)]
+    assert aside.reason is SetAsideReason.EXPIRED
+    scene.flusher.settle()
+    assert scene.ledger().floor == 2
+    assert scene.reading.counters.queue.aside["expired"] == 1
+    scene.check()
+
+
+async def test_rows_that_are_too_old_are_set_aside_at_their_first_push_only():
+    scene = QueueScene(lease=4 * 3600 * SECOND)
+    ada = scene.customer(lease=4 * 3600 * SECOND)
+    scene.publish(b"held")
+    scene.flusher.settle()
+    ada.live.close()
+    scene.publish(b"waits")
+    scene.flusher.settle()
+    await scene.clock.move(3700)
+    back = come_back(scene)
+    scene.flusher.settle()
+    assert back.values == [b"held"]
+    assert back.pushed[0].lease.again
+    assert scene.ledger().settled.above.rows().runs() == ((2, 1),)
+
+
+async def test_rows_of_a_damaged_page_are_set_aside_and_counted():
+    scene = QueueScene()
+    for value in (b"a", b"b", b"c"):
+        scene.publish(value)
+    scene.flusher.settle()
+    scene.reading.out_of_memory = True
+    scene.reading.damaged = {2}
+    ada = scene.customer()
+    scene.flusher.settle()
+    await rest()
+    scene.flusher.settle()
+    await rest()
+    assert ada.values == [b"a", b"c"]
+    assert scene.reading.counters.queue.aside["damaged"] == 1
+    assert scene.reading.counters.damaged == 1
+    assert scene.ledger().settled.above.rows().runs() == ((2, 1),)
+
+
+async def test_a_row_that_is_deleted_on_its_way_is_not_sent():
+    scene = QueueScene()
+    ada = scene.customer()
+    scene.publish(b"a", b"b")
+    scene.flusher.take()
+    scene.actors[0].receive(DeleteFirst())
+    scene.flusher.commit()
+    assert ada.values == [b"b"]
+    scene.check()
+
+
+class DeleteFirst(Question[None]):
+    """The first row is deleted."""
+
+    def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[None]:
+        return Decided((partition.delete(((1, 1),), Reason.OWNER),), None)
+
+
+async def test_after_a_reconnect_lost_leases_come_first_then_those_again_then_new_ones():
+    scene = QueueScene()
+    first = scene.customer(credit=ConsumerCredit(4, 1 << 20))
+    for value in (b"a", b"b", b"c"):
+        scene.publish(value)
+        scene.flusher.settle()
+    first.settle(Settlement.ACK, 1)
+    scene.flusher.settle()
+    first.live.close()
+    scene.publish(b"d")
+    scene.flusher.settle()
+    order: list[str] = []
+
+    back = scene.customer("ada", ready=False)
+    back.lost = lambda grants: order.append(f"lost {dict(grants)}")  # type: ignore[method-assign]
+    back.push = lambda pushed: order.append(f"{values_of(pushed)} {pushed.lease.again}")  # type: ignore[method-assign]
+    queues = type("Queues", (), {"log": type("Log", (), {"flusher": scene.flusher})})
+    resume(queues, back.live, {0: [1, 2]})  # type: ignore[arg-type]
+    scene.flusher.settle()
+    assert order == ["lost {0: [1]}", "[b'c'] True", "[b'd'] False"]
+
+
+async def test_what_comes_again_waits_for_what_it_rests_on():
+    """A grant that is not committed yet is not sent to a newer stream of its consumer either."""
+    scene = QueueScene()
+    first = scene.customer()
+    scene.publish(b"a")
+    scene.flusher.take()
+    first.live.close()
+    back = come_back(scene)
+    assert not back.pushed
+    scene.flusher.commit()
+    scene.flusher.settle()
+    assert back.values == [b"a"]
+    assert not first.pushed
+
+
+async def test_leases_that_come_again_wait_for_credit():
+    scene = QueueScene()
+    first = scene.customer()
+    scene.publish(*[b"x"] * 6)
+    scene.flusher.settle()
+    first.live.close()
+    back = come_back(scene, credit=ConsumerCredit(4, 1 << 20))
+    scene.flusher.settle()
+    assert back.offsets == [1, 2, 3, 4]
+    back.settle(Settlement.ACK, 1, [1, 2])
+    scene.flusher.settle()
+    assert back.live.delivery is not None
+    back.live.delivery.go_on()
+    assert back.offsets == [1, 2, 3, 4, 5, 6]
+    scene.check()
+
+
+async def test_unsent_rows_of_a_consumer_that_leaves_are_given_back_uncounted():
+    scene = QueueScene()
+    first = scene.customer("first")
+    first.takes = 1
+    scene.publish(sizes=[70_000])
+    scene.publish(sizes=[70_000])
+    scene.flusher.settle()
+    assert first.offsets == [1]
+    first.live.close()
+    second = scene.customer("second")
+    scene.flusher.settle()
+    assert (second.offsets, list(second.pushed[0].lease.retry_counts)) == ([2], [])
+    assert scene.ledger().leases.rows().runs() == ((1, 2),)
+
+
+# Ends of leases
+
+
+async def test_an_extended_lease_outlives_its_first_timer():
+    scene = QueueScene()
+    ada = scene.customer()
+    scene.publish(b"a")
+    scene.flusher.settle()
+    await scene.clock.move(20)
+    ada.extend(1, 30 * SECOND)
+    scene.flusher.settle()
+    await scene.clock.move(10)
+    await rest()
+    scene.flusher.settle()
+    assert scene.ledger().leases.rows().runs() == ((1, 1),)
+    ada.live.limit(ConsumerCredit(0, 0))
+    await scene.clock.move(20)
+    await rest()
+    scene.flusher.settle()
+    assert not scene.ledger().leases.rows()
+    assert scene.ledger().retry_counts(scene.ledger().returned.rows()).tolist() == [1]
+
+
+async def test_all_leases_of_a_ledger_that_end_together_are_one_change():
+    scene = QueueScene()
+    scene.customer()
+    for _ in range(5):
+        scene.publish(b"x")
+        scene.flusher.settle()
+    scene.subscription.consumers["ada"].limit(ConsumerCredit(0, 0))
+    await scene.clock.move(31)
+    await rest()
+    assert [type(change).__name__ for change in scene.flusher.pending.changes] == ["Expire"]
+    assert scene.subscription.rates.totals.expired == 5
+    scene.check()
+
+
+async def test_the_subscription_ends_its_consumers_when_the_topic_ends():
+    scene = QueueScene()
+    ada = scene.customer()
+    gone = errors.TopicNotFound("gone")
+    scene.actors[0].end_reading(gone)
+    assert ada.ended is gone
+    with pytest.raises(errors.TopicNotFound):
+        raise scene.subscription.ended or AssertionError
+
+
+async def test_leases_of_a_topic_that_is_deleted_end_without_a_word():
+    """The alarm rings once, and sets no other: nothing can be decided there any more."""
+    scene = QueueScene()
+    scene.customer()
+    scene.publish(b"a")
+    scene.flusher.settle()
+    for actor in scene.actors:
+        actor.close(errors.TopicNotFound("gone"))
+    await scene.clock.move(31)
+    await rest()
+    assert not scene.clock.sleepers
+    assert not scene.flusher.pending.changes
