@@ -14,7 +14,8 @@ from bowstring.broker.queue.granted_pages import PagesFound
 from bowstring.broker.reading.selection import Selection
 from bowstring.core.pages import PageEntry, decode_header
 from bowstring.core.row_set import RowSet
-from bowstring.messages import encoding
+from bowstring.core.subscription_settings import SubscriptionSettings
+from bowstring.messages import encoding, filters
 from bowstring.messages.filters import Filter
 from bowstring.messages.hashing import id_hashes
 from bowstring.ports.store import Page
@@ -102,3 +103,8 @@ class RowLook:
         order = np.argsort(seen.offsets, kind="stable")
         keys = (seen.hashes[order], seen.keyed[order]) if self._with_keys else (seen.hashes, seen.keyed)
         return ScoutedRows(rows.first, end, seen.offsets[order], *keys)
+
+
+def look_of(settings: SubscriptionSettings) -> RowLook | None:
+    """What a subscription wants to know of rows; None if it grants them unseen."""
+    return RowLook(filters.parse(settings.where, None), with_keys=False) if settings.where else None
