@@ -25,9 +25,10 @@ COMMANDS: Final[dict[str, str]] = {
     "extend": "The kit extends leases by itself; `bowstring consume --lease SPAN` asks for longer ones.",
     "leases": "`bowstring lease list TOPIC SUBSCRIPTION` lists them.",
     "peek": _NEXT,
-    "subscription seek": "It comes with the next version; to begin elsewhere, create another subscription with --start.",
     **dict.fromkeys(("subscription show", "subscription get", "subscription info"), "Use `bowstring subscription describe`."),
-    **dict.fromkeys(("subscription purge", "subscription reset"), "Delete it, and create it with --start latest."),
+    **dict.fromkeys(
+        ("subscription purge", "subscription reset"), "`bowstring subscription seek TOPIC SUBSCRIPTION --to latest` does that."
+    ),
     **dict.fromkeys(("cat", "fetch", "get", "sub", "reader", "console-consumer"), _READ),
     "tail": "`bowstring read TOPIC --last 10 --follow` does that.",
     "follow": "`bowstring read TOPIC --follow` does that.",

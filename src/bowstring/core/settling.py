@@ -49,6 +49,8 @@ class RowStanding(enum.Enum):
     """It waits for its next delivery."""
     NEVER = "never"
     """It was not delivered yet."""
+    SOUGHT = "sought"
+    """The lease ended when the subscription was set to another place."""
 
 
 class LostRows(NamedTuple):
@@ -223,8 +225,9 @@ def _told(ledger: Ledger, refused: Sequence[GrantRows], now: int) -> tuple[LostR
 
 def _where(ledger: Ledger, part: GrantRows, now: int) -> Iterator[LostRows]:
     """Where the rows are that were refused."""
-    if part.rows is None:
-        yield LostRows(part.grant, None)
+    sought = 0 < part.grant < ledger.sought
+    if part.rows is None or sought:
+        yield LostRows(part.grant, part.rows, RowStanding.SOUGHT if sought else None)
         return
     left = part.rows
     if settled := ledger.settled.of(left):
