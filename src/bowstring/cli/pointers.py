@@ -83,7 +83,8 @@ OF_QUEUES: Final[dict[str, str]] = {
     **dict.fromkeys(("--workers", "--parallel", "--threads", "-c"), "Use --concurrency N with --exec."),
     **dict.fromkeys(("--cmd", "--command", "--run"), "Use --exec 'COMMAND'."),
     **dict.fromkeys(("--consumer-name", "--consumer-id", "--client-id", "--hostname"), "A consumer has its name by --name."),
-    **dict.fromkeys(("--max-deliveries", "--max-retries", "--delay", "--backoff"), "It comes with the next version."),
+    **dict.fromkeys(("--max-retries", "--maximum-retries"), "Use --max-deliveries of `bowstring subscription create`."),
+    "--where": "A filter stays as it was created: create another subscription.",
 }
 """Flags for commands about subscriptions, and `bowstring consume` above all."""
 _SUBSCRIPTION_FLAGS: Final = ("--subscription", "--queue", "--queue-url", "--group", "--group-id", "--consumer-group", "-Q")

@@ -311,7 +311,7 @@ class SeekPartition(Question[SoughtFacts]):
         first, end = partition.retained.first, partition.next_offset
         offset = end if self._offset is None else self._offset or first
         if not first <= offset <= end:
-            return Refused(out_of_range(self._topic, partition, offset))
+            return Refused(out_of_range(self._topic, partition, offset, "to"))
         gone = subscribing.rows_gone(partition, offset)
         again, leased = ledger.resettled(offset, gone, end), sum(len(lease.rows) for lease in ledger.leases)
         facts = SoughtFacts(partition.number, offset, again, ledger.backlog(offset), leased)

@@ -68,7 +68,9 @@ def _held(subscription: LiveSubscription, actors: list[PartitionActor]) -> dict[
     held: dict[str, dict[int, list[int]]] = {}
     for actor in actors:
         ledger = subscription.ledger(actor)
-        for lease in () if ledger is None else ledger.leases:
+        if ledger is None:
+            continue
+        for lease in ledger.leases:
             grants = held.setdefault(ledger.consumers[lease.consumer].name, {}).setdefault(actor.partition.number, [])
             if lease.number not in grants[-1:]:
                 grants.append(lease.number)
