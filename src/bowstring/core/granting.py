@@ -30,7 +30,7 @@ def grant(ledger: Ledger, consumer: str, most: int, end: int, lease: int, now: i
     known = ledger.consumers.named(consumer)
     if known is not None and ledger.leases.grants_of(known.number) >= GRANTS_MAX:
         return None
-    rows = ledger.next_rows(most, end)
+    rows = ledger.next_rows(most, end, now)
     if not rows:
         return None
     number, before = ledger.next_grant, ledger.moment
