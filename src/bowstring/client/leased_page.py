@@ -69,7 +69,7 @@ class LeasedPage(FetchedPage):
         self.state_array: npt.NDArray[np.uint8] = np.frombuffer(self.states, np.uint8)
         """The same bytes."""
         self.times: npt.NDArray[np.int64] | None = None
-        """When nacked rows come again (`lease_marks.GatheredRows`); None if no nack has said it."""
+        """When nacked rows come again (`lease_marks.GatheredMarks`); None if no nack has said it."""
         self.idle = True
         """Whether no row was marked since the loop has looked."""
         self.open = self.rows
