@@ -45,6 +45,7 @@ from bowstring.core.ledger_changes import (
     SetAside,
     Settle,
     Settlement,
+    Skip,
     Subscribe,
 )
 from bowstring.core.ledger_consumers import LedgerConsumers
@@ -144,6 +145,9 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             case SetAside():
                 for part in change.parts:
                     self._settle(self._taken(part.grant, part.rows))
+            case Skip():
+                self.cursor += change.passed
+                self._settle(RowSet(self.cursor - change.passed, self.cursor))
             case Delete():
                 self._leave(RowSet.of_runs(change.runs))
             case Floor():
@@ -160,11 +164,21 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             rows = RowSet.of_spans(change.rows)
             if self._returned is not None:
                 self._returned.take_out(rows)
+            if change.passed:
+                self._pass_over(change, rows)
         else:
             rows = RowSet(self.cursor, self.cursor + change.passed)
         self.cursor += change.passed
         consumer.active = self.moment
         self.leases.add(Lease(change.number, change.consumer, self.moment, self.moment + consumer.lease, rows))
+
+    def _pass_over(self, change: Grant, rows: RowSet) -> None:
+        """The cursor passes rows that the grant does not have."""
+        passed, skipped = RowSet(self.cursor, self.cursor + change.passed), RowSet.of_spans(change.skipped)
+        self._settle(skipped)
+        left = passed - rows - skipped
+        if left and self._returned is not None:
+            self._returned.put(left - self.settled.of(left))
 
     def _apply_settle(self, change: Settle) -> None:
         self.consumers.settle(change, self.moment)
@@ -263,15 +277,17 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
 
     def next_rows(self, most: int, end: int, now: int = 0) -> RowSet:
         """The rows to grant next, of those before `end`: what was given back first."""
-        ripe = self.timeline.ripe(now)
-        if self.returned.is_empty and not ripe:
+        again = self.given_back(most, now)
+        if not again:
             return self.settled.unsettled(self.cursor, end, most)
-        again = self.returned.smallest(most)
-        if ripe:
-            again = RowSet.union((again, ripe)).smallest(most)
         if len(again) == most:
             return again
         return RowSet.union((again, self.settled.unsettled(self.cursor, end, most - len(again))))
+
+    def given_back(self, most: int, now: int) -> RowSet:
+        """So many of the first rows before the cursor that can be granted, or all."""
+        again, ripe = self.returned.smallest(most), self.timeline.ripe(now)
+        return RowSet.union((again, ripe)).smallest(most) if ripe else again
 
     def backlog(self, end: int) -> int:
         """How many rows before `end` are not settled, leased ones included."""
