@@ -65,6 +65,8 @@ class LedgerHead(msgspec.Struct, array_like=True, gc=False):
     next_consumer: int
     consumers: tuple[ConsumerRest, ...]
     leases: tuple[LeaseRest, ...]
+    later: tuple[bytes, bytes] = (b"", b"")
+    """Rows that come again at a moment: the moments, and of each the row, as little-endian int64."""
     sought: int = 1
 
 
@@ -230,10 +232,12 @@ def _capture_head(ledger: Ledger) -> Encode:
     consumers = ledger.consumers.next_number, tuple(ledger.consumers.rest())
     sought = ledger.sought
     leases = [((lease.number, lease.consumer, lease.granted, lease.until), lease.rows) for lease in ledger.leases]
+    moments, offsets = ledger.timeline.arrays()
 
     def encode() -> bytes:
         rest = tuple(LeaseRest(*facts, rows.spans()) for facts, rows in leases)
-        return _encoder.encode(LedgerHead(VERSION, *subscription, *numbers, *consumers, rest, sought))
+        later = moments.astype("<i8").tobytes(), offsets.astype("<i8").tobytes()
+        return _encoder.encode(LedgerHead(VERSION, *subscription, *numbers, *consumers, rest, later, sought))
 
     return encode
 
@@ -244,6 +248,7 @@ def _restore_head(ledger: Ledger, head: LedgerHead) -> None:
     ledger.moment, ledger.retained, ledger.sought = head.moment, head.retained, head.sought
     ledger.settled.reset(head.floor)
     ledger.consumers.restore(head.consumers, head.next_consumer)
+    ledger.timeline.load(*head.later)
     for lease in head.leases:
         ledger.leases.add(Lease(lease.number, lease.consumer, lease.granted, lease.until, RowSet.of_spans(lease.rows)))
 

@@ -67,6 +67,7 @@ async def open_consumer(queues: Queues, opening: ConsumerOpening, receiver: Push
     consumer = LiveConsumer(subscription, opening.consumer, opening.instance, lease, caller.address, receiver, queues.clock)
     consumer.delivery = Delivery(consumer, queues.reading)
     subscription.join(consumer)
+    queues.of(subscription.topic).joined(subscription)
     try:
         await queues.log.durable()
     except BaseException:
