@@ -13,11 +13,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from bowstring import errors
-from bowstring.broker.log import message_lookup
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.queue import leased_page, subscriptions
 from bowstring.broker.queue.granted_pages import GrantedPages
-from bowstring.broker.queue.peek_filter import PeekFilter, selection_of
+from bowstring.broker.queue.peek_filter import PeekFilter, places_of, selection_of
 from bowstring.broker.queue.queues import Queues
 from bowstring.broker.reading.fetched import Fetched
 from bowstring.broker.reading.page_cutting import some_rows
@@ -55,7 +54,7 @@ async def peek(queues: Queues, wish: PeekWish) -> list[Fetched]:
         raise errors.InvalidArgument(f"limit={wish.limit} is not valid.", hint=f"Use a whole number from 1 to {LIMIT_MAX}.")
     now = queues.log.clock.now()
     asked, own = selection_of(wish.where, now), selection_of(subscription.settings.where, None)
-    named = await _places(queues, wish)
+    named = await places_of(queues.log, wish.topic, wish.ids)
     await queues.log.durable()
     found: list[list[Fetched]] = []
     for actor in subscription.topic.actors:
@@ -63,17 +62,6 @@ async def peek(queues: Queues, wish: PeekWish) -> list[Fetched]:
         if offsets is None or len(offsets):
             found.append(await _of_partition(queues, subscription.number, actor, PeekFilter(own, asked, offsets, now), wish.limit))
     return _shared(found, wish.limit)
-
-
-async def _places(queues: Queues, wish: PeekWish) -> dict[int, list[int]] | None:
-    if not wish.ids:
-        return None
-    named: dict[int, list[int]] = {}
-    for message_id in wish.ids:
-        place = await message_lookup.find(queues.log, wish.topic, message_id)
-        if place is not None:
-            named.setdefault(place.partition, []).append(place.offset)
-    return named
 
 
 async def _of_partition(queues: Queues, number: int, actor: PartitionActor, look: PeekFilter, limit: int) -> list[Fetched]:
