@@ -16,6 +16,7 @@ from tests.history.lease_events import (
     DECIDE,
     EXTEND,
     HANDED,
+    LEAVE,
     LOST,
     PUSHED,
     READY,
@@ -131,6 +132,10 @@ class QueueStory:
 
     def lose(self, time: float, grant: int, name: str = "ada") -> None:
         self._note(time, name, LOST, [Delivery(0, grant=grant)])
+
+    def leave(self, time: float, name: str = "ada") -> None:
+        """It says that it has settled all that it had."""
+        self._note(time, name, LEAVE)
 
     def close(self, time: float, name: str = "ada") -> None:
         self._note(time, name, CLOSE)
