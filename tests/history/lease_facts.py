@@ -204,8 +204,9 @@ class QueueFacts:
     asks: dict[AskKey, Ask] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
     taken: list[Taken] = field(default_factory=list)
-    unsubscribed: list[float] = field(default_factory=list)
-    """When subscriptions of this name were asked to be deleted, with all their leases."""
+    unsubscribed: list[tuple[float, float]] = field(default_factory=list)
+    """When subscriptions of this name were asked to be deleted, with all their leases, and when that
+    was answered."""
     decisions: list[Decision] = field(default_factory=list)
     rows: list[tuple[Push, Row]] = field(default_factory=list)
     """Every message that was pushed."""
@@ -393,7 +394,8 @@ def _takings(queues: Iterable[QueueFacts], events: list[Event]) -> None:
         for facts in queues:
             if (facts.topic, facts.subscription) == (event.topic, event.queue.subscription):
                 facts.taken.append(Taken(event.time, ends.get(call, inf), event.queue.consumer))
+    answered = {event.call: event.time for event in events if event.operation == UNSUBSCRIBE and event.kind in (OK, FAIL)}
     for event in events:
         for facts in queues if event.operation == UNSUBSCRIBE and event.kind == INVOKE else ():
             if (facts.topic, facts.subscription) == (event.topic, event.queue.subscription):
-                facts.unsubscribed.append(event.time)
+                facts.unsubscribed.append((event.time, answered.get(event.call, inf)))

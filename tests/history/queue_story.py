@@ -23,6 +23,7 @@ from tests.history.lease_events import (
     SETTLE,
     SUBSCRIBE,
     TAKE_AWAY,
+    UNSUBSCRIBE,
     Consuming,
     Delivery,
 )
@@ -64,6 +65,11 @@ class QueueStory:
 
     def subscribe(self, time: float, start: str) -> None:
         self._done(time, SUBSCRIBE, queue=Consuming("s", start=start))
+
+    def unsubscribe(self, time: float, ended: float) -> None:
+        self.time = time
+        call = self.history.invoke("admin", UNSUBSCRIBE, "t", queue=Consuming("s"))
+        self.history.events.append(self.history.events[-1]._replace(kind=OK, call=call, time=ended))
 
     def delete(self, time: float, offset: int, error: str = "") -> None:
         answer = Row("", f"id-{offset}", error=error) if error else Row("", f"id-{offset}", partition=0, offset=offset)
