@@ -205,8 +205,7 @@ class QueueFacts:
     sessions: dict[str, Session] = field(default_factory=dict)
     taken: list[Taken] = field(default_factory=list)
     unsubscribed: list[tuple[float, float]] = field(default_factory=list)
-    """When subscriptions of this name were asked to be deleted, with all their leases, and when that
-    was answered."""
+    """When deletions of subscriptions of this name, with all leases, were asked for and answered."""
     decisions: list[Decision] = field(default_factory=list)
     rows: list[tuple[Push, Row]] = field(default_factory=list)
     """Every message that was pushed."""
