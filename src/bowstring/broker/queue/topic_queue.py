@@ -16,6 +16,7 @@ from bowstring.broker.queue.subscription import LiveSubscription
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.topics import Topic
 from bowstring.core.changes import Append, Change, Delete, Floor
+from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import Expire, GiveBack, Grant, Reset, SetAside, Settle
 
 
@@ -33,6 +34,18 @@ class LeaseEnds:
         self._queue.expire(self._actor, now)
 
 
+class LaterRows:
+    """Has rows of one partition granted that come again at a moment (`Sleeper`)."""
+
+    def __init__(self, queue: TopicQueue, actor: PartitionActor) -> None:
+        self._queue = queue
+        self._actor = actor
+
+    def woken(self, now: int) -> None:
+        """The moment of a row may have come."""
+        self._queue.come_back(self._actor, now)
+
+
 class TopicQueue:
     """The queues of a topic."""
 
@@ -43,6 +56,7 @@ class TopicQueue:
         self._by_name: dict[str, LiveSubscription] = {}
         self._by_number: dict[int, LiveSubscription] = {}
         self._ends = {actor: LeaseEnds(self, actor) for actor in topic.actors}
+        self._later = {actor: LaterRows(self, actor) for actor in topic.actors}
         for actor in topic.actors:
             actor.taken = self.taken
             self._set_alarm(actor)
@@ -97,11 +111,35 @@ class TopicQueue:
             if isinstance(change, Reset) and subscription.scout is not None:
                 subscription.scout.forget(actor)
             subscription.leases_changed(actor, ledger)
+        self._set_later(subscription, actor, ledger)
 
     def _leases_changed(self, subscription: LiveSubscription, actor: PartitionActor) -> None:
         ledger = subscription.ledger(actor) if subscription.consumers else None
         if ledger is not None:
             subscription.leases_changed(actor, ledger)
+
+    # Rows that come again later
+
+    def joined(self, subscription: LiveSubscription) -> None:
+        """A subscription has its first consumer: before that nothing waits for its rows."""
+        for actor, ledger in subscription.ledgers():
+            self._set_later(subscription, actor, ledger)
+
+    def _set_later(self, subscription: LiveSubscription, actor: PartitionActor, ledger: Ledger) -> None:
+        if subscription.consumers and not ledger.timeline.is_empty:
+            self._alarm.set(self._later[actor], ledger.timeline.first())
+
+    def come_back(self, actor: PartitionActor, now: int) -> None:
+        """Has the granter look at subscriptions some of whose rows come again by now."""
+        if actor.closed is not None:
+            return
+        for subscription in tuple(self._by_number.values()):
+            ledger = subscription.ledger(actor) if subscription.consumers else None
+            if ledger is None or ledger.timeline.is_empty:
+                continue
+            if ledger.timeline.first() <= now:
+                subscription.may_grant(actor)
+            self._alarm.set(self._later[actor], ledger.timeline.after(now))
 
     # Ends of leases
 
@@ -117,5 +155,5 @@ class TopicQueue:
             if ledger is not None and ledger.next_deadline() <= now:
                 request = ExpireEnded(subscription.number, self._clock.now)
                 actor.receive(request)
-                subscription.rates.count(expired=max(0, len(ledger.returned) - request.returned_before))
+                subscription.rates.count(expired=max(0, request.held_before - ledger.leases.rows_held))
         self._set_alarm(actor)
