@@ -15,17 +15,18 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 import pytest
 
-from bowstring.core import granting, journal, leases, offset_set, settling
+from bowstring.core import granting, journal, leases, offset_set, settling, timeline
 from bowstring.core.changes import Delete, Floor, Reason
+from bowstring.core.granting import ChosenRows
 from bowstring.core.ledger import Ledger
-from bowstring.core.ledger_changes import LedgerChange, SetAsideReason, Settlement, Subscribe
+from bowstring.core.ledger_changes import AlterSubscription, LedgerChange, SetAsideReason, Settlement, Subscribe
 from bowstring.core.ledger_state import HEAD
 from bowstring.core.ledgers import Ledgers
 from bowstring.core.machine import NEVER
 from bowstring.core.offset_set import runs_of
 from bowstring.core.row_set import RowSet
 from bowstring.core.settling import GrantRows, LostRows, OutcomeRows, RowStanding, SettleRequest
-from bowstring.core.subscription_settings import SubscriptionSettings
+from bowstring.core.subscription_settings import Backoff, SubscriptionSettings
 from tests.unit.ledger_model import GRANTS_MAX, NaiveLedger
 
 NAMES = ["ada", "bob", "eve"]
@@ -157,6 +158,43 @@ class LedgerWorld:
             self.write(*granted.changes)
             self.given.append((granted.number, name, offsets(granted.rows)))
 
+    def choose(self) -> None:
+        """A grant of rows that a filter lets pass, of those that were looked at."""
+        name, most, lease = self.one_of(NAMES), self.number(1, 25), self.one_of([10, 10, 25])
+        start = max(self.ledger.cursor, self.ledger.floor)
+        scouted = self.number(start, self.end) if start < self.end else start
+        free = {offset for offset in range(start, scouted) if not self.model.rows[offset].settled}
+        eligible = self.some(free)
+        chosen = granting.choose(self.ledger, np.array(sorted(eligible), np.int64), scouted, most, self.now)
+        granted = granting.grant_chosen(self.ledger, name, chosen, lease, self.now)
+        expected = self.model.grant_filtered(name, most, lease, self.now, eligible, scouted)
+        assert (granted and (granted.number, granted.rows.offsets().tolist())) == expected
+        if granted is not None:
+            self.write(*granted.changes)
+            self.given.append((granted.number, name, offsets(granted.rows)))
+
+    def skip(self) -> None:
+        """Nothing passes the filter for a while."""
+        cursor = self.ledger.cursor
+        upto = min(self.end, cursor + self.number(0, 20))
+        if (change := granting.skip(self.ledger, cursor, upto)) is not None:
+            self.write(change)
+            self.model.skip(cursor, upto)
+
+    def pass_over(self) -> None:
+        """The cursor passes rows that are not granted and not left out: they are returned."""
+        start = max(self.ledger.cursor, self.ledger.floor)
+        free = {offset for offset in range(start, self.end) if not self.model.rows[offset].settled}
+        if free:
+            upto = self.number(min(free) + 1, self.end)
+            taken = self.some({offset for offset in free if offset < upto}) or {min(free)}
+            granted = granting.grant_chosen(self.ledger, "eve", ChosenRows(rows(taken), upto), 10, self.now)
+            expected = self.model.grant_these("eve", taken, upto, 10, self.now)
+            assert (granted and (granted.number, granted.rows.offsets().tolist())) == expected
+            if granted is not None:
+                self.write(*granted.changes)
+                self.given.append((granted.number, "eve", taken))
+
     def some(self, among: set[int]) -> set[int]:
         """Some of them: a stretch, every second one, or any."""
         ordered = sorted(among)
@@ -176,13 +214,16 @@ class LedgerWorld:
 
     def settle(self) -> None:
         count, name = self.number(1, 3), self.one_of([None, None, None, *NAMES])
-        parts = [(grant, self.one_of(list(Settlement)), wanted) for grant, wanted in (self.part() for _ in range(count))]
+        parts = [
+            (grant, self.one_of(list(Settlement)), wanted, self.one_of([0, 0, self.now - 1, self.now + self.number(1, 40)]))
+            for grant, wanted in (self.part() for _ in range(count))
+        ]
         holders = {grant: holder for grant, holder, _ in self.given}
         name = name or holders[parts[0][0]]
         number = self.numbers[name] = self.numbers.get(name, 0) + self.number(1, 2)
         answered = self.number(self.answered.get(name, 0), number - 1)
         self.answered[name] = answered
-        asked = [OutcomeRows(grant, outcome, None if wanted is None else rows(wanted)) for grant, outcome, wanted in parts]
+        asked = [OutcomeRows(grant, outcome, None if wanted is None else rows(wanted), moment) for grant, outcome, wanted, moment in parts]
         request = SettleRequest(name, number, asked, answered)
         known = name in self.model.requests
         done = settling.settle(self.ledger, request, self.now)
@@ -198,6 +239,9 @@ class LedgerWorld:
         """For each row that was refused, the ledger tells where it is now."""
         leased = self.model.leased(self.now)
         for one in lost:
+            assert (one.standing is RowStanding.SOUGHT) == (0 < one.grant < self.model.sought)
+            if one.standing is RowStanding.SOUGHT:
+                continue
             for row in offsets(one.rows) - {0}:
                 message = self.model.rows.get(row)
                 if one.standing is RowStanding.LEASED:
@@ -254,6 +298,12 @@ class LedgerWorld:
         if change is not None:
             self.write(change)
             self.model.expire(self.now)
+
+    def alter(self) -> None:
+        """The subscription gets a backoff, another one, or none."""
+        backoff = self.one_of([None, Backoff(2, 1.5, 9), Backoff(5, 3.0, 60), Backoff(0, 2.0, 10), Backoff(7, 1.0, 7)])
+        self.write(AlterSubscription(1, 0, 7, SubscriptionSettings(backoff=backoff)))
+        self.model.backoff = backoff
 
     def seek(self) -> None:
         if self.number(0, 3) == 0:
@@ -315,14 +365,18 @@ class LedgerWorld:
         assert leased == self.model.leased(self.now)
         if self.end > 1:
             assert ledger.retry_counts(everything).tolist() == [row.retries for _, row in sorted(self.model.rows.items())]
-        free = sum(not row.settled and not row.grant for row in self.model.rows.values())
-        assert ledger.waiting(self.end) == free
+        free = sum(not row.settled and not row.grant and row.later <= self.now for row in self.model.rows.values())
+        assert ledger.waiting(self.end, self.now) == free
+        moments, later = ledger.timeline.arrays()
+        still = {(moment, row) for moment, row in zip(moments.tolist(), later.tolist(), strict=True) if moment > self.now}
+        assert still == {(row.later, offset) for offset, row in self.model.rows.items() if row.later > self.now}
         assert ledger.backlog(self.end) == len(self.model.rows) - len(settled)
         assert ledger.next_deadline() == min((row.until for row in self.model.rows.values() if row.grant), default=NEVER)
 
 
 OFTEN = ["publish", "wait", "grant", "grant", "grant", "settle", "settle", "settle", "settle", "expire", "extend", "seal", "load"]
-STEPS = [*OFTEN, *OFTEN, "delete", "raise_floor", "repeat", "repeat", "give_back", "set_aside", "seek", "a_snapshot_has_everything"]
+RARELY = "alter delete raise_floor repeat repeat give_back set_aside seek choose choose skip pass_over a_snapshot_has_everything".split()
+STEPS = [*OFTEN, *OFTEN, *RARELY]
 NEED_A_GRANT = {"settle", "repeat", "extend", "give_back", "set_aside"}
 
 
@@ -341,4 +395,5 @@ def small_world():
         patch.setattr(offset_set, "MANY_RUNS", 5)
         patch.setattr(granting, "GRANTS_MAX", GRANTS_MAX)
         patch.setattr(leases, "MANY_DUE", 2)
+        patch.setattr(timeline, "GATHERED_MAX", 3)
         yield

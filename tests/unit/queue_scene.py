@@ -23,6 +23,9 @@ from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.lease_requests import SubscribePartition
 from bowstring.broker.queue.pushes import Grants, PushedRows
 from bowstring.broker.queue.rates import Rates
+from bowstring.broker.queue.scout import Scout
+from bowstring.broker.queue.scouted_rows import RowLook
+from bowstring.broker.queue.settlement import TimedOutcome
 from bowstring.broker.queue.subscription import LiveSubscription
 from bowstring.broker.queue.topic_queue import TopicQueue
 from bowstring.broker.reading.visibility import Moments
@@ -34,10 +37,11 @@ from bowstring.core.ledger_changes import Settlement
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.row_set import RowSet
-from bowstring.core.settling import GrantRows, OutcomeRows, RowsDone
+from bowstring.core.settling import GrantRows, OutcomeRows, RowsDone, RowStanding
 from bowstring.core.subscription_settings import SubscriptionSettings
 from bowstring.messages import encoding
 from bowstring.ports.catalog import TopicRow
+from bowstring.ports.extents import Extent
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page
 from tests.unit.test_alarm import SECOND, Clock
@@ -139,7 +143,16 @@ class SceneReading:
         self.counters = Counters()
         self.damaged: set[int] = set()
         """First offsets of pages."""
+        self.gone: set[int] = set()
+        """First offsets of pages that retention has taken."""
+        self.pages_a_look = 1 << 20
+        """So many pages are found at once."""
+        self.extents: list[tuple[int, int]] = []
+        """Extents whose index is damaged."""
+        self.when_read: Callable[[], object] = lambda: None
+        """Called when pages are read."""
         self.out_of_memory = False
+        self.clock = clock
         self._flusher = flusher
         self._clock = clock
 
@@ -149,9 +162,23 @@ class SceneReading:
         )
 
     async def entries(self, partition: Partition, offset: int, end: int, bytes_max: int, pages_max: int) -> list[PageEntry]:
-        return partition.pages.between(offset, end, bytes_max, pages_max)
+        looked = [entry for entry in partition.pages.between(offset, end, bytes_max, pages_max) if entry.first_offset not in self.gone]
+        found = looked[: self.pages_a_look]
+        for first, last in self.extents:
+            before = [entry for entry in found if entry.end <= first]
+            if not before and any(entry.first_offset < last for entry in found):
+                raise Damaged(f"offsets {first} to {last - 1}")
+            found = before or found
+        return found
+
+    async def unreadable(self, partition: Partition, offset: int, end: int) -> Extent | None:
+        for first, last in self.extents:
+            if offset < last and first < end:
+                return Extent(partition.topic, partition.number, first, last, 0, 0, 0, 1, 1, 0, (), ())
+        return None
 
     async def pages(self, partition: Partition, entries: Sequence[PageEntry]) -> list[Page]:
+        self.when_read()
         if any(entry.first_offset in self.damaged for entry in entries):
             raise Damaged("rotten")
         return [self._flusher.tail[partition.number, entry.first_offset] for entry in entries]
@@ -192,7 +219,7 @@ class Customer:
         self.pushed.append(pushed)
         self.bytes += pushed.fetched.size
 
-    def lost(self, grants: Grants) -> None:
+    def lost(self, grants: Grants, standing: RowStanding | None = None) -> None:
         self.told.append(grants)
 
     def ping(self) -> None:
@@ -216,12 +243,13 @@ class Customer:
     def grants(self) -> list[int]:
         return [pushed.lease.grant for pushed in self.pushed]
 
-    def settle(self, outcome: Settlement, grant: int, offsets: Iterable[int] = (), partition: int = 0) -> None:
-        """Settles rows of a grant, or all of it."""
+    def settle(self, outcome: Settlement, grant: int, offsets: Iterable[int] = (), partition: int = 0, **time: int) -> None:
+        """Settles rows of a grant, or all of it; nacked ones come again at a `moment`, or after a `delay`."""
         self.requests += 1
         given = list(offsets)
         rows = RowSet.of_runs([(offset, 1) for offset in given]) if given else None
-        self.live.settle(partition, self.requests, self.requests - 1, [OutcomeRows(grant, outcome, rows)], self.answers.append)
+        parts = [TimedOutcome(OutcomeRows(grant, outcome, rows), **time)]
+        self.live.settle(partition, self.requests, self.requests - 1, parts, self.answers.append)
 
     def extend(self, grant: int, lease: int) -> None:
         self.live.extend(0, lease, [GrantRows(grant)], self.answers.append)
@@ -243,7 +271,7 @@ def values_of(pushed: PushedRows) -> list[bytes]:
 class QueueScene:
     """Everything together."""
 
-    def __init__(self, partitions: int = 1, lease: int = 30 * SECOND) -> None:
+    def __init__(self, partitions: int = 1, lease: int = 30 * SECOND, where: str = "", *, with_keys: bool = False) -> None:
         self.clock, self.flusher = SceneClock(), SceneFlusher()
         clock: Any = self.clock
         flusher: Any = self.flusher
@@ -262,12 +290,16 @@ class QueueScene:
         self.queue = TopicQueue(self.topic, self.lease_clock, self.lease_alarm)
         self.granter = Granter(flusher, self.lease_clock, self.lease_alarm)
         for actor in self.actors:
-            actor.receive(SubscribePartition(1, "billing", SubscriptionSettings("shared", lease), 0, 0))
+            actor.receive(SubscribePartition(1, "billing", SubscriptionSettings("shared", lease, where=where), 0, 0))
+        asked = SubscriptionSettings("shared", lease, where=where)
         rates = Rates(self.clock.monotonic, self.reading.counters.queue)
-        self.subscription = LiveSubscription(
-            self.topic, 1, "billing", SubscriptionSettings("shared", lease), 0, rates=rates, look_at=self.granter.look_at
-        )
-        self.queue.add(self.subscription)
+        self.subscription = LiveSubscription(self.topic, 1, "billing", asked, 0, rates=rates, look_at=self.granter.look_at)
+        reading: Any = self.reading
+        self.queue.add(self.subscription, reading)
+        if with_keys:
+            found, failed = self.subscription.may_grant, self.subscription.end_consumers
+            clocks = self.lease_clock, self.lease_alarm
+            self.subscription.scout = Scout(1, reading, *clocks, RowLook(None, with_keys=True), found=found, failed=failed)
         self.flusher.settle()
         self._number = 0
         self._last: dict[int, int] = {}
@@ -275,14 +307,20 @@ class QueueScene:
         """What publishers were told."""
 
     def publish(
-        self, *values: bytes, partition: int = 0, timeout: int = 30 * SECOND, expires: int | None = None, sizes: Sequence[int] = ()
+        self,
+        *values: bytes,
+        partition: int = 0,
+        timeout: int = 30 * SECOND,
+        expires: int | None = None,
+        sizes: Sequence[int] = (),
+        keys: Sequence[bytes | None] | None = None,
     ) -> None:
-        """A batch of these values, or of values of these sizes."""
-        given = [b"x" * size for size in sizes] or list(values)
+        """A batch of these values, or of values of these sizes, or of keys."""
+        given = [b"x" * size for size in sizes] or list(values) or [key or b"" for key in keys or ()]
         self._number += 1
         previous, self._last[partition] = self._last.get(partition, 0), self._number
         moments = None if expires is None else [expires] * len(given)
-        encoded = encoding.encode_columns(len(given), values=given, expires=moments)
+        encoded = encoding.encode_columns(len(given), values=given, keys=keys, expires=moments)
         batch: pa.RecordBatch = encoding.decode(encoded.mask, encoded.data)
         publish = Publish(
             b"a" * 16, self._number, previous, self.clock.now(), timeout, len(given), encoded.mask, None, expires=expires or 0

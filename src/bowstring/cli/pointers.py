@@ -14,7 +14,6 @@ _SERVE: Final = "`bowstring serve` runs a broker."
 _CONSUME: Final = "`bowstring consume TOPIC SUBSCRIPTION` takes messages from a queue."
 _SUBSCRIPTION: Final = "Queues are subscriptions: `bowstring subscription create|list|describe|alter|delete`."
 _SETTLE: Final = "`bowstring consume` acks what it prints; with --exec the exit code decides."
-_NEXT: Final = "It comes with the next version; `bowstring consume --no-ack` looks and gives back."
 _ATTRIBUTES: Final = "Headers are attributes here: produce --attribute K=V, read --columns attributes."
 
 COMMANDS: Final[dict[str, str]] = {
@@ -24,10 +23,10 @@ COMMANDS: Final[dict[str, str]] = {
     **dict.fromkeys(("ack", "nack", "reject", "requeue"), _SETTLE),
     "extend": "The kit extends leases by itself; `bowstring consume --lease SPAN` asks for longer ones.",
     "leases": "`bowstring lease list TOPIC SUBSCRIPTION` lists them.",
-    "peek": _NEXT,
-    "subscription seek": "It comes with the next version; to begin elsewhere, create another subscription with --start.",
     **dict.fromkeys(("subscription show", "subscription get", "subscription info"), "Use `bowstring subscription describe`."),
-    **dict.fromkeys(("subscription purge", "subscription reset"), "Delete it, and create it with --start latest."),
+    **dict.fromkeys(
+        ("subscription purge", "subscription reset"), "`bowstring subscription seek TOPIC SUBSCRIPTION --to latest` does that."
+    ),
     **dict.fromkeys(("cat", "fetch", "get", "sub", "reader", "console-consumer"), _READ),
     "tail": "`bowstring read TOPIC --last 10 --follow` does that.",
     "follow": "`bowstring read TOPIC --follow` does that.",
@@ -82,7 +81,8 @@ OF_QUEUES: Final[dict[str, str]] = {
     **dict.fromkeys(("--workers", "--parallel", "--threads", "-c"), "Use --concurrency N with --exec."),
     **dict.fromkeys(("--cmd", "--command", "--run"), "Use --exec 'COMMAND'."),
     **dict.fromkeys(("--consumer-name", "--consumer-id", "--client-id", "--hostname"), "A consumer has its name by --name."),
-    **dict.fromkeys(("--max-deliveries", "--max-retries", "--delay", "--backoff"), "It comes with the next version."),
+    **dict.fromkeys(("--max-retries", "--maximum-retries"), "Use --max-deliveries of `bowstring subscription create`."),
+    "--where": "A filter stays as it was created: create another subscription.",
 }
 """Flags for commands about subscriptions, and `bowstring consume` above all."""
 _SUBSCRIPTION_FLAGS: Final = ("--subscription", "--queue", "--queue-url", "--group", "--group-id", "--consumer-group", "-Q")

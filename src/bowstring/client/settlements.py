@@ -30,6 +30,7 @@ from bowstring.client.lease_marks import ACK, DONE, LOST, NACK, REFUSED, REJECT,
 from bowstring.client.lease_receipts import ExtendReceipt, LeaseBatchReceipt, LeaseReceipt, MarkReceipt, MarksReceipt, OneExtension
 from bowstring.client.lease_time import LeaseTime
 from bowstring.client.leased_page import HeldLease, LeasedPage
+from bowstring.client.nack_times import NEVER
 from bowstring.client.receipts import raisable
 from bowstring.client.refusals import Refusal, Refusals
 from bowstring.client.settle_requests import RUNS_MAX, MarkedPart, RequestLane, SentSettlement
@@ -70,6 +71,8 @@ class Settlements:
         self._lanes: dict[int, RequestLane] = {}
         self._rounds: deque[set[SentSettlement]] = deque()
         """The requests of each round that are not answered."""
+        self.retention = NEVER
+        """How long the topic keeps messages, in microseconds."""
         self._failure: errors.Error | None = None
         """Why nothing can be settled any more."""
         self._unseen_failure: errors.Error | None = None
@@ -122,7 +125,8 @@ class Settlements:
 
     def lost_refusal(self, page: LeasedPage) -> Refusal:
         """What is known about rows that the consumer has lost."""
-        return Refusal(self.topic, page.partition, page.offsets, ended=page.lease.until, now=self._lease_time.latest())
+        now, lease = self._lease_time.latest(), page.lease
+        return Refusal(self.topic, page.partition, page.offsets, ended=lease.until, now=now, standing=lease.standing)
 
     # ---- requests
 
@@ -162,7 +166,7 @@ class Settlements:
             if not isinstance(found, LeasedPage):
                 extensions.append(found)
                 continue
-            for code, rows in lease_marks.gathered(found):
+            for code, rows, time in lease_marks.gathered(found):
                 many = lease_marks.count(found, rows)
                 counts[code] = counts.get(code, 0) + many
                 self.counts[code] += many
@@ -171,7 +175,7 @@ class Settlements:
                 elif self._failure is not None:
                     self._fail(found, rows, self._failure)
                 else:
-                    by_partition.setdefault(found.partition, []).append(MarkedPart(found, code, rows))
+                    by_partition.setdefault(found.partition, []).append(MarkedPart(found, code, rows, time))
         requests = [request for partition, parts in by_partition.items() for request in self._lane(partition).add(parts)]
         if requests:
             self._rounds.append(set(requests))
@@ -194,13 +198,10 @@ class Settlements:
         if request is None:
             return None
         refused = [(part, each) for each in told.refused for part in request.parts if part.page.lease.grant == each.grant]
-        for page, _, rows in request.parts:
-            self._set(page, rows, DONE, quiet=bool(refused))
-        for part, each in refused:
+        for part, each in refused:  # first: another thread must never see such a row as done
             self._refuse(part, each, now)
-        if refused:
-            for page, _, _ in request.parts:
-                page.answered()
+        for page, _, rows, _ in request.parts:
+            self._set(page, rows, DONE)
         self._end(request)
         return request.written
 
@@ -211,9 +212,14 @@ class Settlements:
             self._rounds.popleft()
         self._changed.set()
 
-    def _set(self, page: LeasedPage, rows: Rows, state: int, *, quiet: bool = False) -> None:
-        """These rows are decided. The last one of a page lets the page go."""
-        if rows is None:
+    def _set(self, page: LeasedPage, rows: Rows, state: int) -> None:
+        """These rows are decided, but for those that were refused already. The last one of a page
+        lets the page go.
+        """
+        if page.refusals:
+            mine = np.arange(page.rows) if rows is None else rows
+            page.state_array[mine[page.state_array[mine] != REFUSED]] = state
+        elif rows is None:
             page.state_array[:] = state
         else:
             page.state_array[rows] = state
@@ -223,12 +229,11 @@ class Settlements:
             del lease.pages[page]
             if not lease.pages:
                 self._finished(lease)
-        if not quiet:
-            page.answered()
+        page.answered()
 
     def _refuse(self, part: MarkedPart, told: pb.RefusedRows, now: int) -> None:
         """The broker has refused rows of a part."""
-        page, mark, rows = part
+        page, mark, rows, _ = part
         if told.offsets:
             at = lease_marks.rows_at(page, list(told.offsets), list(told.rows))
             lost = at if rows is None else np.intersect1d(at, rows)
@@ -236,8 +241,8 @@ class Settlements:
             lost = np.arange(page.rows) if rows is None else rows
         if not len(lost):
             return
-        page.state_array[lost] = REFUSED
         refusal = self.refusal(page, lost, told, now)
+        page.state_array[lost] = REFUSED
         self.counts[mark] -= len(lost)
         self.counts[LOST] += len(lost)
         if mark in (ACK, NACK, REJECT):
@@ -267,7 +272,7 @@ class Settlements:
             page.failure = error
         for lane in self._lanes.values():
             for request in lane.unanswered.values():
-                for page, _, rows in request.parts:
+                for page, _, rows, _ in request.parts:
                     self._fail(page, rows, error)
             lane.unanswered.clear()
         self._rounds.clear()

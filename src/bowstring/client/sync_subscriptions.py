@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import EllipsisType
+from typing import TYPE_CHECKING
 
 from bowstring.client import client as asynchronous
 from bowstring.client.arguments import Span, SpanOrMoment
 from bowstring.client.ranges import Start
+from bowstring.client.seek import Seek
 from bowstring.client.subscriptions import Backoff, Lease, Subscription
 from bowstring.wire.loops import LoopThread
+
+if TYPE_CHECKING:
+    from bowstring.client.batch import Batch
 
 # This module is the other face of that class, and uses what it keeps from programs.
 # pyright: reportPrivateUsage=false
@@ -34,6 +39,7 @@ class SyncSubscriptionCalls:
         dead_letters: str | None = None,
         unsettled: str = "drop",
         keep_max: Span | None = None,
+        where: str | None = None,
         exists_ok: bool = False,
     ) -> Subscription:
         """Creates a subscription: a queue on a topic that has every message from `start` on, which is
@@ -43,7 +49,8 @@ class SyncSubscriptionCalls:
         letter (None: never) and goes to the topic `dead_letters`, by default
         `TOPIC.NAME.dead-letters`. `backoff=(1, 2, 300)` lets a message that failed wait: seconds at
         first, factor, seconds at most. `unsettled` says what becomes of messages that retention
-        reaches: `"drop"`, `"dead_letter"`, or `"keep"`, for `keep_max` from there on. Raises
+        reaches: `"drop"`, `"dead_letter"`, or `"keep"`, for `keep_max` from there on.
+        `where` is a filter: other messages are settled when the queue comes to them. Raises
         `SubscriptionExists` if there is one; with `exists_ok` returns it as it is.
         """
         return self._thread.run(
@@ -58,6 +65,7 @@ class SyncSubscriptionCalls:
                 dead_letters=dead_letters,
                 unsettled=unsettled,
                 keep_max=keep_max,
+                where=where,
                 exists_ok=exists_ok,
             )
         )
@@ -98,6 +106,18 @@ class SyncSubscriptionCalls:
         while after is not None:
             page, after = self._thread.run(self._client._subscription_page(topic, after))
             yield from page
+
+    def seek_subscription(self, topic: str, name: str, to: Start, dry_run: bool = False) -> Seek:
+        """Sets a subscription to a place, as a reader's `start`: messages before it count as settled,
+        those from there on come again, in all partitions at once. Leases end: settling what a consumer
+        holds raises `LeaseLost`. With `dry_run` it only returns what that would come to. Raises
+        `SubscriptionNotFound`, `OutOfRange`.
+        """
+        return self._thread.run(self._client.seek_subscription(topic, name, to, dry_run))
+
+    def _peek(self, topic: str, subscription: str, limit: int, where: str | None, ids: Sequence[str]) -> Batch:
+        """What a consumer's `peek` gives, without a consumer."""
+        return self._thread.run(self._client._peek(topic, subscription, limit, where, ids))
 
     def delete_subscription(self, topic: str, name: str, missing_ok: bool = False) -> None:
         """Deletes a subscription: its consumers end with `SubscriptionNotFound`. The messages stay in

@@ -11,8 +11,10 @@ a difference to the moment before. Rows that a change does name are `Spans`.
 Every change says which rows it means, by itself or by a grant that the head of the state at rest
 has. Nothing that is replayed depends on a chunk, which may be newer than the head.
 
-Room: fields are added at the end, with a default. The second cursor, for rows that are due later,
-joins `Grant`; the moment of a nack joins `SettledPart`; a hold is a change of its own.
+Moments at which rows come again stand in the change too, also those of a backoff: how often a row
+was delivered is in a chunk.
+
+Room: fields are added at the end, with a default. A hold is a change of its own.
 """
 
 from __future__ import annotations
@@ -59,6 +61,8 @@ class SettledPart(NamedTuple):
     grant: int
     outcome: Settlement
     rows: Spans = ()
+    moment: int = 0
+    """When rows that are given back come again, by the time of leases; 0: at once."""
 
 
 class GrantPart(NamedTuple):
@@ -66,6 +70,13 @@ class GrantPart(NamedTuple):
 
     grant: int
     rows: Spans = ()
+
+
+class LaterPart(NamedTuple):
+    """Rows that come again at a moment."""
+
+    moment: int
+    rows: Spans
 
 
 class LedgerStruct(msgspec.Struct, array_like=True, gc=False):
@@ -92,6 +103,10 @@ class Grant(LedgerStruct, tag=6, array_like=True, gc=False):
     """How far the cursor moves."""
     rows: Spans = ()
     """The rows, if they are not just those that the cursor passes."""
+    skipped: Spans = ()
+    """Rows that the cursor passes and that the subscription's filter leaves out: they are settled.
+    Other rows that it passes are returned.
+    """
 
 
 class Settle(LedgerStruct, tag=7, array_like=True, gc=False):
@@ -124,6 +139,8 @@ class Expire(LedgerStruct, tag=10, array_like=True, gc=False):
     """All leases that last until the moment at most have ended."""
 
     moment: int
+    later: tuple[LaterPart, ...] = ()
+    """Rows of these leases that come again later, because the subscription has a backoff."""
 
 
 class Reset(LedgerStruct, tag=11, array_like=True, gc=False):
@@ -176,7 +193,16 @@ class SetAside(LedgerStruct, tag=16, array_like=True, gc=False):
     reason: SetAsideReason
 
 
-OneLedgerChange = Grant | Settle | GiveBack | Extend | Expire | Reset | Join | AlterSubscription | SetAside
+class Skip(LedgerStruct, tag=26, array_like=True, gc=False):
+    """The cursor moves without a grant: the subscription's filter leaves out all the rows that it
+    passes, and they are settled.
+    """
+
+    passed: int
+    """How far the cursor moves."""
+
+
+OneLedgerChange = Grant | Settle | GiveBack | Extend | Expire | Reset | Join | AlterSubscription | SetAside | Skip
 """What changes a ledger."""
 
 LedgerChange = OneLedgerChange | Subscribe | Unsubscribe

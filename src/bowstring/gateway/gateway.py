@@ -51,6 +51,8 @@ HANDLERS: Final[dict[str, Callable[[Broker, Any, Caller], Awaitable[Any]]]] = {
     "DescribeSubscription": subscriptions.describe,
     "ListSubscriptions": subscriptions.list_page,
     "DeleteSubscription": subscriptions.delete,
+    "SeekSubscription": subscriptions.seek,
+    "Peek": subscriptions.peek,
     "ListLeases": subscriptions.list_leases,
     "ReleaseLeases": subscriptions.release_leases,
 }

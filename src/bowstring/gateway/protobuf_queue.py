@@ -15,8 +15,11 @@ from bowstring import errors
 from bowstring.broker.queue.given_settings import GivenSettings
 from bowstring.broker.queue.holdings import ConsumerCredit
 from bowstring.broker.queue.lease_list import LeaseFilter, LeasePage
+from bowstring.broker.queue.lease_requests import SoughtFacts
 from bowstring.broker.queue.opening import ConsumerOpening
+from bowstring.broker.queue.peeking import PeekWish
 from bowstring.broker.queue.pushes import Grants
+from bowstring.broker.queue.seeking import SubscriptionSeek
 from bowstring.broker.queue.settlement import NamedRows
 from bowstring.broker.queue.subscription_facts import SubscriptionFacts
 from bowstring.broker.queue.subscriptions import NewSubscription
@@ -81,6 +84,7 @@ def _opening(opening: pb.ConsumeOpen) -> ConsumerOpening:
         instance=opening.instance,
         lease=opening.lease,
         mode=opening.mode,
+        where=opening.where,
         topic_id=opening.topic_id,
         subscription_id=opening.subscription_id,
         create=new_subscription(opening.create) if opening.HasField("create") else None,
@@ -111,7 +115,7 @@ def _backoff(request: pb.CreateSubscriptionRequest | pb.AlterSubscriptionRequest
 
 def _settling(settle: pb.SettleRows) -> Settling:
     named = NamedRows(settle.grants, settle.runs, settle.offsets, settle.rows)
-    return Settling(settle.partition, settle.request, settle.answered, named, settle.outcomes)
+    return Settling(settle.partition, settle.request, settle.answered, named, settle.outcomes, settle.moments, settle.delays)
 
 
 def _extending(extend: pb.ExtendRows) -> Extending:
@@ -131,7 +135,7 @@ def consume_answer(reply: ConsumeReply) -> bytes | Pieces:
             fields = reply._asdict()
             message = pb.ConsumeAnswer(now=fields.pop("now"), opened=pb.ConsumeOpened(**fields))
         case ConsumeLost():
-            message = pb.ConsumeAnswer(now=reply.now, lost=_held_leases(reply.grants))
+            message = pb.ConsumeAnswer(now=reply.now, lost=_held_leases(reply.grants), standing=reply.standing)
         case ConsumePing():
             message = pb.ConsumeAnswer(now=reply.now, ping=reply.number)
     return message.SerializeToString()
@@ -248,6 +252,29 @@ def subscription(facts: SubscriptionFacts) -> pb.Subscription:
 
 def subscription_page(page: requests.SubscriptionPage) -> pb.ListSubscriptionsAnswer:
     return pb.ListSubscriptionsAnswer(subscriptions=map(subscription, page.subscriptions), more=page.more)
+
+
+def seek_subscription(request: pb.SeekSubscriptionRequest) -> requests.SeekSubscriptionRequest:
+    offsets = {each.partition: each.offset for each in request.offsets}
+    place = request.WhichOneof("to") or ""
+    return requests.SeekSubscriptionRequest(SubscriptionSeek(request.topic, request.name, place, offsets, request.dry_run))
+
+
+def subscription_sought(facts: list[SoughtFacts]) -> pb.SeekSubscriptionAnswer:
+    return pb.SeekSubscriptionAnswer(partitions=[pb.SoughtPartition(**each._asdict()) for each in facts])
+
+
+def peek(request: pb.PeekRequest) -> requests.PeekRequest:
+    return requests.PeekRequest(PeekWish(request.topic, request.subscription, request.limit, request.where, tuple(request.ids)))
+
+
+def peeked(pages: list[Fetched]) -> pb.PeekAnswer:
+    answer = pb.PeekAnswer()
+    for fetched in pages:
+        page = answer.pages.add()
+        fill_page(page, fetched)
+        page.batch = bytes(fetched.data or b"")
+    return answer
 
 
 def subscription_deleted(deleted: bool) -> pb.DeleteSubscriptionAnswer:

@@ -66,6 +66,8 @@ CALLS: Final[dict[str, Call]] = {
         Call("DescribeSubscription"),
         Call("ListSubscriptions"),
         Call("DeleteSubscription", done=errors.SubscriptionNotFound),
+        Call("SeekSubscription"),
+        Call("Peek"),
         Call("Consume", stream=True),
         Call("ListLeases"),
         Call("ReleaseLeases"),

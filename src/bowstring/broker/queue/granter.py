@@ -25,7 +25,7 @@ from bowstring.broker.queue.consumer import LiveConsumer
 from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.lease_requests import GrantToConsumer
 from bowstring.broker.queue.subscription import LiveSubscription
-from bowstring.core.granting import Granted
+from bowstring.core.granting import ChosenRows, Granted, choose
 from bowstring.core.ledger import Ledger
 from bowstring.core.partition import Partition
 
@@ -82,8 +82,9 @@ class Granter:
         hungry, served, has_granted = subscription.hungry, set[tuple[LiveConsumer, PartitionActor]](), False
         if not hungry:
             return False
-        partitions = _with_rows(subscription)
-        waiting = sum(ledger.waiting(actor.partition.next_offset) for actor, ledger in partitions)
+        now = self._clock.now()
+        partitions = _with_rows(subscription, now)
+        waiting = sum(subscription.grantable(actor, ledger, now) for actor, ledger in partitions)
         share = -(-waiting // max(1, min(len(hungry), -(-waiting // SHARE_MIN))))
         while partitions and hungry:
             consumer, (actor, ledger) = next(iter(hungry)), partitions[0]
@@ -94,25 +95,31 @@ class Granter:
             if not most:
                 del hungry[consumer]
                 continue
-            has_granted |= self._grant(subscription, consumer, actor, _to_a_page_end(actor.partition, ledger, most))
+            has_granted |= self._grant(subscription, consumer, actor, ledger, most)
             if consumer in hungry:
                 hungry.move_to_end(consumer)
             partitions.popleft()
-            if ledger.waiting(actor.partition.next_offset):
+            if subscription.grantable(actor, ledger, now):
                 partitions.append((actor, ledger))
                 subscription.waiting.move_to_end(actor)
             else:
                 del subscription.waiting[actor]
         return has_granted
 
-    def _grant(self, subscription: LiveSubscription, consumer: LiveConsumer, actor: PartitionActor, most: int) -> bool:
+    def _grant(self, subscription: LiveSubscription, consumer: LiveConsumer, actor: PartitionActor, ledger: Ledger, most: int) -> bool:
         """False if the consumer has as many grants in the partition as it may."""
+        chosen: ChosenRows | None = None
+        if subscription.scout is None:
+            most = _to_a_page_end(actor.partition, ledger, most)
+        else:
+            scouted = subscription.scout.eligible(actor, ledger, most)
+            chosen = choose(ledger, scouted.offsets, scouted.end, most, self._clock.now())
 
         def told(granted: Granted | Exception | None) -> None:
             if isinstance(granted, Granted) and consumer.delivery is not None:
                 consumer.delivery.add(actor, granted.number)
 
-        request = GrantToConsumer(subscription.number, self._clock.now, told, consumer.name, most, consumer.lease)
+        request = GrantToConsumer(subscription.number, self._clock.now, told, consumer.name, most, consumer.lease, chosen)
         actor.receive(request)
         return request.granted is not None
 
@@ -126,12 +133,12 @@ def _has_plenty(subscription: LiveSubscription) -> bool:
     return holdings.rows - holdings.unsent > PLENTY * room
 
 
-def _with_rows(subscription: LiveSubscription) -> Open:
+def _with_rows(subscription: LiveSubscription, now: int) -> Open:
     """The partitions that take part. Those that have nothing to grant are forgotten until they do."""
     found: Open = deque()
     for actor in list(subscription.waiting):
         ledger = subscription.ledger(actor)
-        if ledger is None or actor.closed is not None or not ledger.waiting(actor.partition.next_offset):
+        if ledger is None or actor.closed is not None or not subscription.grantable(actor, ledger, now):
             del subscription.waiting[actor]
             continue
         found.append((actor, ledger))
@@ -146,7 +153,7 @@ def _to_a_page_end(partition: Partition, ledger: Ledger, most: int) -> int:
     """
     start = max(ledger.cursor, ledger.floor)
     stop = start + most
-    if stop >= partition.next_offset or not ledger.returned.is_empty:
+    if stop >= partition.next_offset or not (ledger.returned.is_empty and ledger.timeline.is_empty):
         return most
     if stop >= partition.committed_offset:
         return partition.committed_offset - start if partition.committed_offset > start else most

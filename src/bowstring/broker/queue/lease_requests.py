@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from bowstring import errors
 from bowstring.broker.log.requests import Question, Request
+from bowstring.broker.reading.cursor import out_of_range
 from bowstring.core import granting, settling, subscribing
 from bowstring.core.decisions import Decided, Decision, Found, Refused
-from bowstring.core.granting import Granted
+from bowstring.core.granting import ChosenRows, Granted
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import SetAsideReason, Settle, Settlement
 from bowstring.core.partition import Partition
@@ -68,22 +69,34 @@ class LeaseRequest(Request[Told]):
 
 
 class GrantToConsumer(LeaseRequest[Granted | None]):
-    """A consumer gets at most so many rows."""
+    """A consumer gets at most so many rows, or those that were chosen for it."""
 
-    __slots__ = ("_consumer", "_lease", "_most", "granted")
+    __slots__ = ("_chosen", "_consumer", "_lease", "_most", "granted")
 
     def __init__(
-        self, subscription: int, now: Now, told: Callable[[Granted | Exception | None], None], consumer: str, most: int, lease: int
+        self,
+        subscription: int,
+        now: Now,
+        told: Callable[[Granted | Exception | None], None],
+        consumer: str,
+        most: int,
+        lease: int,
+        chosen: ChosenRows | None = None,
     ) -> None:
         super().__init__(subscription, now, told)
         self._consumer = consumer
         self._most = most
         self._lease = lease
+        self._chosen = chosen
         self.granted: Granted | None = None
         """What was decided."""
 
     def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[Granted | None]:
-        self.granted = granted = granting.grant(ledger, self._consumer, self._most, partition.next_offset, self._lease, now)
+        if self._chosen is None:
+            granted = granting.grant(ledger, self._consumer, self._most, partition.next_offset, self._lease, now)
+        else:
+            granted = granting.grant_chosen(ledger, self._consumer, self._chosen, self._lease, now)
+        self.granted = granted
         return Decided(() if granted is None else granted.changes, granted)
 
 
@@ -108,7 +121,7 @@ class SettleForConsumer(LeaseRequest[RowsDone]):
     def _count(self, ledger: Ledger, change: Settle) -> None:
         """Counts before the change is applied: a part without rows is all that its grant has left."""
         named: dict[int, int] = {}
-        for grant, outcome, spans in change.parts:
+        for grant, outcome, spans, _ in change.parts:
             before = named.get(grant, 0)
             rows = sum(spans[1::2]) if spans else sum(len(lease.rows) for lease in ledger.leases.of_grant(grant)) - before
             named[grant] = before + rows
@@ -147,15 +160,15 @@ class ExtendForConsumer(LeaseRequest[RowsDone]):
 class ExpireEnded(LeaseRequest[None]):
     """Leases that have ended give their rows back, and count it."""
 
-    __slots__ = ("returned_before",)
+    __slots__ = ("held_before",)
 
     def __init__(self, subscription: int, now: Now) -> None:
         super().__init__(subscription, now, _nothing)
-        self.returned_before = 0
-        """How many rows could be granted again before."""
+        self.held_before = 0
+        """How many rows were held before."""
 
     def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[None]:
-        self.returned_before = len(ledger.returned)
+        self.held_before = ledger.leases.rows_held
         change = settling.expire(ledger, now)
         return Decided(() if change is None else (change,), None)
 
@@ -207,11 +220,39 @@ class SetAsideRows(LeaseRequest[None]):
         return Decided(() if change is None else (change,), None)
 
 
+class SkipRows(LeaseRequest[None]):
+    """The filter leaves out all rows of [cursor, upto): the cursor passes them."""
+
+    __slots__ = ("_cursor", "_upto")
+
+    def __init__(self, subscription: int, now: Now, cursor: int, upto: int) -> None:
+        super().__init__(subscription, now, _nothing)
+        self._cursor = cursor
+        self._upto = upto
+
+    def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[None]:
+        change = granting.skip(ledger, self._cursor, self._upto)
+        return Decided(() if change is None else (change,), None)
+
+
 def _nothing(outcome: object) -> None:
     """For requests without a waiting caller."""
 
 
 # Subscriptions
+
+
+class SoughtFacts(NamedTuple):
+    """What it comes to, in one partition, that a subscription is set to another place."""
+
+    partition: int
+    offset: int
+    again: int
+    """Rows that were settled and come again."""
+    skipped: int
+    """Rows that were not settled and do not come any more."""
+    leased: int
+    """Rows whose lease ends."""
 
 
 class SubscribePartition(Question[int]):
@@ -247,6 +288,34 @@ class AlterLedger(Question[None]):
         if partition.ledgers.get(self._number) is None:
             return Refused(subscription_gone())
         return Decided((subscribing.alter(partition, self._number, self._settings),), None)
+
+
+class SeekPartition(Question[SoughtFacts]):
+    """The subscription goes on at an offset, or would if it is only asked."""
+
+    def __init__(self, number: int, topic: str, offset: int | None, *, dry_run: bool) -> None:
+        """Without an offset it goes on with what is published next; at 0 with the first row that is
+        there.
+        """
+        super().__init__()
+        self._number = number
+        self._topic = topic
+        self._offset = offset
+        self._dry_run = dry_run
+
+    def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[SoughtFacts]:
+        del now, found
+        ledger = partition.ledgers.get(self._number)
+        if ledger is None:
+            return Refused(subscription_gone())
+        first, end = partition.retained.first, partition.next_offset
+        offset = end if self._offset is None else self._offset or first
+        if not first <= offset <= end:
+            return Refused(out_of_range(self._topic, partition, offset, "to"))
+        gone = subscribing.rows_gone(partition, offset)
+        again, leased = ledger.resettled(offset, gone, end), sum(len(lease.rows) for lease in ledger.leases)
+        facts = SoughtFacts(partition.number, offset, again, ledger.backlog(offset), leased)
+        return Decided(() if self._dry_run else (settling.reset(ledger, offset, gone),), facts)
 
 
 class UnsubscribePartition(Question[None]):

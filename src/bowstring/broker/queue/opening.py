@@ -14,7 +14,9 @@ from bowstring.broker.queue.given_settings import check_lease
 from bowstring.broker.queue.pushes import Grants, PushReceiver
 from bowstring.broker.queue.queues import Queues
 from bowstring.broker.queue.subscription import LiveSubscription
+from bowstring.broker.queue.subscription_filter import check_filter
 from bowstring.broker.queue.subscriptions import NewSubscription
+from bowstring.core.settling import RowStanding
 from bowstring.ports.transport import Caller
 
 INSTANCE_BYTES = 16
@@ -31,6 +33,8 @@ class ConsumerOpening(NamedTuple):
     """Microseconds; 0 for the subscription's own."""
     mode: str
     """Empty for whichever it has."""
+    where: str
+    """The filter; empty likewise."""
     topic_id: int
     """0 for whichever topic has the name."""
     subscription_id: int
@@ -63,6 +67,7 @@ async def open_consumer(queues: Queues, opening: ConsumerOpening, receiver: Push
     consumer = LiveConsumer(subscription, opening.consumer, opening.instance, lease, caller.address, receiver, queues.clock)
     consumer.delivery = Delivery(consumer, queues.reading)
     subscription.join(consumer)
+    queues.of(subscription.topic).joined(subscription)
     try:
         await queues.log.durable()
     except BaseException:
@@ -82,7 +87,8 @@ async def _subscription(queues: Queues, opening: ConsumerOpening, caller: Caller
     subscription = queues.of(topic).get(opening.subscription)
     created = False
     if subscription is None and opening.create is not None and not opening.subscription_id:
-        given = opening.create.given._replace(mode=opening.create.given.mode or opening.mode)
+        given = opening.create.given
+        given = given._replace(mode=given.mode or opening.mode, where=given.where or opening.where)
         wanted = opening.create._replace(topic=opening.topic, name=opening.subscription, given=given)
         subscription, created = await subscriptions.create(queues, wanted, caller, exists_ok=True)
     if subscription is None:
@@ -92,6 +98,7 @@ async def _subscription(queues: Queues, opening: ConsumerOpening, caller: Caller
         await queues.log.durable()
         raise subscriptions.deleted(subscription)
     subscriptions.check_mode(subscription, opening.mode)
+    check_filter(subscription, opening.where)
     return subscription, created
 
 
@@ -136,8 +143,20 @@ def resume(queues: Queues, consumer: LiveConsumer, held: Grants) -> None:
 def _resume(consumer: LiveConsumer, lost: Grants, others: Grants) -> None:
     if consumer.ended is not None or consumer.delivery is None:
         return
-    if lost:
-        consumer.receiver.lost(lost)
+    _tell_lost(consumer, lost)
     for number, grants in others.items():
         for grant in grants:
             consumer.delivery.add(consumer.subscription.topic.actors[number], grant, again=True)
+
+
+def _tell_lost(consumer: LiveConsumer, lost: Grants) -> None:
+    """Leases that ended while it was away: some when the subscription was set to another place."""
+    sought, others = dict[int, list[int]](), dict[int, list[int]]()
+    for actor, ledger in consumer.subscription.ledgers():
+        for grant in lost.get(actor.partition.number, ()):
+            (sought if 0 < grant < ledger.sought else others).setdefault(actor.partition.number, []).append(grant)
+    unknown = {number: list(grants) for number, grants in lost.items() if number >= len(consumer.subscription.topic.actors)}
+    if sought:
+        consumer.receiver.lost(sought, RowStanding.SOUGHT)
+    if others or unknown:
+        consumer.receiver.lost(others | unknown)

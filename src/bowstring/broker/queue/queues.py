@@ -51,7 +51,7 @@ class Queues:
         """A subscription is there."""
         rates = Rates(self.clock.monotonic, self.reading.counters.queue)
         subscription = LiveSubscription(topic, number, name, settings, created, rates=rates, look_at=self._granter.look_at)
-        self.of(topic).add(subscription)
+        self.of(topic).add(subscription, self.reading)
         return subscription
 
     def _load(self, queue: TopicQueue) -> None:

@@ -10,9 +10,13 @@ from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.lease_requests import ExpireEnded
+from bowstring.broker.queue.scout import Scout
+from bowstring.broker.queue.scouted_rows import look_of
 from bowstring.broker.queue.subscription import LiveSubscription
+from bowstring.broker.reading.reading import Reading
 from bowstring.broker.topics import Topic
 from bowstring.core.changes import Append, Change, Delete, Floor
+from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import Expire, GiveBack, Grant, Reset, SetAside, Settle
 
 
@@ -30,6 +34,18 @@ class LeaseEnds:
         self._queue.expire(self._actor, now)
 
 
+class LaterRows:
+    """Has rows of one partition granted that come again at a moment (`Sleeper`)."""
+
+    def __init__(self, queue: TopicQueue, actor: PartitionActor) -> None:
+        self._queue = queue
+        self._actor = actor
+
+    def woken(self, now: int) -> None:
+        """The moment of a row may have come."""
+        self._queue.come_back(self._actor, now)
+
+
 class TopicQueue:
     """The queues of a topic."""
 
@@ -40,6 +56,7 @@ class TopicQueue:
         self._by_name: dict[str, LiveSubscription] = {}
         self._by_number: dict[int, LiveSubscription] = {}
         self._ends = {actor: LeaseEnds(self, actor) for actor in topic.actors}
+        self._later = {actor: LaterRows(self, actor) for actor in topic.actors}
         for actor in topic.actors:
             actor.taken = self.taken
             self._set_alarm(actor)
@@ -53,7 +70,12 @@ class TopicQueue:
         """By name."""
         return iter([self._by_name[name] for name in sorted(self._by_name)])
 
-    def add(self, subscription: LiveSubscription) -> None:
+    def add(self, subscription: LiveSubscription, reading: Reading) -> None:
+        """A subscription is there. Some have to look at rows before they are granted."""
+        look = look_of(subscription.settings)
+        if look is not None:
+            found, failed = subscription.may_grant, subscription.end_consumers
+            subscription.scout = Scout(subscription.number, reading, self._clock, self._alarm, look, found=found, failed=failed)
         self._by_name[subscription.name] = self._by_number[subscription.number] = subscription
 
     def remove(self, subscription: LiveSubscription) -> None:
@@ -86,12 +108,38 @@ class TopicQueue:
         elif isinstance(change, Settle):
             subscription.settled(actor, ledger, change)
         else:
+            if isinstance(change, Reset) and subscription.scout is not None:
+                subscription.scout.forget(actor)
             subscription.leases_changed(actor, ledger)
+        self._set_later(subscription, actor, ledger)
 
     def _leases_changed(self, subscription: LiveSubscription, actor: PartitionActor) -> None:
         ledger = subscription.ledger(actor) if subscription.consumers else None
         if ledger is not None:
             subscription.leases_changed(actor, ledger)
+
+    # Rows that come again later
+
+    def joined(self, subscription: LiveSubscription) -> None:
+        """A subscription has its first consumer: before that nothing waits for its rows."""
+        for actor, ledger in subscription.ledgers():
+            self._set_later(subscription, actor, ledger)
+
+    def _set_later(self, subscription: LiveSubscription, actor: PartitionActor, ledger: Ledger) -> None:
+        if subscription.consumers and not ledger.timeline.is_empty:
+            self._alarm.set(self._later[actor], ledger.timeline.first())
+
+    def come_back(self, actor: PartitionActor, now: int) -> None:
+        """Has the granter look at subscriptions some of whose rows come again by now."""
+        if actor.closed is not None:
+            return
+        for subscription in tuple(self._by_number.values()):
+            ledger = subscription.ledger(actor) if subscription.consumers else None
+            if ledger is None or ledger.timeline.is_empty:
+                continue
+            if ledger.timeline.first() <= now:
+                subscription.may_grant(actor)
+            self._alarm.set(self._later[actor], ledger.timeline.after(now))
 
     # Ends of leases
 
@@ -107,5 +155,5 @@ class TopicQueue:
             if ledger is not None and ledger.next_deadline() <= now:
                 request = ExpireEnded(subscription.number, self._clock.now)
                 actor.receive(request)
-                subscription.rates.count(expired=max(0, len(ledger.returned) - request.returned_before))
+                subscription.rates.count(expired=max(0, request.held_before - ledger.leases.rows_held))
         self._set_alarm(actor)

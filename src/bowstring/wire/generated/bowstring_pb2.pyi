@@ -639,6 +639,62 @@ class DeleteSubscriptionAnswer(_message.Message):
     deleted: bool
     def __init__(self, deleted: _Optional[bool] = ...) -> None: ...
 
+class SeekSubscriptionRequest(_message.Message):
+    __slots__ = ("topic", "name", "beginning", "latest", "offsets", "dry_run")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BEGINNING_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    beginning: bool
+    latest: bool
+    offsets: _containers.RepeatedCompositeFieldContainer[PartitionOffset]
+    dry_run: bool
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., beginning: _Optional[bool] = ..., latest: _Optional[bool] = ..., offsets: _Optional[_Iterable[_Union[PartitionOffset, _Mapping]]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class SeekSubscriptionAnswer(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[SoughtPartition]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[SoughtPartition, _Mapping]]] = ...) -> None: ...
+
+class SoughtPartition(_message.Message):
+    __slots__ = ("partition", "offset", "again", "skipped", "leased")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    AGAIN_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    LEASED_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    offset: int
+    again: int
+    skipped: int
+    leased: int
+    def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ..., again: _Optional[int] = ..., skipped: _Optional[int] = ..., leased: _Optional[int] = ...) -> None: ...
+
+class PeekRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "limit", "where", "ids")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    limit: int
+    where: str
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., limit: _Optional[int] = ..., where: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class PeekAnswer(_message.Message):
+    __slots__ = ("pages",)
+    PAGES_FIELD_NUMBER: _ClassVar[int]
+    pages: _containers.RepeatedCompositeFieldContainer[FetchAnswer]
+    def __init__(self, pages: _Optional[_Iterable[_Union[FetchAnswer, _Mapping]]] = ...) -> None: ...
+
 class Subscription(_message.Message):
     __slots__ = ("topic", "name", "id", "topic_id", "mode", "lease", "created", "backlog", "leased", "oldest", "delivered_rate", "acked_rate", "nacked_rate", "expired_rate", "partitions", "consumers", "max_deliveries", "backoff", "dead_letters", "unsettled", "keep_max", "where")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -780,7 +836,7 @@ class ReleaseLeasesAnswer(_message.Message):
     def __init__(self, messages: _Optional[int] = ...) -> None: ...
 
 class ConsumeOpen(_message.Message):
-    __slots__ = ("topic", "subscription", "consumer", "instance", "lease", "mode", "topic_id", "subscription_id", "create", "held")
+    __slots__ = ("topic", "subscription", "consumer", "instance", "lease", "mode", "topic_id", "subscription_id", "create", "held", "where")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
@@ -791,6 +847,7 @@ class ConsumeOpen(_message.Message):
     SUBSCRIPTION_ID_FIELD_NUMBER: _ClassVar[int]
     CREATE_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     subscription: str
     consumer: str
@@ -801,7 +858,8 @@ class ConsumeOpen(_message.Message):
     subscription_id: int
     create: CreateSubscriptionRequest
     held: _containers.RepeatedCompositeFieldContainer[HeldLeases]
-    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., consumer: _Optional[str] = ..., instance: _Optional[bytes] = ..., lease: _Optional[int] = ..., mode: _Optional[str] = ..., topic_id: _Optional[int] = ..., subscription_id: _Optional[int] = ..., create: _Optional[_Union[CreateSubscriptionRequest, _Mapping]] = ..., held: _Optional[_Iterable[_Union[HeldLeases, _Mapping]]] = ...) -> None: ...
+    where: str
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., consumer: _Optional[str] = ..., instance: _Optional[bytes] = ..., lease: _Optional[int] = ..., mode: _Optional[str] = ..., topic_id: _Optional[int] = ..., subscription_id: _Optional[int] = ..., create: _Optional[_Union[CreateSubscriptionRequest, _Mapping]] = ..., held: _Optional[_Iterable[_Union[HeldLeases, _Mapping]]] = ..., where: _Optional[str] = ...) -> None: ...
 
 class HeldLeases(_message.Message):
     __slots__ = ("partition", "grants")
@@ -838,7 +896,7 @@ class ConsumeCredit(_message.Message):
     def __init__(self, messages: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class SettleRows(_message.Message):
-    __slots__ = ("partition", "request", "answered", "grants", "outcomes", "runs", "offsets", "rows")
+    __slots__ = ("partition", "request", "answered", "grants", "outcomes", "runs", "offsets", "rows", "moments", "delays")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
@@ -847,6 +905,8 @@ class SettleRows(_message.Message):
     RUNS_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
+    MOMENTS_FIELD_NUMBER: _ClassVar[int]
+    DELAYS_FIELD_NUMBER: _ClassVar[int]
     partition: int
     request: int
     answered: int
@@ -855,7 +915,9 @@ class SettleRows(_message.Message):
     runs: _containers.RepeatedScalarFieldContainer[int]
     offsets: _containers.RepeatedScalarFieldContainer[int]
     rows: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, partition: _Optional[int] = ..., request: _Optional[int] = ..., answered: _Optional[int] = ..., grants: _Optional[_Iterable[int]] = ..., outcomes: _Optional[_Iterable[int]] = ..., runs: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ...) -> None: ...
+    moments: _containers.RepeatedScalarFieldContainer[int]
+    delays: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition: _Optional[int] = ..., request: _Optional[int] = ..., answered: _Optional[int] = ..., grants: _Optional[_Iterable[int]] = ..., outcomes: _Optional[_Iterable[int]] = ..., runs: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ..., moments: _Optional[_Iterable[int]] = ..., delays: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ExtendRows(_message.Message):
     __slots__ = ("partition", "number", "lease", "grants", "runs", "offsets", "rows")
@@ -876,7 +938,7 @@ class ExtendRows(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., number: _Optional[int] = ..., lease: _Optional[int] = ..., grants: _Optional[_Iterable[int]] = ..., runs: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ConsumeAnswer(_message.Message):
-    __slots__ = ("now", "opened", "page", "lease", "settled", "extended", "lost", "ping", "batch")
+    __slots__ = ("now", "opened", "page", "lease", "settled", "extended", "lost", "ping", "standing", "batch")
     NOW_FIELD_NUMBER: _ClassVar[int]
     OPENED_FIELD_NUMBER: _ClassVar[int]
     PAGE_FIELD_NUMBER: _ClassVar[int]
@@ -885,6 +947,7 @@ class ConsumeAnswer(_message.Message):
     EXTENDED_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
     PING_FIELD_NUMBER: _ClassVar[int]
+    STANDING_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     now: int
     opened: ConsumeOpened
@@ -894,24 +957,27 @@ class ConsumeAnswer(_message.Message):
     extended: _containers.RepeatedCompositeFieldContainer[RowsExtended]
     lost: _containers.RepeatedCompositeFieldContainer[HeldLeases]
     ping: int
+    standing: str
     batch: bytes
-    def __init__(self, now: _Optional[int] = ..., opened: _Optional[_Union[ConsumeOpened, _Mapping]] = ..., page: _Optional[_Union[FetchAnswer, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., settled: _Optional[_Iterable[_Union[RowsSettled, _Mapping]]] = ..., extended: _Optional[_Iterable[_Union[RowsExtended, _Mapping]]] = ..., lost: _Optional[_Iterable[_Union[HeldLeases, _Mapping]]] = ..., ping: _Optional[int] = ..., batch: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, now: _Optional[int] = ..., opened: _Optional[_Union[ConsumeOpened, _Mapping]] = ..., page: _Optional[_Union[FetchAnswer, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., settled: _Optional[_Iterable[_Union[RowsSettled, _Mapping]]] = ..., extended: _Optional[_Iterable[_Union[RowsExtended, _Mapping]]] = ..., lost: _Optional[_Iterable[_Union[HeldLeases, _Mapping]]] = ..., ping: _Optional[int] = ..., standing: _Optional[str] = ..., batch: _Optional[bytes] = ...) -> None: ...
 
 class ConsumeOpened(_message.Message):
-    __slots__ = ("topic_id", "subscription_id", "mode", "lease", "created", "requests")
+    __slots__ = ("topic_id", "subscription_id", "mode", "lease", "created", "requests", "retention")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_ID_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_FIELD_NUMBER: _ClassVar[int]
     topic_id: int
     subscription_id: int
     mode: str
     lease: int
     created: bool
     requests: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, topic_id: _Optional[int] = ..., subscription_id: _Optional[int] = ..., mode: _Optional[str] = ..., lease: _Optional[int] = ..., created: _Optional[bool] = ..., requests: _Optional[_Iterable[int]] = ...) -> None: ...
+    retention: int
+    def __init__(self, topic_id: _Optional[int] = ..., subscription_id: _Optional[int] = ..., mode: _Optional[str] = ..., lease: _Optional[int] = ..., created: _Optional[bool] = ..., requests: _Optional[_Iterable[int]] = ..., retention: _Optional[int] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("grant", "until", "again", "retry_counts", "retry_rows")
