@@ -17,7 +17,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, assert_never
 
 from bowstring.core.changes import Delete, Floor
-from bowstring.core.ledger import LeasedRows, Ledger, LedgerParts
+from bowstring.core.leases import LeasedRows
+from bowstring.core.ledger import Ledger, LedgerParts
 from bowstring.core.ledger_changes import (
     AlterSubscription,
     Expire,
@@ -27,6 +28,7 @@ from bowstring.core.ledger_changes import (
     Join,
     LedgerChange,
     OneLedgerChange,
+    PassBy,
     Reset,
     SetAside,
     Settle,
@@ -111,7 +113,19 @@ class Ledgers(Machine[LedgerChange | Delete | Floor, LedgersParts]):
             case Delete() | Floor():
                 for ledger in self:
                     ledger.apply(change)
-            case Grant() | Settle() | GiveBack() | Extend() | Expire() | Reset() | Join() | AlterSubscription() | SetAside() | Skip():
+            case (
+                Grant()
+                | Settle()
+                | GiveBack()
+                | Extend()
+                | Expire()
+                | Reset()
+                | Join()
+                | AlterSubscription()
+                | SetAside()
+                | PassBy()
+                | Skip()
+            ):
                 self[change.subscription].apply(change)
             case _:
                 assert_never(change)
