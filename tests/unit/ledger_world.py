@@ -235,6 +235,9 @@ class LedgerWorld:
         """For each row that was refused, the ledger tells where it is now."""
         leased = self.model.leased(self.now)
         for one in lost:
+            assert (one.standing is RowStanding.SOUGHT) == (0 < one.grant < self.model.sought)
+            if one.standing is RowStanding.SOUGHT:
+                continue
             for row in offsets(one.rows) - {0}:
                 message = self.model.rows.get(row)
                 if one.standing is RowStanding.LEASED:

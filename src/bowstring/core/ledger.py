@@ -100,6 +100,8 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         """The number of the next grant."""
         self.moment = 0
         """The last moment that a change named."""
+        self.sought = 1
+        """Grants below this number ended at the latest when the subscription was set to a place."""
         self.retained = floor
         """How far retention has come."""
         self.ordinal = 0
@@ -270,6 +272,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         self.counts.clear(RowSet(0, change.offset), self.ordinal)
         self.counts.clear(gone, self.ordinal)
         self.cursor = change.offset
+        self.sought = self.next_grant
         self._returned = RowPool()
 
     # Looking
@@ -349,6 +352,11 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         """For each of the rows, how often it was delivered before."""
         return self.counts.of(rows)
 
+    def resettled(self, offset: int, gone: RowSet, end: int) -> int:
+        """How many rows from the offset on are settled, but for those that are gone."""
+        settled = max(0, min(self.floor, end) - offset) + self.settled.above.count(max(offset, self.floor), end)
+        return settled - len(gone)
+
     def next_deadline(self) -> int:
         """When the next lease ends."""
         return self.leases.next_end()
@@ -390,6 +398,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             "next_grant": self.next_grant,
             "moment": self.moment,
             "retained": self.retained,
+            "sought": self.sought,
             "ordinal": self.ordinal,
         }
 

@@ -67,6 +67,7 @@ class LedgerHead(msgspec.Struct, array_like=True, gc=False):
     leases: tuple[LeaseRest, ...]
     later: tuple[bytes, bytes] = (b"", b"")
     """Rows that come again at a moment: the moments, and of each the row, as little-endian int64."""
+    sought: int = 1
 
 
 class _Chunk(msgspec.Struct, array_like=True, gc=False):
@@ -232,13 +233,14 @@ def _capture_head(ledger: Ledger) -> Encode:
     numbers = ledger.ordinal, ledger.floor, ledger.cursor, ledger.next_grant, ledger.moment, ledger.retained
     subscription = ledger.name, ledger.settings, ledger.created
     consumers = ledger.consumers.next_number, tuple(ledger.consumers.rest())
+    sought = ledger.sought
     leases = [((lease.number, lease.consumer, lease.granted, lease.until), lease.rows) for lease in ledger.leases]
     moments, offsets = ledger.timeline.arrays()
 
     def encode() -> bytes:
         rest = tuple(LeaseRest(*facts, rows.spans()) for facts, rows in leases)
         later = moments.astype("<i8").tobytes(), offsets.astype("<i8").tobytes()
-        return _encoder.encode(LedgerHead(VERSION, *subscription, *numbers, *consumers, rest, later))
+        return _encoder.encode(LedgerHead(VERSION, *subscription, *numbers, *consumers, rest, later, sought))
 
     return encode
 
@@ -246,7 +248,7 @@ def _capture_head(ledger: Ledger) -> Encode:
 def _restore_head(ledger: Ledger, head: LedgerHead) -> None:
     ledger.name, ledger.settings, ledger.created = head.name, head.settings, head.created
     ledger.ordinal, ledger.cursor, ledger.next_grant = head.ordinal, head.cursor, head.next_grant
-    ledger.moment, ledger.retained = head.moment, head.retained
+    ledger.moment, ledger.retained, ledger.sought = head.moment, head.retained, head.sought
     ledger.settled.reset(head.floor)
     ledger.consumers.restore(head.consumers, head.next_consumer)
     ledger.timeline.load(*head.later)
