@@ -174,7 +174,7 @@ class LedgerWorld:
     def come_due(self) -> None:
         """Some rows are due, in any order; also others than the ledger has passed by."""
         due = sorted(self.some(set(range(1, self.end))), key=lambda _: self.number(0, 1000))
-        self.ledger.come_due(np.array(due, np.int64))
+        self.ledger.later.come_due(np.array(due, np.int64))
         self.model.come_due(due)
 
     def pass_over(self) -> None:

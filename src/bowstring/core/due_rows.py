@@ -65,3 +65,25 @@ class DueRows:
     def rows(self) -> RowSet:
         """All of them."""
         return self._members.rows()
+
+
+class ScheduledRows(RowPool):
+    """Rows that a ledger has passed by because they were not due. Which of them are due now the broker
+    tells; that is not durable.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.due = DueRows()
+
+    def take_out(self, rows: RowSet) -> None:
+        """These are granted, or gone."""
+        if not self.is_empty:
+            super().take_out(rows)
+            self.due.take_out(rows)
+
+    def come_due(self, offsets: Offsets) -> None:
+        """Rows are due, in this order; also others than these."""
+        mine = self.among(RowSet.of_offsets(offsets))
+        if mine:
+            self.due.put(offsets[np.isin(offsets, mine.offsets())])

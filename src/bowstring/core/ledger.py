@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from bowstring.core.addresses import Spans
 from bowstring.core.changes import Delete, Floor
-from bowstring.core.due_rows import DueRows
+from bowstring.core.due_rows import ScheduledRows
 from bowstring.core.leases import Lease, LeasedRows, Leases
 from bowstring.core.ledger_changes import (
     AlterSubscription,
@@ -91,10 +91,8 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         self.counts = RetryCounts()
         self.timeline = Timeline()
         """Rows that come again after `moment`."""
-        self.later = RowPool()
+        self.later = ScheduledRows()
         """Rows that were not due when the cursor passed them, and were not granted since."""
-        self.due = DueRows()
-        """Those of them that are due now, as far as the broker has told. Not durable."""
         self.consumers = LedgerConsumers()
         self.next_grant = 1
         """The number of the next grant."""
@@ -167,7 +165,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             rows = RowSet.of_spans(change.rows)
             if self._returned is not None:
                 self._returned.take_out(rows)
-            self._not_later(rows)
+            self.later.take_out(rows)
             if change.passed:
                 self._pass_over(change, rows)
         else:
@@ -193,12 +191,6 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         self.later.put(later)
         if self._returned is not None:
             self._returned.put(left - later)
-
-    def _not_later(self, rows: RowSet) -> None:
-        """These rows are granted, or gone."""
-        if not self.later.is_empty:
-            self.later.take_out(rows)
-            self.due.take_out(rows)
 
     def _apply_settle(self, change: Settle) -> None:
         self.consumers.settle(change, self.moment)
@@ -247,7 +239,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         if rows.below(self.cursor):
             self.leases.drop(rows)
             self.timeline.take_out(rows)
-            self._not_later(rows)
+            self.later.take_out(rows)
             if self._returned is not None:
                 self._returned.take_out(rows)
         self._settle(rows)
@@ -266,7 +258,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         gone = RowSet.of_spans(change.gone)
         self.leases.clear()
         self.timeline.clear()
-        self._not_later(self.later.rows())
+        self.later.take_out(self.later.rows())
         self.settled.reset(change.offset)
         self.settled.add(gone)
         self.counts.clear(RowSet(0, change.offset), self.ordinal)
@@ -314,17 +306,9 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         again, ripe = self.returned.smallest(most), self.timeline.ripe(now)
         if ripe:
             again = RowSet.union((again, ripe)).smallest(most)
-        if self.due.is_empty or len(again) == most:
+        if self.later.due.is_empty or len(again) == most:
             return again
-        return RowSet.union((again, self.due.first(most - len(again))))
-
-    def come_due(self, offsets: NDArray[np.int64]) -> bool:
-        """Rows are due, in this order. Says whether some of them are the ledger's to grant."""
-        mine = self.later.among(RowSet.of_offsets(offsets))
-        if not mine:
-            return False
-        self.due.put(offsets[np.isin(offsets, mine.offsets())])
-        return True
+        return RowSet.union((again, self.later.due.first(most - len(again))))
 
     def backlog(self, end: int) -> int:
         """How many rows before `end` are not settled, leased ones included."""
@@ -334,7 +318,12 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         """How many rows before `end` can be granted."""
         start = max(self.cursor, self.floor)
         fresh = end - start - self.settled.above.count(start, end) if end > start else 0
-        return fresh + len(self.returned) + self.timeline.ripe_count(now) + len(self.due)
+        return fresh + len(self.returned) + self.timeline.ripe_count(now) + len(self.later.due)
+
+    @property
+    def not_yet(self) -> int:
+        """How many rows come at a time of their own that has not come."""
+        return len(self.timeline) + len(self.later) - len(self.later.due)
 
     def leased(self, rows: RowSet, now: int) -> Iterator[LeasedRows]:
         """Those of the rows that are under an active lease."""

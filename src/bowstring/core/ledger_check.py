@@ -20,7 +20,7 @@ def check(ledger: Ledger) -> None:
     assert not ledger.settled.of(scheduled), "a settled row is to be due"
     assert not scheduled & leased, "a leased row is to be due"
     assert not scheduled & later, "a row is to be due, and comes again"
-    assert not ledger.due.rows() - scheduled, "a row is due that is not later"
+    assert not ledger.later.due.rows() - scheduled, "a row is due that is not later"
     assert not later or (later.stop <= ledger.cursor and ledger.timeline.first() > ledger.moment), "a row that comes later is here already"
     assert not ledger.settled.above.any(ledger.floor, ledger.floor + 1), "the floor stands at a settled row"
     assert ledger.settled.above.first is None or ledger.settled.above.first > ledger.floor

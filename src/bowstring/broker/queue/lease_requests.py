@@ -18,7 +18,6 @@ from bowstring.core.decisions import Decided, Decision, Found, Refused
 from bowstring.core.granting import ChosenRows, Granted
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import SetAsideReason, Settle, Settlement
-from bowstring.core.machine import NEVER
 from bowstring.core.partition import Partition
 from bowstring.core.row_set import RowSet
 from bowstring.core.settling import GrantRows, RowsDone, SettleRequest
@@ -84,7 +83,7 @@ class GrantToConsumer(LeaseRequest[Granted | None]):
         most: int,
         lease: int,
         chosen: ChosenRows | None = None,
-        end: int = NEVER,
+        end: int = 1 << 62,
     ) -> None:
         super().__init__(subscription, now, told)
         self._consumer = consumer

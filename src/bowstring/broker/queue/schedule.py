@@ -249,7 +249,7 @@ class Schedule:
         for number in self._fed:
             ledger = self._partition.ledgers.get(number)
             if ledger is not None and not ledger.later.is_empty:
-                ledger.come_due(due)
+                ledger.later.come_due(due)
 
     def stop(self) -> None:
         """The topic is gone, or the incarnation has ended."""
