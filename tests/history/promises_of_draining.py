@@ -15,6 +15,9 @@ from tests.history.lease_facts import QueueFacts
 from tests.history.lease_time import LeaseClocks
 from tests.history.violations import Cases
 
+DUE_MICROSECONDS = 1_000_000
+"""A message that was due so long before the end has come."""
+
 
 class Subscribed(NamedTuple):
     """How the last subscription of a name was made."""
@@ -54,6 +57,8 @@ def nothing_is_forgotten(queue: QueueFacts, made: Subscribed, kept: Keeping, clo
             continue
         if send is None or (made.start == LATEST and send.invoked < made.ended) or kept.may_be_gone(place, facts.over, send):
             continue
+        if kept.clocks is not None and send.sent.due > kept.clocks.earliest(facts.over) - DUE_MICROSECONDS:
+            continue  # it need not be due
         if not passes(made.where, send.sent):
             continue
         since = max((sought.invoked for sought in queue.sought), default=-inf)  # the last one goes back to the beginning
