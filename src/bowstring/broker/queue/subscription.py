@@ -14,6 +14,7 @@ from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.queue.consumer import LiveConsumer
 from bowstring.broker.queue.rates import Rates
+from bowstring.broker.queue.schedules import Schedules
 from bowstring.broker.queue.scout import Scout
 from bowstring.broker.topics import Topic
 from bowstring.core.addresses import Runs
@@ -60,6 +61,8 @@ class LiveSubscription:
         self.waiting: OrderedDict[PartitionActor, None] = OrderedDict()
         """Partitions that may have rows to grant, in turn; kept only while there are consumers."""
         self._means: dict[PartitionActor, float] = {}
+        self.schedules: Schedules | None = None
+        """When the rows of its partitions are due."""
         self.scout: Scout | None = None
         """Looks at rows before they are granted, if that is needed."""
         self.ended: errors.Error | None = None
@@ -120,7 +123,14 @@ class LiveSubscription:
 
     def grantable(self, actor: PartitionActor, ledger: Ledger, now: int) -> int:
         """How many rows of a partition can be granted, as far as is known."""
-        return ledger.waiting(actor.partition.next_offset, now) if self.scout is None else self.scout.waiting(actor, ledger, now)
+        if self.scout is not None:
+            return self.scout.waiting(actor, ledger, now) if self.end(actor, ledger) > ledger.cursor else ledger.waiting(0, now)
+        return ledger.waiting(self.end(actor, ledger), now)
+
+    def end(self, actor: PartitionActor, ledger: Ledger) -> int:
+        """Rows from the cursor up to there are due."""
+        end = actor.partition.next_offset
+        return end if self.schedules is None else min(end, self.schedules[actor].limit(ledger))
 
     def mean(self, actor: PartitionActor) -> float:
         """About how many bytes a message of the partition has."""
