@@ -7,7 +7,7 @@ saves a call per message.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -181,7 +181,7 @@ class Producer:
         self._connection.check_process()
         wanted = arguments.message_ids(ids)
         await self._outbox.flush()
-        return await self._delete(wanted)
+        return await self._delete(wanted, lambda request: self._connection.call("DeleteMessages", request, self._call_seconds))
 
     def scheduled(self, before: datetime | timedelta | None = None) -> AsyncIterator[Message]:
         """The messages of this producer's group that are not due yet, or only those that are due
@@ -206,7 +206,7 @@ class Producer:
         self._connection.check_process()
         wanted = arguments.message_ids(ids)
         await self._outbox.flush()
-        return await self._delete(wanted, "CancelMessages")
+        return await self._delete(wanted, lambda request: self._connection.call("CancelMessages", request, self._call_seconds))
 
     async def move(self, ids: Iterable[str], *, delay: Span | None = None, at: datetime | None = None) -> Answers:
         """Gives messages that are not due yet another due time. Not in this version: raises
@@ -217,14 +217,14 @@ class Producer:
             raise errors.InvalidArgument("neither delay= nor at= was given.", hint="Give one of them.")
         raise errors.NotSupported("move is not in this version.", hint="Cancel the messages, and publish them anew with other ids.")
 
-    async def _delete(self, ids: Sequence[str], call: str = "DeleteMessages") -> Answers:
+    async def _delete(self, ids: Sequence[str], asked: Callable[[bytes], Awaitable[bytes]]) -> Answers:
         """Deletes messages in as many requests as it takes. A request whose answer is lost is sent
         again, and gets the same answer. The requests and answers of both calls are alike.
         """
         outcomes: list[pb.DeletedMessage] = []
         for some in _delete_requests(ids):
             request = pb.DeleteMessagesRequest(topic=self.topic, group=self.group, ids=some).SerializeToString()
-            answer = pb.DeleteMessagesAnswer.FromString(await self._connection.call(call, request, self._call_seconds))
+            answer = pb.DeleteMessagesAnswer.FromString(await asked(request))
             if len(answer.messages) != len(some):
                 raise errors.Error(f"the broker has answered {len(answer.messages)} of {len(some)} ids.")
             outcomes += answer.messages
