@@ -1,6 +1,7 @@
 """The ledger as anybody would write it: one record per message, and a loop over all of them.
 
-It takes the same requests as the real one and answers them by itself, from SPEC D1 to D12.
+It takes the same requests as the real one and answers them by itself: leases, settlements, retry
+counts, suspects of a crash, and messages that become dead letters.
 """
 
 from __future__ import annotations
@@ -8,6 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 ACK, NACK, REJECT, RELEASE = 1, 2, 3, 4
+DELIVERIES_MAX = 5
+"""After so many in vain a message is condemned."""
+GROUPS = {2: 256, 3: 32, 4: 4}
+"""How many messages are leased together, by their expiries; with more of them one is alone."""
 GRANTS_MAX = 4
 """The tests have so few, so that the limit is met."""
 
@@ -23,6 +28,16 @@ class Message:
     consumer: str = ""
     until: int = 0
     retries: int = 0
+    expiries: int = 0
+    apart: int = 0
+    """How many there were in its grant, if the consumer held nothing else."""
+    condemned: tuple[str, str] | None = None
+    """Its reason, and the consumer of its last delivery."""
+
+    @property
+    def free(self) -> bool:
+        """It waits for a delivery."""
+        return not self.settled and not self.grant and self.condemned is None
 
 
 @dataclass
@@ -45,17 +60,31 @@ class NaiveLedger:
 
     def grant(self, consumer: str, most: int, lease: int, now: int) -> tuple[int, list[int]] | None:
         mine = {row.grant for row in self.rows.values() if row.grant and row.consumer == consumer}
-        free = [offset for offset, row in sorted(self.rows.items()) if not row.settled and not row.grant]
+        free = [offset for offset, row in sorted(self.rows.items()) if row.free and row.expiries < 2]
         again = [offset for offset in free if self.rows[offset].granted]
         fresh = [offset for offset in free if not self.rows[offset].granted]
         chosen = (again + fresh)[:most]
         if not chosen or len(mine) >= GRANTS_MAX:
             return None
+        return self._granted(consumer, chosen, lease, now)
+
+    def grant_apart(self, consumer: str, most: int, lease: int, now: int) -> tuple[int, list[int]] | None:
+        """The first suspects, as many as may be together."""
+        chosen: list[int] = []
+        for offset, row in sorted(self.rows.items()):
+            if row.free and row.expiries >= 2:
+                sizes = [GROUPS.get(self.rows[one].expiries, 1) for one in [*chosen, offset]]
+                if len(chosen) == most or min(sizes) < len(sizes):
+                    break
+                chosen.append(offset)
+        return self._granted(consumer, chosen, lease, now, apart=len(chosen)) if chosen else None
+
+    def _granted(self, consumer: str, chosen: list[int], lease: int, now: int, apart: int = 0) -> tuple[int, list[int]]:
         self.grants += 1
         self.requests.setdefault(consumer, {0: set()})
         for offset in chosen:
             row = self.rows[offset]
-            row.granted, row.grant, row.consumer, row.until = True, self.grants, consumer, now + lease
+            row.granted, row.grant, row.consumer, row.until, row.apart = True, self.grants, consumer, now + lease, apart
         return self.grants, sorted(chosen)
 
     def holds(self, consumer: str | None, grant: int, offset: int, now: int) -> bool:
@@ -93,6 +122,8 @@ class NaiveLedger:
             self.rows[offset] = Message(settled=True)
         elif outcome != RELEASE:
             row.retries += 1
+            if outcome == REJECT or row.retries >= DELIVERIES_MAX:
+                row.condemned = "rejected" if outcome == REJECT else f"given back {DELIVERIES_MAX} times", row.consumer
 
     def extend(self, consumer: str, pairs: list[tuple[int, int]], until: int, now: int) -> set[tuple[int, int]]:
         refused = {(grant, offset) for grant, offset in pairs if not self.holds(consumer, grant, offset, now)}
@@ -110,12 +141,32 @@ class NaiveLedger:
             if row.grant and row.until <= now:
                 row.grant = 0
                 row.retries += 1
+                if row.retries >= DELIVERIES_MAX and row.apart == 1:
+                    row.condemned = "its leases expired, the last one while its consumer held nothing else", row.consumer
+                else:
+                    row.expiries += 1
+
+    def condemn(self, offsets: set[int], reason: str) -> set[int]:
+        """Retention has reached these."""
+        found = {offset for offset in offsets & self.rows.keys() if self.rows[offset].free}
+        for offset in found:
+            self.rows[offset].condemned = reason, ""
+        for offset, row in self.rows.items():
+            row.granted = row.granted or offset < max(found, default=0)
+        return found
+
+    def bury(self, offsets: set[int]) -> set[int]:
+        """Their dead letters are written."""
+        found = {offset for offset in offsets & self.rows.keys() if self.rows[offset].condemned is not None}
+        self.leave(found)
+        return found
 
     def reset(self, offset: int, gone: set[int]) -> None:
         self.start = offset
         for at, row in self.rows.items():
             settled = at < offset or at in gone
-            self.rows[at] = Message(settled=settled, retries=0 if settled else row.retries)
+            condemned = row.condemned if at < offset else None
+            self.rows[at] = Message(settled=settled, retries=0 if settled else row.retries, condemned=condemned)
 
     def leased(self, now: int) -> dict[int, tuple[str, int]]:
         return {offset: (row.consumer, row.until) for offset, row in self.rows.items() if row.grant and row.until > now}

@@ -26,11 +26,12 @@ from bowstring.core.offset_set import runs_of
 from bowstring.core.row_set import RowSet
 from bowstring.core.settling import GrantRows, LostRows, OutcomeRows, RowStanding, SettleRequest
 from bowstring.core.subscription_settings import SubscriptionSettings
-from tests.unit.ledger_model import GRANTS_MAX, NaiveLedger
+from tests.unit.ledger_model import DELIVERIES_MAX, GRANTS_MAX, NaiveLedger
 
 NAMES = ["ada", "bob", "eve"]
 Choice = TypeVar("Choice")
-BEGIN = Subscribe(1, 0, 7, "billing", SubscriptionSettings(), 5, 1)
+BEGIN = Subscribe(1, 0, 7, "billing", SubscriptionSettings(max_deliveries=DELIVERIES_MAX), 5, 1)
+OUTCOMES = [outcome for outcome in Settlement if outcome is not Settlement.CONDEMN]
 
 
 def rows(offsets: set[int]) -> RowSet:
@@ -157,6 +158,15 @@ class LedgerWorld:
             self.write(*granted.changes)
             self.given.append((granted.number, name, offsets(granted.rows)))
 
+    def grant_apart(self) -> None:
+        name, most = self.one_of(NAMES), self.number(1, 25)
+        granted = granting.grant_apart(self.ledger, name, most, 10, self.now)
+        expected = self.model.grant_apart(name, most, 10, self.now)
+        assert (granted and (granted.number, granted.rows.offsets().tolist())) == expected
+        if granted is not None:
+            self.write(*granted.changes)
+            self.given.append((granted.number, name, offsets(granted.rows)))
+
     def some(self, among: set[int]) -> set[int]:
         """Some of them: a stretch, every second one, or any."""
         ordered = sorted(among)
@@ -176,7 +186,7 @@ class LedgerWorld:
 
     def settle(self) -> None:
         count, name = self.number(1, 3), self.one_of([None, None, None, *NAMES])
-        parts = [(grant, self.one_of(list(Settlement)), wanted) for grant, wanted in (self.part() for _ in range(count))]
+        parts = [(grant, self.one_of(OUTCOMES), wanted) for grant, wanted in (self.part() for _ in range(count))]
         holders = {grant: holder for grant, holder, _ in self.given}
         name = name or holders[parts[0][0]]
         number = self.numbers[name] = self.numbers.get(name, 0) + self.number(1, 2)
@@ -203,7 +213,7 @@ class LedgerWorld:
                 if one.standing is RowStanding.LEASED:
                     assert leased[row] == (one.holder, one.until)
                 elif one.standing is RowStanding.SETTLED:
-                    assert message is None or message.settled
+                    assert message is None or message.settled or message.condemned
                 else:
                     assert row not in leased
                     assert message is None or not message.settled
@@ -254,6 +264,22 @@ class LedgerWorld:
         if change is not None:
             self.write(change)
             self.model.expire(self.now)
+
+    def condemn(self) -> None:
+        chosen = self.some(set(range(1, self.end)) - self.gone) if self.number(0, 3) == 0 else set[int]()
+        change = settling.condemn(self.ledger, rows(chosen), "too old", self.now)
+        found = self.model.condemn(chosen, "too old")
+        assert (set() if change is None else offsets(RowSet.of_spans(change.rows))) == found
+        if change is not None:
+            self.write(change)
+
+    def bury(self) -> None:
+        chosen = self.some(set(range(1, self.end)))
+        change = settling.bury(self.ledger, rows(chosen))
+        found = self.model.bury(chosen)
+        assert (set() if change is None else offsets(RowSet.of_spans(change.rows))) == found
+        if change is not None:
+            self.write(change)
 
     def seek(self) -> None:
         if self.number(0, 3) == 0:
@@ -315,14 +341,16 @@ class LedgerWorld:
         assert leased == self.model.leased(self.now)
         if self.end > 1:
             assert ledger.retry_counts(everything).tolist() == [row.retries for _, row in sorted(self.model.rows.items())]
-        free = sum(not row.settled and not row.grant for row in self.model.rows.values())
+        free = sum(row.free for row in self.model.rows.values())
+        condemned = {at: (last.reason, last.consumer) for last, some in ledger.condemned.groups(everything) for at in offsets(some)}
+        assert condemned == {offset: row.condemned for offset, row in self.model.rows.items() if row.condemned}
         assert ledger.waiting(self.end) == free
         assert ledger.backlog(self.end) == len(self.model.rows) - len(settled)
         assert ledger.next_deadline() == min((row.until for row in self.model.rows.values() if row.grant), default=NEVER)
 
 
 OFTEN = ["publish", "wait", "grant", "grant", "grant", "settle", "settle", "settle", "settle", "expire", "extend", "seal", "load"]
-STEPS = [*OFTEN, *OFTEN, "delete", "raise_floor", "repeat", "repeat", "give_back", "set_aside", "seek", "a_snapshot_has_everything"]
+STEPS = [*OFTEN, *OFTEN, "grant_apart", "expire", "condemn", "bury", "bury", "delete", "raise_floor", "repeat", "repeat", "give_back", "set_aside", "seek", "a_snapshot_has_everything"]
 NEED_A_GRANT = {"settle", "repeat", "extend", "give_back", "set_aside"}
 
 

@@ -1,23 +1,28 @@
 """The ledger: what a subscription has done with the rows of one partition.
 
-A row is in one of four places, and only exceptions cost memory:
+A row is in one of five places, and only exceptions cost memory:
 
 - settled: below the floor, or in a set above it (`settled_rows`);
 - leased: part of a grant, which is a run of rows (`leases`);
+- condemned: on its way to the dead letters (`condemned`);
 - returned: given back, before the cursor, and granted again before anything new;
 - waiting: from the cursor on, never granted yet. Ten million of them cost nothing.
 
 Which rows are returned follows from the rest: they are before the cursor, neither settled nor
-leased. So that is not durable, and a loaded ledger works it out when it is first asked to grant.
-Beside the places a row has a retry count (`retry_counts`). A consumer has a running number of its
-requests (`ledger_consumers`).
+leased nor condemned. So that is not durable, and a loaded ledger works it out when it is first asked
+to grant. Beside the places a row has a retry count (`retry_counts`), and a count of the leases on it
+that have expired: rows with two of them are suspects, which are granted apart from all others
+(`granting`). A consumer has a running number of its requests (`ledger_consumers`).
+
+A lane is the ledger of a subscription in the topic of its dead letters. Its rows wait until they are
+redriven: what the cursor passes is not returned there, but only what a `Redrive` has named.
 
 Requests are decided beside it (`granting`, `settling`), and deciding changes nothing. Durable state
 changes only in `apply`, also by the deletions and floors of the partition. Only one decision is
 open at a time: it is applied before the next one is made, because a grant has the next number and
 begins at the cursor.
 
-Room for what comes: rows that are due later, or that wait for their key, are a fifth place, which
+Room for what comes: rows that are due later, or that wait for their key, are a further place, which
 `returned` leaves out as it leaves out the others; the second cursor stands beside the first.
 """
 
@@ -31,15 +36,20 @@ from numpy.typing import NDArray
 
 from bowstring.core.addresses import Spans
 from bowstring.core.changes import Delete, Floor
+from bowstring.core.condemned import Condemned, LastDelivery
 from bowstring.core.leases import Lease, Leases
 from bowstring.core.ledger_changes import (
     AlterSubscription,
+    Bury,
+    Condemn,
     Expire,
     Extend,
     GiveBack,
     Grant,
     Join,
     OneLedgerChange,
+    Overtake,
+    Redrive,
     Reset,
     SetAside,
     Settle,
@@ -52,6 +62,10 @@ from bowstring.core.retry_counts import RetryCounts
 from bowstring.core.row_set import NO_ROWS, RowPool, RowSet
 from bowstring.core.settled_rows import SettledRows
 from bowstring.core.subscription_settings import SubscriptionSettings
+
+
+EXPIRED = "its leases expired, the last one while its consumer held nothing else"
+"""The reason of rows whose leases expire until they were delivered as often as they may be."""
 
 
 class LedgerParts(NamedTuple):
@@ -91,6 +105,15 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         self.settled = SettledRows(offset)
         self.leases = Leases()
         self.counts = RetryCounts()
+        self.expiries = RetryCounts()
+        """How many leases on a row have expired."""
+        self.condemned = Condemned()
+        self.lane = False
+        """Whether it delivers only what is redriven."""
+        self.redriven = RowPool()
+        """Rows of a lane that were redriven and are not settled."""
+        self.overtaken = 0
+        """How many rows retention has taken before they were settled."""
         self.consumers = LedgerConsumers()
         self.next_grant = 1
         """The number of the next grant."""
@@ -110,7 +133,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
     def of(change: Subscribe) -> Ledger:
         """The ledger with which a subscription begins."""
         ledger = Ledger(change.topic, change.partition, change.subscription, change.offset, change.floor, change.gone)
-        ledger.name, ledger.settings, ledger.created = change.name, change.settings, change.created
+        ledger.name, ledger.settings, ledger.created, ledger.lane = change.name, change.settings, change.created, change.lane
         return ledger
 
     # Applying: live and at load
@@ -129,8 +152,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
                 for part in change.parts:
                     self.leases.extend(part.grant, RowSet.of_spans(part.rows) if part.rows else None, change.until)
             case Expire():
-                self.moment = change.moment
-                self._give_back(self.leases.expire(change.moment), counted=True)
+                self._apply_expire(change)
             case Reset():
                 self._apply_reset(change)
             case Join():
@@ -141,6 +163,14 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             case SetAside():
                 for part in change.parts:
                     self._settle(self._taken(part.grant, part.rows))
+            case Condemn():
+                self._apply_condemn(change)
+            case Bury():
+                self._settle(RowSet.of_spans(change.rows))
+            case Redrive():
+                self._apply_redrive(RowSet.of_spans(change.rows))
+            case Overtake():
+                self.overtaken += change.count
             case Delete():
                 self._leave(RowSet.of_runs(change.runs))
             case Floor():
@@ -161,20 +191,64 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             rows = RowSet(self.cursor, self.cursor + change.passed)
         self.cursor += change.passed
         consumer.active = self.moment
-        self.leases.add(Lease(change.number, change.consumer, self.moment, self.moment + consumer.lease, rows))
+        apart = len(rows) if change.apart else 0
+        self.leases.add(Lease(change.number, change.consumer, self.moment, self.moment + consumer.lease, rows, apart))
 
     def _apply_settle(self, change: Settle) -> None:
         self.consumers.settle(change, self.moment)
+        reasons = iter(change.reasons)
         for grant, outcome, spans in change.parts:
+            granted = self.leases.of_grant(grant)[0].granted if outcome is Settlement.CONDEMN else 0
             rows = self._taken(grant, spans)
             if outcome is Settlement.ACK:
                 self._settle(rows)
+            elif outcome is Settlement.CONDEMN:
+                consumer = self.consumers[change.consumer].name
+                self._condemn(rows, LastDelivery(next(reasons, ""), granted, consumer, change.moment))
             else:
                 self._give_back(rows, counted=outcome.is_counted)
+
+    def _apply_expire(self, change: Expire) -> None:
+        self.moment = change.moment
+        condemned = RowSet.of_spans(change.condemned) if change.condemned else NO_ROWS
+        for lease in self.leases.apart() if condemned else ():
+            if rows := lease.rows & condemned:
+                last = LastDelivery(EXPIRED, lease.granted, self.consumers[lease.consumer].name, lease.until)
+                self._condemn(rows, last)
+        rows = self.leases.expire(change.moment) - condemned
+        self._give_back(rows, counted=True)
+        if rows:
+            self.expiries.count(rows, self.ordinal)
+
+    def _condemn(self, rows: RowSet, last: LastDelivery) -> None:
+        """Rows whose last delivery has ended."""
+        self.counts.count(rows, self.ordinal)
+        self.condemned.add(rows, last)
+
+    def _apply_condemn(self, change: Condemn) -> None:
+        """The cursor passes these rows: no row behind it is condemned."""
+        rows = RowSet.of_spans(change.rows)
+        if rows.stop > self.cursor:
+            passed, self.cursor = RowSet(self.cursor, rows.stop), rows.stop
+            if self._returned is not None and not self.lane:
+                self._returned.put(passed - self.settled.of(passed))
+        if self._returned is not None:
+            self._returned.take_out(rows)
+        self.condemned.add(rows, LastDelivery(change.reason, ended=change.moment))
+
+    def _apply_redrive(self, rows: RowSet) -> None:
+        self.redriven.put(rows)
+        self.cursor = max(self.cursor, rows.stop)
+        if self._returned is not None:
+            self._returned.put(rows)
 
     def _settle(self, rows: RowSet) -> None:
         self.settled.add(rows)
         self.counts.clear(rows, self.ordinal)
+        self.expiries.clear(rows, self.ordinal)
+        self.condemned.take_out(rows)
+        if self.lane:
+            self.redriven.take_out(rows)
 
     def _taken(self, grant: int, spans: Spans) -> RowSet:
         return self.leases.take(grant, RowSet.of_spans(spans) if spans else None)
@@ -207,10 +281,12 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
     def _apply_reset(self, change: Reset) -> None:
         gone = RowSet.of_spans(change.gone)
         self.leases.clear()
+        self.condemned.keep_below(change.offset)
         self.settled.reset(change.offset)
         self.settled.add(gone)
         self.counts.clear(RowSet(0, change.offset), self.ordinal)
         self.counts.clear(gone, self.ordinal)
+        self.expiries.clear(self.expiries.rows(), self.ordinal)
         self.cursor = change.offset
         self._returned = RowPool()
 
@@ -231,16 +307,30 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
     def _derived(self) -> RowPool:
         pool = RowPool()
         if self.floor < self.cursor:
-            pool.put(RowSet(self.floor, self.cursor))
+            pool.put(self.redriven.rows() if self.lane else RowSet(self.floor, self.cursor))
             pool.take_out(self.settled.above.rows())
             pool.take_out(self.leases.rows())
+            pool.take_out(self.condemned.rows())
         return pool
+
+    def suspects(self) -> RowSet:
+        """The rows that can be granted again and have expired twice."""
+        return self.expiries.reaching(self.returned.rows(), 2) if self.expiries.has_two else NO_ROWS
+
+    def dying(self, rows: RowSet) -> RowSet:
+        """Those of the rows that are delivered for the last time, if that is in vain."""
+        most = self.settings.max_deliveries
+        return self.counts.reaching(rows, most - 1) if most else NO_ROWS
 
     def next_rows(self, most: int, end: int) -> RowSet:
         """The rows to grant next, of those before `end`: what was given back first."""
+        if self.lane:
+            end = self.cursor
         if self.returned.is_empty:
             return self.settled.unsettled(self.cursor, end, most)
         again = self.returned.smallest(most)
+        if suspects := self.suspects():
+            again = _first(self.returned.rows() - suspects, most)
         if len(again) == most:
             return again
         return RowSet.union((again, self.settled.unsettled(self.cursor, end, most - len(again))))
@@ -252,7 +342,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
     def waiting(self, end: int) -> int:
         """How many rows before `end` can be granted."""
         start = max(self.cursor, self.floor)
-        fresh = end - start - self.settled.above.count(start, end) if end > start else 0
+        fresh = 0 if self.lane else end - start - self.settled.above.count(start, end) if end > start else 0
         return fresh + len(self.returned)
 
     def leased(self, rows: RowSet, now: int) -> Iterator[LeasedRows]:
@@ -262,10 +352,13 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
                 yield LeasedRows(held, self.consumers[lease.consumer].name, lease.until)
 
     def kept(self, below: int) -> RowSet:
-        """Rows before the offset that leases keep from retention."""
+        """Rows before the offset that are kept from retention: by a lease, or until their dead
+        letters are written.
+        """
+        condemned = self.condemned.rows().below(below)
         if self.floor >= below:
-            return NO_ROWS
-        return RowSet.union(held for _, held in self.leases.over(RowSet(0, below)))
+            return condemned
+        return RowSet.union([condemned, *(held for _, held in self.leases.over(RowSet(0, below)))])
 
     def retry_counts(self, rows: RowSet) -> NDArray[np.int32]:
         """For each of the rows, how often it was delivered before."""
@@ -299,12 +392,15 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         self._returned = None
 
     def state(self) -> dict[str, object]:
-        leases = sorted((lease.number, lease.consumer, lease.granted, lease.until, lease.rows.spans()) for lease in self.leases)
+        leases = sorted((one.number, one.consumer, one.granted, one.until, one.rows.spans(), one.apart) for one in self.leases)
         return {
             "subscription": (self.name, self.settings, self.created),
             "cursor": self.cursor,
             "settled": self.settled.state(),
             "counts": self.counts.state(),
+            "expiries": self.expiries.state(),
+            "condemned": self.condemned.state(),
+            "lane": (self.lane, self.redriven.rows().spans(), self.overtaken),
             "leases": leases,
             "consumers": (self.consumers.next_number, self.consumers.rest()),
             "next_grant": self.next_grant,
@@ -315,13 +411,21 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
 
     def check(self) -> None:
         self.leases.check()
-        leased, returned = self.leases.rows(), self.returned.rows()
+        leased, returned, condemned = self.leases.rows(), self.returned.rows(), self.condemned.rows()
         settled = RowSet.union((RowSet(0, self.floor), self.settled.above.rows()))
         assert returned == self._derived().rows(), "a row before the cursor is in no place, or in two"
         assert not self.settled.of(leased), "a settled row is leased"
+        assert not condemned & leased, "a condemned row is leased"
+        assert not self.settled.above.among(condemned), "a settled row is condemned"
         assert not self.settled.above.any(self.floor, self.floor + 1), "the floor stands at a settled row"
         assert self.settled.above.first is None or self.settled.above.first > self.floor
-        assert leased.stop <= self.cursor, "a row is leased that the cursor has not passed"
+        assert max(leased.stop, condemned.stop) <= self.cursor, "a row is leased or condemned that the cursor has not passed"
         assert not self.counts.rows() & settled, "a settled row has a retry count"
+        assert not self.expiries.rows() & settled, "a settled row has expired leases"
+        assert not self.settled.of(self.redriven.rows()), "a settled row is redriven"
         assert all(lease.number < self.next_grant for lease in self.leases), "a grant has a number that comes again"
         assert all(self.consumers[lease.consumer] for lease in self.leases)
+
+
+def _first(rows: RowSet, most: int) -> RowSet:
+    return rows if len(rows) <= most else RowSet.of_offsets(rows.offsets()[:most])

@@ -34,9 +34,13 @@ class Settlement(enum.IntEnum):
     NACK = 2
     """Failed: it comes again, and its retry count rises."""
     REJECT = 3
-    """It can never succeed. Counts as a nack until there are dead letters."""
+    """It can never succeed: it is condemned. In older journals it stands for a nack."""
     RELEASE = 4
     """The application has not seen it: it comes again, and its retry count stays."""
+    CONDEMN = 5
+    """It becomes a dead letter. Only the broker says so: of rows that a consumer rejects, and of
+    those that were delivered as often as they may be.
+    """
 
     @property
     def is_counted(self) -> bool:
@@ -92,6 +96,8 @@ class Grant(LedgerStruct, tag=6, array_like=True, gc=False):
     """How far the cursor moves."""
     rows: Spans = ()
     """The rows, if they are not just those that the cursor passes."""
+    apart: bool = False
+    """The consumer holds nothing else, in no partition: its rows have expired before."""
 
 
 class Settle(LedgerStruct, tag=7, array_like=True, gc=False):
@@ -105,6 +111,10 @@ class Settle(LedgerStruct, tag=7, array_like=True, gc=False):
     """Rows that the consumer did not hold any more, for the answer to a repeat."""
     answered: int = 0
     """The consumer has the answers to its requests up to this number."""
+    reasons: tuple[str, ...] = ()
+    """Of each part that condemns its rows, in order."""
+    moment: int = 0
+    """When, if rows are condemned."""
 
 
 class GiveBack(LedgerStruct, tag=8, array_like=True, gc=False):
@@ -124,6 +134,10 @@ class Expire(LedgerStruct, tag=10, array_like=True, gc=False):
     """All leases that last until the moment at most have ended."""
 
     moment: int
+    condemned: Spans = ()
+    """Those of the rows that do not come again: each was alone with its consumer, and was delivered
+    as often as it may be.
+    """
 
 
 class Reset(LedgerStruct, tag=11, array_like=True, gc=False):
@@ -157,6 +171,8 @@ class Subscribe(LedgerStruct, tag=13, array_like=True, gc=False):
     """How far retention has come."""
     gone: Spans = ()
     """Rows from the offset on that are deleted, or that retention has taken."""
+    lane: bool = False
+    """It delivers only what is redriven."""
 
 
 class Unsubscribe(LedgerStruct, tag=14, array_like=True, gc=False):
@@ -176,7 +192,36 @@ class SetAside(LedgerStruct, tag=16, array_like=True, gc=False):
     reason: SetAsideReason
 
 
-OneLedgerChange = Grant | Settle | GiveBack | Extend | Expire | Reset | Join | AlterSubscription | SetAside
+class Condemn(LedgerStruct, tag=20, array_like=True, gc=False):
+    """Rows that no consumer holds are going to be dead letters: retention has reached them."""
+
+    rows: Spans
+    reason: str
+    moment: int
+
+
+class Bury(LedgerStruct, tag=21, array_like=True, gc=False):
+    """Condemned rows are settled: the same flush has their dead letters."""
+
+    rows: Spans
+
+
+class Redrive(LedgerStruct, tag=22, array_like=True, gc=False):
+    """Dead letters are delivered again, by the lane that they are in."""
+
+    rows: Spans
+
+
+class Overtake(LedgerStruct, tag=23, array_like=True, gc=False):
+    """Retention has taken rows that were not settled."""
+
+    count: int
+
+
+LetterChange = Condemn | Bury | Redrive | Overtake
+"""What concerns dead letters."""
+
+OneLedgerChange = Grant | Settle | GiveBack | Extend | Expire | Reset | Join | AlterSubscription | SetAside | LetterChange
 """What changes a ledger."""
 
 LedgerChange = OneLedgerChange | Subscribe | Unsubscribe

@@ -1,7 +1,7 @@
 """The state of a ledger at rest: a head, and chunks of 2^20 offsets.
 
-The head has the numbers, the consumers and the leases. A chunk has the settled rows of its offsets,
-and their retry counts. A capture is made at the boundary between two flushes and copies the chunks
+The head has the numbers, the consumers, the leases and the rows that are to be dead letters. A chunk
+has the settled rows of its offsets, their retry counts, and how many leases on them have expired. A capture is made at the boundary between two flushes and copies the chunks
 that have changed; they are written first and the head last, as `snapshots` says.
 
 After a crash between them, chunks are newer than the head. Replaying the journal over them comes to
@@ -20,6 +20,7 @@ import msgspec
 
 from bowstring.core import offset_set
 from bowstring.core.addresses import Spans
+from bowstring.core.condemned import CondemnedRest
 from bowstring.core.deletions import Encode
 from bowstring.core.leases import Lease
 from bowstring.core.ledger import Ledger, LedgerParts
@@ -47,6 +48,7 @@ class LeaseRest(msgspec.Struct, array_like=True, gc=False):
     granted: int
     until: int
     rows: Spans
+    apart: int = 0
 
 
 class LedgerHead(msgspec.Struct, array_like=True, gc=False):
@@ -65,6 +67,15 @@ class LedgerHead(msgspec.Struct, array_like=True, gc=False):
     next_consumer: int
     consumers: tuple[ConsumerRest, ...]
     leases: tuple[LeaseRest, ...]
+    condemned: tuple[CondemnedRest, ...] = ()
+    lane: bool = False
+    redriven: Spans = ()
+    overtaken: int = 0
+
+    @property
+    def is_plain(self) -> bool:
+        """It has neither leases nor condemned rows, and is no lane."""
+        return not (self.leases or self.condemned or self.lane)
 
 
 class _Chunk(msgspec.Struct, array_like=True, gc=False):
@@ -72,6 +83,7 @@ class _Chunk(msgspec.Struct, array_like=True, gc=False):
     """The last change that counts in it."""
     settled: bytes
     planes: list[bytes]
+    expiries: list[bytes] = []
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -143,7 +155,7 @@ class LedgerState:
     def capture(self) -> list[LedgerStatePart]:
         """Chunks that have changed, and at last the head. They count as written from here on."""
         ledger = self._ledger
-        changed = ledger.settled.above.changed | ledger.counts.changed | self._unwritten
+        changed = ledger.settled.above.changed | ledger.counts.changed | ledger.expiries.changed | self._unwritten
         if ledger.settled.resets != self._resets:
             changed |= self._resting  # they may have rows below a floor that has fallen since
         ahead = {chunk for chunk in changed if _end(chunk) > ledger.floor}
@@ -156,6 +168,7 @@ class LedgerState:
         self._ordinal = ledger.ordinal
         ledger.settled.above.changed = set()
         ledger.counts.captured()
+        ledger.expiries.captured()
         return [*parts, LedgerStatePart(HEAD, _capture_head(ledger))]
 
     def put_back(self, parts: Iterable[int]) -> None:
@@ -185,7 +198,7 @@ class LedgerState:
 
 def snapshot(ledger: Ledger) -> LedgerParts:
     """The whole state as it is."""
-    numbers = {*ledger.settled.above.chunk_numbers(), *ledger.counts.chunk_numbers()}
+    numbers = {*ledger.settled.above.chunk_numbers(), *ledger.counts.chunk_numbers(), *ledger.expiries.chunk_numbers()}
     chunks = {chunk: _capture_chunk(ledger, chunk)() for chunk in numbers}
     return LedgerParts(_capture_head(ledger)(), chunks, ledger.snapshot_sequence)
 
@@ -227,11 +240,13 @@ def _capture_head(ledger: Ledger) -> Encode:
     numbers = ledger.ordinal, ledger.floor, ledger.cursor, ledger.next_grant, ledger.moment, ledger.retained
     subscription = ledger.name, ledger.settings, ledger.created
     consumers = ledger.consumers.next_number, tuple(ledger.consumers.rest())
-    leases = [((lease.number, lease.consumer, lease.granted, lease.until), lease.rows) for lease in ledger.leases]
+    leases = [((lease.number, lease.consumer, lease.granted, lease.until), lease.rows, lease.apart) for lease in ledger.leases]
+    condemned, redriven, lane, overtaken = tuple(ledger.condemned.rest()), ledger.redriven.rows(), ledger.lane, ledger.overtaken
 
     def encode() -> bytes:
-        rest = tuple(LeaseRest(*facts, rows.spans()) for facts, rows in leases)
-        return _encoder.encode(LedgerHead(VERSION, *subscription, *numbers, *consumers, rest))
+        rest = tuple(LeaseRest(*facts, rows.spans(), apart) for facts, rows, apart in leases)
+        letters = condemned, lane, redriven.spans(), overtaken
+        return _encoder.encode(LedgerHead(VERSION, *subscription, *numbers, *consumers, rest, *letters))
 
     return encode
 
@@ -243,19 +258,27 @@ def _restore_head(ledger: Ledger, head: LedgerHead) -> None:
     ledger.settled.reset(head.floor)
     ledger.consumers.restore(head.consumers, head.next_consumer)
     for lease in head.leases:
-        ledger.leases.add(Lease(lease.number, lease.consumer, lease.granted, lease.until, RowSet.of_spans(lease.rows)))
+        ledger.leases.add(Lease(lease.number, lease.consumer, lease.granted, lease.until, RowSet.of_spans(lease.rows), lease.apart))
+    ledger.condemned.restore(head.condemned)
+    ledger.lane, ledger.overtaken = head.lane, head.overtaken
+    if head.redriven:
+        ledger.redriven.put(RowSet.of_spans(head.redriven))
 
 
 def _capture_chunk(ledger: Ledger, chunk: int) -> Encode:
     settled, planes, ordinal = ledger.settled.above.copy(chunk), ledger.counts.copy(chunk), ledger.ordinal
+    expiries = ledger.expiries.copy(chunk)
     below = ledger.floor - (chunk << offset_set.CHUNK_BITS)
     if below > 0:
         settled.add_range(0, below)
-    if not settled and not planes:
+    if not settled and not planes and not expiries:
         return bytes
-    return lambda: _encoder.encode(_Chunk(ordinal, settled.serialize(), [plane.serialize() for plane in planes]))
+    return lambda: _encoder.encode(
+        _Chunk(ordinal, settled.serialize(), [plane.serialize() for plane in planes], [plane.serialize() for plane in expiries])
+    )
 
 
 def _restore_chunk(ledger: Ledger, chunk: int, rest: _Chunk) -> None:
     ledger.settled.above.load(chunk, rest.settled)
     ledger.counts.load(chunk, rest.planes, rest.ordinal)
+    ledger.expiries.load(chunk, rest.expiries, rest.ordinal)

@@ -20,6 +20,8 @@ from bowstring.core.changes import Delete, Floor
 from bowstring.core.ledger import LeasedRows, Ledger, LedgerParts
 from bowstring.core.ledger_changes import (
     AlterSubscription,
+    Bury,
+    Condemn,
     Expire,
     Extend,
     GiveBack,
@@ -27,6 +29,8 @@ from bowstring.core.ledger_changes import (
     Join,
     LedgerChange,
     OneLedgerChange,
+    Overtake,
+    Redrive,
     Reset,
     SetAside,
     Settle,
@@ -55,6 +59,8 @@ class NamedSubscription(NamedTuple):
     name: str
     settings: SubscriptionSettings
     created: int
+    lane: bool = False
+    """It is one of another topic, whose dead letters are here."""
 
 
 class LedgerFigures(NamedTuple):
@@ -111,6 +117,8 @@ class Ledgers(Machine[LedgerChange | Delete | Floor, LedgersParts]):
                 for ledger in self:
                     ledger.apply(change)
             case Grant() | Settle() | GiveBack() | Extend() | Expire() | Reset() | Join() | AlterSubscription() | SetAside():
+                self[change.subscription].apply(change)
+            case Condemn() | Bury() | Redrive() | Overtake():
                 self[change.subscription].apply(change)
             case _:
                 assert_never(change)
@@ -198,16 +206,16 @@ class Ledgers(Machine[LedgerChange | Delete | Floor, LedgersParts]):
     def subscriptions(self) -> Iterator[NamedSubscription]:
         """Who they are, in any order."""
         for number, one in (*self._ledgers.items(), *self._heads()):
-            yield NamedSubscription(number, one.name, one.settings, one.created)
+            yield NamedSubscription(number, one.name, one.settings, one.created, one.lane)
 
     def figures(self, subscription: int, end: int) -> LedgerFigures:
         """Of rows before `end`. Most ledgers that rest need not be woken for it."""
         resting = self._resting.get(subscription)
-        if resting is not None and resting.head is not None and not resting.chunks and not resting.head.leases:
+        if resting is not None and resting.head is not None and not resting.chunks and resting.head.is_plain:
             return LedgerFigures(resting.head.floor, resting.head.cursor, max(0, end - resting.head.floor), 0)
         ledger = self[subscription]
         backlog = ledger.backlog(end)
-        return LedgerFigures(ledger.floor, ledger.cursor, backlog, max(0, backlog - ledger.waiting(end)))
+        return LedgerFigures(ledger.floor, ledger.cursor, backlog, max(0, backlog - ledger.waiting(end) - len(ledger.condemned)))
 
     def _heads(self) -> Iterator[tuple[int, LedgerHead]]:
         for number, resting in self._resting.items():
@@ -223,15 +231,17 @@ class Ledgers(Machine[LedgerChange | Delete | Floor, LedgersParts]):
                 yield SubscriptionLease(ledger.subscription, leased, ledger.name)
 
     def kept(self, below: int) -> RowSet:
-        """Rows before the offset that leases keep from retention, whether or not they have ended by
-        the clock: what ends a lease is a change.
+        """Rows before the offset that are kept from retention: by leases, whether or not they have
+        ended by the clock, because what ends a lease is a change; and until their dead letters are
+        written.
         """
         return RowSet.union([ledger.kept(below) for ledger in self._with_leases()])
 
     def _with_leases(self) -> Iterator[Ledger]:
+        """And those with condemned rows."""
         for number in sorted(self.numbers()):
             resting = self._resting.get(number)
-            if resting is None or resting.next_end != NEVER:
+            if resting is None or resting.head is None or not resting.head.is_plain:
                 yield self[number]
 
     def next_deadline(self) -> int:

@@ -20,11 +20,14 @@ from bowstring import errors
 from bowstring.core.addresses import Spans
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import (
+    Bury,
+    Condemn,
     Expire,
     Extend,
     GiveBack,
     GrantPart,
     OneLedgerChange,
+    Redrive,
     Reset,
     SetAside,
     SetAsideReason,
@@ -44,7 +47,7 @@ class RowStanding(enum.Enum):
     LEASED = "leased"
     """A consumer holds it; the asker itself, if it named the row twice or under another grant."""
     SETTLED = "settled"
-    """It was settled, deleted, or taken by retention."""
+    """It was settled, deleted, or taken by retention; or it becomes a dead letter."""
     WAITING = "waiting"
     """It waits for its next delivery."""
     NEVER = "never"
@@ -76,6 +79,8 @@ class OutcomeRows(NamedTuple):
     grant: int
     outcome: Settlement
     rows: RowSet | None = None
+    reason: str = ""
+    """Of a nack or a reject."""
 
 
 class SettleRequest(NamedTuple):
@@ -111,17 +116,38 @@ def settle(ledger: Ledger, request: SettleRequest, now: int) -> RowsDone:
     if request.number <= consumer.request:
         remembered = [GrantRows(part.grant, _rows(part.rows)) for part in consumer.refused.get(request.number, ())]
         return RowsDone((), _told(ledger, remembered, now), repeated=True)
-    held, parts = _Held(ledger, consumer.number, now), list[SettledPart]()
-    for grant, outcome, rows in request.parts:
-        spans = held.of(grant, rows)
+    held, parts, reasons = _Held(ledger, consumer.number, now), list[SettledPart](), list[str]()
+    for part in request.parts:
+        spans = held.of(part.grant, part.rows)
         if spans is not None:
-            parts.append(SettledPart(grant, outcome, spans))
+            parts += _settled(ledger, part, spans, held.counted, reasons)
     answered = request.answered if consumer.refused else 0
     change = Settle(*ledger.place, consumer.number, request.number, tuple(parts), (), answered)
+    if reasons:
+        change.reasons, change.moment = tuple(reasons), now
     if not held.refused:
         return RowsDone((change,), ())
     change.refused = tuple(GrantPart(part.grant, part.rows.spans() if part.rows else ()) for part in held.refused)
     return RowsDone((change,), _told(ledger, held.refused, now))
+
+
+def _settled(ledger: Ledger, part: OutcomeRows, spans: Spans, counted: RowSet, reasons: list[str]) -> Iterator[SettledPart]:
+    """The parts of a change for rows that count. Rejected rows are condemned, and so are those of a
+    nack that were delivered as often as they may be; `reasons` gets the reason of each such part.
+    """
+    if part.outcome is Settlement.REJECT:
+        reasons.append(part.reason or "rejected")
+        yield SettledPart(part.grant, Settlement.CONDEMN, spans)
+        return
+    dying = ledger.dying(counted) if part.outcome is Settlement.NACK else NO_ROWS
+    if dying:
+        reasons.append(part.reason or f"given back {ledger.settings.max_deliveries} times")
+        is_all = len(dying) == len(counted)
+        yield SettledPart(part.grant, Settlement.CONDEMN, spans if is_all else dying.spans())
+        if is_all:
+            return
+        spans = (counted - dying).spans() if spans else ()
+    yield SettledPart(part.grant, part.outcome, spans)
 
 
 def extend(ledger: Ledger, consumer: str, parts: Iterable[GrantRows], until: int, now: int) -> RowsDone:
@@ -154,8 +180,43 @@ def set_aside(ledger: Ledger, parts: Iterable[GrantRows], reason: SetAsideReason
 
 
 def expire(ledger: Ledger, now: int) -> Expire | None:
-    """None if no lease ends by now."""
-    return Expire(*ledger.place, now) if ledger.next_deadline() <= now else None
+    """None if no lease ends by now. Rows are condemned only if they were alone with their consumer."""
+    if ledger.next_deadline() > now:
+        return None
+    alone = [lease.rows for lease in ledger.leases.apart() if lease.apart == 1 and lease.until <= now]
+    dying = ledger.dying(RowSet.union(alone)) if alone else NO_ROWS
+    return Expire(*ledger.place, now, dying.spans())
+
+
+# Dead letters
+
+
+def condemn(ledger: Ledger, rows: RowSet, reason: str, now: int) -> Condemn | None:
+    """Retention has reached these rows: those that no consumer holds, and that are not settled, are
+    condemned. None if there are none.
+    """
+    rows = rows - ledger.settled.of(rows) - ledger.leases.rows() - ledger.condemned.rows()
+    return Condemn(*ledger.place, rows.spans(), reason, now) if rows else None
+
+
+def bury(ledger: Ledger, rows: RowSet) -> Bury | None:
+    """Those of the rows that are condemned are settled; their dead letters go into the same flush."""
+    rows = ledger.condemned.among(rows)
+    return Bury(*ledger.place, rows.spans()) if rows else None
+
+
+def redrive(ledger: Ledger, rows: RowSet) -> Redrive | None:
+    """Those of the rows of a lane that wait are delivered again; the others were redriven already,
+    or are settled.
+    """
+    rows = redrivable(ledger, rows)
+    return Redrive(*ledger.place, rows.spans()) if rows else None
+
+
+def redrivable(ledger: Ledger, rows: RowSet) -> RowSet:
+    """Those of the rows of a lane that can be redriven."""
+    rows = rows - RowSet(0, ledger.floor) if rows.first < ledger.floor else rows
+    return rows - ledger.settled.of(rows) - ledger.redriven.among(rows)
 
 
 def reset(ledger: Ledger, offset: int, gone: RowSet = NO_ROWS) -> Reset:
@@ -188,6 +249,8 @@ class _Held:
         self._named: dict[int, RowSet] = {}
         """Rows that the request has named already, by grant."""
         self.refused: list[GrantRows] = []
+        self.counted = NO_ROWS
+        """The rows that counted last."""
 
     def of(self, grant: int, rows: RowSet | None) -> Spans | None:
         """The rows that count, as a change has them; None if none does."""
@@ -203,7 +266,7 @@ class _Held:
             return None
         named = self._named.get(grant)
         if rows is None and named is None and len(live) == len(leases) == 1:
-            self._named[grant] = live[0].rows
+            self._named[grant] = self.counted = live[0].rows
             return ()
         have = RowSet.union(lease.rows for lease in live)
         left = have if named is None else have - named
@@ -212,6 +275,7 @@ class _Held:
             self.refused.append(GrantRows(grant, rows - counting))
         if not counting:
             return None
+        self.counted = counting
         self._named[grant] = counting if named is None else RowSet.union((counting, named))
         whole = len(live) == len(leases) and len(counting) == len(left)  # the parts before are applied before
         return () if whole else counting.spans()
@@ -227,7 +291,7 @@ def _where(ledger: Ledger, part: GrantRows, now: int) -> Iterator[LostRows]:
         yield LostRows(part.grant, None)
         return
     left = part.rows
-    if settled := ledger.settled.of(left):
+    if settled := RowSet.union((ledger.settled.of(left), ledger.condemned.among(left))):
         yield LostRows(part.grant, settled, RowStanding.SETTLED)
         left = left - settled
     for rows, holder, until in ledger.leased(left, now):

@@ -27,7 +27,7 @@ PARTS_MAX: Final = 1 << 14
 OFFSET_MAX: Final = 1 << 62
 LONG_RUN: Final = 64
 """Runs of so many rows in the mean are put together as runs: arrays of their offsets cost more."""
-_OUTCOMES: Final = {outcome.value: outcome for outcome in Settlement}
+_OUTCOMES: Final = {outcome.value: outcome for outcome in Settlement if outcome is not Settlement.CONDEMN}
 
 
 class NamedRows(NamedTuple):
