@@ -112,6 +112,23 @@ class Topic:
         )
 
 
+def dormant_facts(row: TopicRow) -> TopicFacts:
+    """A topic whose partitions were never used."""
+    settings = decode_settings(row.settings)
+    return TopicFacts(
+        name=row.name,
+        id=row.id,
+        partitions=row.partitions,
+        created=row.created,
+        retention=settings.retention,
+        retention_bytes=settings.retention_bytes,
+        deduplication=settings.window,
+        messages=0,
+        bytes=0,
+        ranges=[(1, 1)] * row.partitions,
+    )
+
+
 def encode_settings(settings: TopicSettings) -> bytes:
     return msgspec.msgpack.encode(settings)
 
