@@ -28,6 +28,8 @@ class Message:
     consumer: str = ""
     until: int = 0
     retries: int = 0
+    later: int = 0
+    """When it comes again; 0 if it was not given back for later."""
     expiries: int = 0
     apart: int = 0
     """How many there were in its grant, if the consumer held nothing else."""
@@ -35,9 +37,13 @@ class Message:
     """Its reason, and the consumer of its last delivery."""
 
     @property
-    def free(self) -> bool:
-        """It waits for a delivery."""
+    def idle(self) -> bool:
+        """No consumer holds it, and it waits for a delivery, now or later."""
         return not self.settled and not self.grant and self.condemned is None
+
+    def free(self, now: int) -> bool:
+        """It can be delivered."""
+        return self.idle and self.later <= now
 
 
 @dataclass
@@ -47,6 +53,7 @@ class NaiveLedger:
     start: int = 1
     rows: dict[int, Message] = field(default_factory=dict)
     grants: int = 0
+    backoff: tuple[int, float, int] | None = None
     requests: dict[str, dict[int, set[tuple[int, int]]]] = field(default_factory=dict)
     """For each consumer its requests, and the (grant, row) pairs that each was refused."""
 
@@ -60,7 +67,7 @@ class NaiveLedger:
 
     def grant(self, consumer: str, most: int, lease: int, now: int) -> tuple[int, list[int]] | None:
         mine = {row.grant for row in self.rows.values() if row.grant and row.consumer == consumer}
-        free = [offset for offset, row in sorted(self.rows.items()) if row.free and row.expiries < 2]
+        free = [offset for offset, row in sorted(self.rows.items()) if row.free(now) and row.expiries < 2]
         again = [offset for offset in free if self.rows[offset].granted]
         fresh = [offset for offset in free if not self.rows[offset].granted]
         chosen = (again + fresh)[:most]
@@ -72,7 +79,7 @@ class NaiveLedger:
         """The first suspects, as many as may be together."""
         chosen: list[int] = []
         for offset, row in sorted(self.rows.items()):
-            if row.free and row.expiries >= 2:
+            if row.free(now) and row.expiries >= 2:
                 sizes = [GROUPS.get(self.rows[one].expiries, 1) for one in [*chosen, offset]]
                 if len(chosen) == most or min(sizes) < len(sizes):
                     break
@@ -84,38 +91,39 @@ class NaiveLedger:
         self.requests.setdefault(consumer, {0: set()})
         for offset in chosen:
             row = self.rows[offset]
-            row.granted, row.grant, row.consumer, row.until, row.apart = True, self.grants, consumer, now + lease, apart
+            row.granted, row.grant, row.consumer, row.until = True, self.grants, consumer, now + lease
+            row.later, row.apart = 0, apart
         return self.grants, sorted(chosen)
 
     def holds(self, consumer: str | None, grant: int, offset: int, now: int) -> bool:
         row = self.rows.get(offset)
         return row is not None and row.grant == grant > 0 and consumer in (None, row.consumer) and row.until > now
 
-    def settle(self, consumer: str, number: int, parts: list[tuple[int, int, set[int] | None]], now: int) -> set[tuple[int, int]]:
-        """Parts are (grant, outcome, rows), with None for all. Gives the pairs of grant and row that
+    def settle(self, consumer: str, number: int, parts: list[tuple[int, int, set[int] | None, int]], now: int) -> set[tuple[int, int]]:
+        """Parts are (grant, outcome, rows, moment), with None for all rows. Gives the pairs of grant and row that
         were refused; row 0 is a whole grant that is not held.
         """
         if consumer not in self.requests:
-            return {(grant, row) for grant, _, rows in parts for row in (rows if rows is not None else {0})}
+            return {(grant, row) for grant, _, rows, _ in parts for row in (rows if rows is not None else {0})}
         answers = self.requests[consumer]
         if number <= max(answers):
             return answers.get(number, set())
         before = {(row.grant, offset) for offset, row in self.rows.items() if self.holds(consumer, row.grant, offset, now)}
         refused: set[tuple[int, int]] = set()
-        for grant, outcome, rows in parts:
+        for grant, outcome, rows, moment in parts:
             if rows is None:
                 rows = {offset for held, offset in before if held == grant and self.rows[offset].grant == grant} or {0}
                 if rows == {0} and grant in {held for held, _ in before}:
                     continue
             for offset in rows:
                 if self.holds(consumer, grant, offset, now):
-                    self._end(offset, outcome)
+                    self._end(offset, outcome, moment, now)
                 else:
                     refused.add((grant, offset))
         answers[number] = refused
         return refused
 
-    def _end(self, offset: int, outcome: int) -> None:
+    def _end(self, offset: int, outcome: int, moment: int, now: int) -> None:
         row = self.rows[offset]
         row.grant = 0
         if outcome == ACK:
@@ -124,6 +132,17 @@ class NaiveLedger:
             row.retries += 1
             if outcome == REJECT or row.retries >= DELIVERIES_MAX:
                 row.condemned = "rejected" if outcome == REJECT else f"given back {DELIVERIES_MAX} times", row.consumer
+            else:
+                row.later = moment or self._after(row.retries, now)
+
+    def _after(self, retries: int, now: int) -> int:
+        """When a row comes again by the backoff that failed so often."""
+        if self.backoff is None:
+            return 0
+        wait, factor, most = self.backoff
+        for _ in range(retries - 1):
+            wait = min(most, wait * factor)
+        return now + round(min(wait, most))
 
     def extend(self, consumer: str, pairs: list[tuple[int, int]], until: int, now: int) -> set[tuple[int, int]]:
         refused = {(grant, offset) for grant, offset in pairs if not self.holds(consumer, grant, offset, now)}
@@ -145,12 +164,13 @@ class NaiveLedger:
                     row.condemned = "its leases expired, the last one while its consumer held nothing else", row.consumer
                 else:
                     row.expiries += 1
+                    row.later = self._after(row.retries, now)
 
     def condemn(self, offsets: set[int], reason: str) -> set[int]:
         """Retention has reached these."""
-        found = {offset for offset in offsets & self.rows.keys() if self.rows[offset].free}
+        found = {offset for offset in offsets & self.rows.keys() if self.rows[offset].idle}
         for offset in found:
-            self.rows[offset].condemned = reason, ""
+            self.rows[offset].condemned, self.rows[offset].later = (reason, ""), 0
         for offset, row in self.rows.items():
             row.granted = row.granted or offset < max(found, default=0)
         return found

@@ -15,17 +15,17 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 import pytest
 
-from bowstring.core import granting, journal, leases, offset_set, settling
+from bowstring.core import granting, journal, leases, offset_set, settling, timeline
 from bowstring.core.changes import Delete, Floor, Reason
 from bowstring.core.ledger import Ledger
-from bowstring.core.ledger_changes import LedgerChange, SetAsideReason, Settlement, Subscribe
+from bowstring.core.ledger_changes import AlterSubscription, LedgerChange, SetAsideReason, Settlement, Subscribe
 from bowstring.core.ledger_state import HEAD
 from bowstring.core.ledgers import Ledgers
 from bowstring.core.machine import NEVER
 from bowstring.core.offset_set import runs_of
 from bowstring.core.row_set import RowSet
 from bowstring.core.settling import GrantRows, LostRows, OutcomeRows, RowStanding, SettleRequest
-from bowstring.core.subscription_settings import SubscriptionSettings
+from bowstring.core.subscription_settings import Backoff, SubscriptionSettings
 from tests.unit.ledger_model import DELIVERIES_MAX, GRANTS_MAX, NaiveLedger
 
 NAMES = ["ada", "bob", "eve"]
@@ -186,13 +186,16 @@ class LedgerWorld:
 
     def settle(self) -> None:
         count, name = self.number(1, 3), self.one_of([None, None, None, *NAMES])
-        parts = [(grant, self.one_of(OUTCOMES), wanted) for grant, wanted in (self.part() for _ in range(count))]
+        parts = [
+            (grant, self.one_of(OUTCOMES), wanted, self.one_of([0, 0, self.now - 1, self.now + self.number(1, 40)]))
+            for grant, wanted in (self.part() for _ in range(count))
+        ]
         holders = {grant: holder for grant, holder, _ in self.given}
         name = name or holders[parts[0][0]]
         number = self.numbers[name] = self.numbers.get(name, 0) + self.number(1, 2)
         answered = self.number(self.answered.get(name, 0), number - 1)
         self.answered[name] = answered
-        asked = [OutcomeRows(grant, outcome, None if wanted is None else rows(wanted)) for grant, outcome, wanted in parts]
+        asked = [OutcomeRows(grant, outcome, None if wanted is None else rows(wanted), moment) for grant, outcome, wanted, moment in parts]
         request = SettleRequest(name, number, asked, answered)
         known = name in self.model.requests
         done = settling.settle(self.ledger, request, self.now)
@@ -281,6 +284,12 @@ class LedgerWorld:
         if change is not None:
             self.write(change)
 
+    def alter(self) -> None:
+        """The subscription gets a backoff, another one, or none."""
+        backoff = self.one_of([None, Backoff(2, 1.5, 9), Backoff(5, 3.0, 60), Backoff(0, 2.0, 10), Backoff(7, 1.0, 7)])
+        self.write(AlterSubscription(1, 0, 7, SubscriptionSettings(max_deliveries=DELIVERIES_MAX, backoff=backoff)))
+        self.model.backoff = backoff
+
     def seek(self) -> None:
         if self.number(0, 3) == 0:
             offset = self.number(min([*self.kept, self.floor]), self.end)
@@ -341,16 +350,36 @@ class LedgerWorld:
         assert leased == self.model.leased(self.now)
         if self.end > 1:
             assert ledger.retry_counts(everything).tolist() == [row.retries for _, row in sorted(self.model.rows.items())]
-        free = sum(row.free for row in self.model.rows.values())
+        free = sum(row.free(self.now) for row in self.model.rows.values())
+        assert ledger.waiting(self.end, self.now) == free
         condemned = {at: (last.reason, last.consumer) for last, some in ledger.condemned.groups(everything) for at in offsets(some)}
         assert condemned == {offset: row.condemned for offset, row in self.model.rows.items() if row.condemned}
-        assert ledger.waiting(self.end) == free
+        moments, later = ledger.timeline.arrays()
+        still = {(moment, row) for moment, row in zip(moments.tolist(), later.tolist(), strict=True) if moment > self.now}
+        assert still == {(row.later, offset) for offset, row in self.model.rows.items() if row.later > self.now}
         assert ledger.backlog(self.end) == len(self.model.rows) - len(settled)
         assert ledger.next_deadline() == min((row.until for row in self.model.rows.values() if row.grant), default=NEVER)
 
 
 OFTEN = ["publish", "wait", "grant", "grant", "grant", "settle", "settle", "settle", "settle", "expire", "extend", "seal", "load"]
-STEPS = [*OFTEN, *OFTEN, "grant_apart", "expire", "condemn", "bury", "bury", "delete", "raise_floor", "repeat", "repeat", "give_back", "set_aside", "seek", "a_snapshot_has_everything"]
+STEPS = [
+    *OFTEN,
+    *OFTEN,
+    "alter",
+    "grant_apart",
+    "expire",
+    "condemn",
+    "bury",
+    "bury",
+    "delete",
+    "raise_floor",
+    "repeat",
+    "repeat",
+    "give_back",
+    "set_aside",
+    "seek",
+    "a_snapshot_has_everything",
+]
 NEED_A_GRANT = {"settle", "repeat", "extend", "give_back", "set_aside"}
 
 
@@ -369,4 +398,5 @@ def small_world():
         patch.setattr(offset_set, "MANY_RUNS", 5)
         patch.setattr(granting, "GRANTS_MAX", GRANTS_MAX)
         patch.setattr(leases, "MANY_DUE", 2)
+        patch.setattr(timeline, "GATHERED_MAX", 3)
         yield

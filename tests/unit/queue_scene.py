@@ -23,6 +23,7 @@ from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.lease_requests import SubscribePartition
 from bowstring.broker.queue.pushes import Grants, PushedRows
 from bowstring.broker.queue.rates import Rates
+from bowstring.broker.queue.settlement import TimedOutcome
 from bowstring.broker.queue.subscription import LiveSubscription
 from bowstring.broker.queue.topic_queue import TopicQueue
 from bowstring.broker.reading.visibility import Moments
@@ -216,12 +217,13 @@ class Customer:
     def grants(self) -> list[int]:
         return [pushed.lease.grant for pushed in self.pushed]
 
-    def settle(self, outcome: Settlement, grant: int, offsets: Iterable[int] = (), partition: int = 0) -> None:
-        """Settles rows of a grant, or all of it."""
+    def settle(self, outcome: Settlement, grant: int, offsets: Iterable[int] = (), partition: int = 0, **time: int) -> None:
+        """Settles rows of a grant, or all of it; nacked ones come again at a `moment`, or after a `delay`."""
         self.requests += 1
         given = list(offsets)
         rows = RowSet.of_runs([(offset, 1) for offset in given]) if given else None
-        self.live.settle(partition, self.requests, self.requests - 1, [OutcomeRows(grant, outcome, rows)], self.answers.append)
+        parts = [TimedOutcome(OutcomeRows(grant, outcome, rows), **time)]
+        self.live.settle(partition, self.requests, self.requests - 1, parts, self.answers.append)
 
     def extend(self, grant: int, lease: int) -> None:
         self.live.extend(0, lease, [GrantRows(grant)], self.answers.append)
@@ -265,7 +267,14 @@ class QueueScene:
             actor.receive(SubscribePartition(1, "billing", SubscriptionSettings("shared", lease), 0, 0))
         rates = Rates(self.clock.monotonic, self.reading.counters.queue)
         self.subscription = LiveSubscription(
-            self.topic, 1, "billing", SubscriptionSettings("shared", lease), 0, rates=rates, look_at=self.granter.look_at
+            self.topic,
+            1,
+            "billing",
+            SubscriptionSettings("shared", lease),
+            0,
+            rates=rates,
+            look_at=self.granter.look_at,
+            bury=lambda *_: None,
         )
         self.queue.add(self.subscription)
         self.flusher.settle()

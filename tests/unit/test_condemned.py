@@ -38,7 +38,7 @@ def test_a_rejected_row_is_condemned_with_its_reason_and_the_facts_of_its_delive
     granted, begun = queue.grant(10), queue.now
     queue.now += 5
     queue.requests["ada"] = 1
-    queue.send(SettleRequest("ada", 1, [OutcomeRows(granted.number, REJECT, run(3, 2), "no such customer")]))
+    queue.send(SettleRequest("ada", 1, [OutcomeRows(granted.number, REJECT, run(3, 2), reason="no such customer")]))
     assert facts(queue) == [("no such customer", begun, "ada", begun + 5, [3, 4])]
     assert queue.retries(1, 5) == [0, 0, 1, 1, 0]
     queue.settle(RELEASE, granted.number)

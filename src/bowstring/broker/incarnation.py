@@ -10,6 +10,7 @@ from __future__ import annotations
 from bowstring import errors
 from bowstring.broker.log.loader import Loaded, load, restore_ids
 from bowstring.broker.log.log import Log
+from bowstring.broker.queue import subscription_load
 from bowstring.broker.queue.queues import Queues
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.surroundings import Surroundings
@@ -36,7 +37,9 @@ class Incarnation:
         self.log = Log(surroundings, journal, loaded, self.reading, self.usage)
         for row in loaded.topics:
             self._add_topic(row, [loaded.partitions[row.id, n] for n in range(row.partitions) if (row.id, n) in loaded.partitions])
-        self.queues = Queues(surroundings.observer, self.log, self.reading)
+        for row in loaded.dormant:
+            self.topics.add_dormant(row)
+        self.queues = Queues(surroundings, self.log, self.reading, self._add_topic)
         self.upkeep = Upkeep(surroundings, self.log, self.reading, self.usage, trimmed=loaded.trimmed, deleted=loaded.deleted)
 
     @staticmethod
@@ -47,7 +50,7 @@ class Incarnation:
         await surroundings.store.open(loaded.fence.epoch, loaded.segments(), loaded.sequence)
         incarnation = Incarnation(surroundings, loaded)
         await restore_ids(loaded.partitions.values(), incarnation.reading.reader)
-        incarnation.queues.start()
+        subscription_load.load(incarnation.queues)
         incarnation.upkeep.start()
         return incarnation
 
@@ -76,7 +79,7 @@ class Incarnation:
         await self.surroundings.catalog.delete_topic(self.fence, topic.row.id, now)
         self.topics.remove(topic)
         topic.end_reading()
-        self.queues.forget(topic)
+        await self.queues.forget(topic)
         for actor in topic.actors:
             self.usage.remove_recent(actor.partition.pages.segments())
         self.upkeep.deleted(topic.row.id)

@@ -101,6 +101,7 @@ class TopicAdministration:
             if missing_ok and not incarnation.topics.has(name):
                 return 0
             topic = incarnation.topics.topic(name)
+            incarnation.queues.letters.companions.check_deletion(name)
             messages = sum(actor.partition.messages for actor in topic.actors)
             await incarnation.delete_topic(topic, self._clock.now())
             self._observer.note("topic-deleted", topic=name, messages=messages, client=caller.address)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from bowstring import errors
 from bowstring.broker import topic_questions
 from bowstring.broker.log.actor import PartitionActor
+from bowstring.core.partition import Partition
 from bowstring.ports.catalog import TopicRow
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,248}")
@@ -110,6 +111,10 @@ class Topic:
             bytes=counts.bytes,
             ranges=counts.ranges,
         )
+
+
+AddTopic = Callable[[TopicRow, list[Partition]], Topic]
+"""Makes a topic of a row and its partitions, and puts it into the table of topics."""
 
 
 def dormant_facts(row: TopicRow) -> TopicFacts:

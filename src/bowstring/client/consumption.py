@@ -31,6 +31,7 @@ from bowstring.client.lease_marks import ABANDONED, ACK, LOST, NACK, OPEN, REJEC
 from bowstring.client.lease_time import LeaseTime
 from bowstring.client.lease_watch import LeaseWatch
 from bowstring.client.leased_page import HeldLease, LeasedPage
+from bowstring.client.nack_times import NEVER
 from bowstring.client.pages import Chunk
 from bowstring.client.settle_requests import SentSettlement
 from bowstring.client.settlements import Settlements
@@ -209,6 +210,7 @@ class Consumption:
         self._topic_id, self._subscription_id = told.opened.topic_id, told.opened.subscription_id
         self._watch.span = told.opened.lease
         self.settlements.told(told.opened.requests)
+        self.settlements.retention = told.opened.retention or NEVER
         self._is_open = True
         self.opened.set()
         self._watch.extended(tuple(self._held.values()))

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring import errors, times
+from bowstring.client.nack_times import not_kept
 from bowstring.client.receipts import Answers, partly_refused
 from bowstring.messages import columns
 
@@ -58,9 +59,11 @@ class Refusal:
         self._holder = holder
         self._until = until
 
-    def error(self, offset: int) -> errors.LeaseLost:
+    def error(self, offset: int) -> errors.Error:
         """The error for one of its messages: a new one each time, because raising writes into it."""
         place = f"{self.topic}/{self.partition}@{offset}"
+        if self._standing == "kept":
+            return not_kept(place, self._until)
         ended, standing = self._ended_text(), self._standing_text()
         details = {
             "topic": self.topic,

@@ -41,7 +41,7 @@ def grant(ledger: Ledger, consumer: str, most: int, end: int, lease: int, now: i
     known = ledger.consumers.named(consumer)
     if known is not None and ledger.leases.grants_of(known.number) >= GRANTS_MAX:
         return None
-    rows = ledger.next_rows(most, end)
+    rows = ledger.next_rows(most, end, now)
     return _granted(ledger, consumer, rows, lease, now) if rows else None
 
 
@@ -49,13 +49,13 @@ def grant_apart(ledger: Ledger, consumer: str, most: int, lease: int, now: int) 
     """The next group of suspects, of at most so many rows, for a consumer that holds nothing, in no
     partition. None if there are none.
     """
-    rows = _group(ledger, most)
+    rows = _group(ledger, most, now)
     return _granted(ledger, consumer, rows, lease, now, apart=True) if rows else None
 
 
-def _group(ledger: Ledger, most: int) -> RowSet:
+def _group(ledger: Ledger, most: int, now: int) -> RowSet:
     """The first suspects, as many as each of them may be together with."""
-    suspects = ledger.suspects()
+    suspects = ledger.suspects(now)
     if not suspects:
         return suspects
     offsets = suspects.offsets()[: min(most, GROUPS[0])]

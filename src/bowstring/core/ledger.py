@@ -1,18 +1,19 @@
 """The ledger: what a subscription has done with the rows of one partition.
 
-A row is in one of five places, and only exceptions cost memory:
+A row is in one of six places, and only exceptions cost memory:
 
 - settled: below the floor, or in a set above it (`settled_rows`);
 - leased: part of a grant, which is a run of rows (`leases`);
 - condemned: on its way to the dead letters (`condemned`);
 - returned: given back, before the cursor, and granted again before anything new;
+- later: given back, and to come again at a moment (`timeline`);
 - waiting: from the cursor on, never granted yet. Ten million of them cost nothing.
 
 Which rows are returned follows from the rest: they are before the cursor, neither settled nor
-leased nor condemned. So that is not durable, and a loaded ledger works it out when it is first asked
-to grant. Beside the places a row has a retry count (`retry_counts`), and a count of the leases on it
-that have expired: rows with two of them are suspects, which are granted apart from all others
-(`granting`). A consumer has a running number of its requests (`ledger_consumers`).
+leased nor condemned nor later. So that is not durable, and a loaded ledger works it out when it is
+first asked to grant. Beside the places a row has a retry count (`retry_counts`), and a count of the
+leases on it that have expired: rows with two of them are suspects, which are granted apart from all
+others (`granting`). A consumer has a running number of its requests (`ledger_consumers`).
 
 A lane is the ledger of a subscription in the topic of its dead letters. Its rows wait until they are
 redriven: what the cursor passes is not returned there, but only what a `Redrive` has named.
@@ -22,8 +23,8 @@ changes only in `apply`, also by the deletions and floors of the partition. Only
 open at a time: it is applied before the next one is made, because a grant has the next number and
 begins at the cursor.
 
-Room for what comes: rows that are due later, or that wait for their key, are a further place, which
-`returned` leaves out as it leaves out the others; the second cursor stands beside the first.
+Time comes in with changes: a row of the timeline is returned when a change names its moment or a
+later one. A grant names the present, so it may have the rows that come back by then.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ from bowstring.core.retry_counts import RetryCounts
 from bowstring.core.row_set import NO_ROWS, RowPool, RowSet
 from bowstring.core.settled_rows import SettledRows
 from bowstring.core.subscription_settings import SubscriptionSettings
-
+from bowstring.core.timeline import Timeline
 
 EXPIRED = "its leases expired, the last one while its consumer held nothing else"
 """The reason of rows whose leases expire until they were delivered as often as they may be."""
@@ -114,6 +115,8 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         """Rows of a lane that were redriven and are not settled."""
         self.overtaken = 0
         """How many rows retention has taken before they were settled."""
+        self.timeline = Timeline()
+        """Rows that come again after `moment`."""
         self.consumers = LedgerConsumers()
         self.next_grant = 1
         """The number of the next grant."""
@@ -156,7 +159,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             case Reset():
                 self._apply_reset(change)
             case Join():
-                self.moment = change.moment
+                self._reach(change.moment)
                 self.consumers.join(change, lambda consumer: self.leases.grants_of(consumer) > 0)
             case AlterSubscription():
                 self.settings = change.settings
@@ -182,7 +185,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         assert change.number == self.next_grant, f"grant {change.number} after {self.next_grant - 1}"
         consumer = self.consumers[change.consumer]
         self.next_grant += 1
-        self.moment += change.after
+        self._reach(self.moment + change.after)
         if change.rows:
             rows = RowSet.of_spans(change.rows)
             if self._returned is not None:
@@ -197,7 +200,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
     def _apply_settle(self, change: Settle) -> None:
         self.consumers.settle(change, self.moment)
         reasons = iter(change.reasons)
-        for grant, outcome, spans in change.parts:
+        for grant, outcome, spans, moment in change.parts:
             granted = self.leases.of_grant(grant)[0].granted if outcome is Settlement.CONDEMN else 0
             rows = self._taken(grant, spans)
             if outcome is Settlement.ACK:
@@ -206,19 +209,31 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
                 consumer = self.consumers[change.consumer].name
                 self._condemn(rows, LastDelivery(next(reasons, ""), granted, consumer, change.moment))
             else:
-                self._give_back(rows, counted=outcome.is_counted)
+                self._give_back(rows, counted=outcome.is_counted, moment=moment)
 
     def _apply_expire(self, change: Expire) -> None:
-        self.moment = change.moment
+        self._reach(change.moment)
         condemned = RowSet.of_spans(change.condemned) if change.condemned else NO_ROWS
         for lease in self.leases.apart() if condemned else ():
             if rows := lease.rows & condemned:
                 last = LastDelivery(EXPIRED, lease.granted, self.consumers[lease.consumer].name, lease.until)
                 self._condemn(rows, last)
-        rows = self.leases.expire(change.moment) - condemned
-        self._give_back(rows, counted=True)
-        if rows:
-            self.expiries.count(rows, self.ordinal)
+        ended = left = self.leases.expire(change.moment) - condemned
+        for part in change.later:
+            rows = RowSet.of_spans(part.rows)
+            self._give_back(rows, counted=True, moment=part.moment)
+            left = left - rows
+        self._give_back(left, counted=True)
+        if ended:
+            self.expiries.count(ended, self.ordinal)
+
+    def _reach(self, moment: int) -> None:
+        """A change names this moment: rows that come back by then are returned."""
+        self.moment = moment
+        if self.timeline.first() <= moment:
+            rows = self.timeline.take_until(moment)
+            if self._returned is not None:
+                self._returned.put(rows)
 
     def _condemn(self, rows: RowSet, last: LastDelivery) -> None:
         """Rows whose last delivery has ended."""
@@ -234,6 +249,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
                 self._returned.put(passed - self.settled.of(passed))
         if self._returned is not None:
             self._returned.take_out(rows)
+        self.timeline.take_out(rows)
         self.condemned.add(rows, LastDelivery(change.reason, ended=change.moment))
 
     def _apply_redrive(self, rows: RowSet) -> None:
@@ -253,9 +269,11 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
     def _taken(self, grant: int, spans: Spans) -> RowSet:
         return self.leases.take(grant, RowSet.of_spans(spans) if spans else None)
 
-    def _give_back(self, rows: RowSet, *, counted: bool = False) -> None:
-        """To their old place, before newer ones."""
-        if rows and self._returned is not None:
+    def _give_back(self, rows: RowSet, *, counted: bool = False, moment: int = 0) -> None:
+        """To their old place, before newer ones: at once, or when the moment comes."""
+        if moment > self.moment:
+            self.timeline.put(rows, moment)
+        elif rows and self._returned is not None:
             self._returned.put(rows)
         if counted and rows:
             self.counts.count(rows, self.ordinal)
@@ -264,6 +282,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         """The log does not have these any more."""
         if rows.below(self.cursor):
             self.leases.drop(rows)
+            self.timeline.take_out(rows)
             if self._returned is not None:
                 self._returned.take_out(rows)
         self._settle(rows)
@@ -282,6 +301,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         gone = RowSet.of_spans(change.gone)
         self.leases.clear()
         self.condemned.keep_below(change.offset)
+        self.timeline.clear()
         self.settled.reset(change.offset)
         self.settled.add(gone)
         self.counts.clear(RowSet(0, change.offset), self.ordinal)
@@ -311,26 +331,33 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             pool.take_out(self.settled.above.rows())
             pool.take_out(self.leases.rows())
             pool.take_out(self.condemned.rows())
+            pool.take_out(self.timeline.rows())
         return pool
 
-    def suspects(self) -> RowSet:
+    def suspects(self, now: int) -> RowSet:
         """The rows that can be granted again and have expired twice."""
-        return self.expiries.reaching(self.returned.rows(), 2) if self.expiries.has_two else NO_ROWS
+        if not self.expiries.has_two:
+            return NO_ROWS
+        return self.expiries.reaching(RowSet.union((self.returned.rows(), self.timeline.ripe(now))), 2)
 
     def dying(self, rows: RowSet) -> RowSet:
         """Those of the rows that are delivered for the last time, if that is in vain."""
         most = self.settings.max_deliveries
         return self.counts.reaching(rows, most - 1) if most else NO_ROWS
 
-    def next_rows(self, most: int, end: int) -> RowSet:
+    def next_rows(self, most: int, end: int, now: int = 0) -> RowSet:
         """The rows to grant next, of those before `end`: what was given back first."""
         if self.lane:
             end = self.cursor
-        if self.returned.is_empty:
+        ripe = self.timeline.ripe(now)
+        if self.returned.is_empty and not ripe:
             return self.settled.unsettled(self.cursor, end, most)
-        again = self.returned.smallest(most)
-        if suspects := self.suspects():
-            again = _first(self.returned.rows() - suspects, most)
+        if suspects := self.suspects(now):
+            again = (RowSet.union((self.returned.rows(), ripe)) - suspects).smallest(most)
+        else:
+            again = self.returned.smallest(most)
+            if ripe:
+                again = RowSet.union((again, ripe)).smallest(most)
         if len(again) == most:
             return again
         return RowSet.union((again, self.settled.unsettled(self.cursor, end, most - len(again))))
@@ -339,11 +366,11 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         """How many rows before `end` are not settled, leased ones included."""
         return max(0, end - self.floor - self.settled.above.count(self.floor, end)) if end > self.floor else 0
 
-    def waiting(self, end: int) -> int:
+    def waiting(self, end: int, now: int = 0) -> int:
         """How many rows before `end` can be granted."""
         start = max(self.cursor, self.floor)
         fresh = 0 if self.lane else end - start - self.settled.above.count(start, end) if end > start else 0
-        return fresh + len(self.returned)
+        return fresh + len(self.returned) + self.timeline.ripe_count(now)
 
     def leased(self, rows: RowSet, now: int) -> Iterator[LeasedRows]:
         """Those of the rows that are under an active lease."""
@@ -401,6 +428,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             "expiries": self.expiries.state(),
             "condemned": self.condemned.state(),
             "lane": (self.lane, self.redriven.rows().spans(), self.overtaken),
+            "timeline": self.timeline.state(),
             "leases": leases,
             "consumers": (self.consumers.next_number, self.consumers.rest()),
             "next_grant": self.next_grant,
@@ -411,12 +439,16 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
 
     def check(self) -> None:
         self.leases.check()
-        leased, returned, condemned = self.leases.rows(), self.returned.rows(), self.condemned.rows()
+        self.timeline.check()
+        leased, returned, later, condemned = self.leases.rows(), self.returned.rows(), self.timeline.rows(), self.condemned.rows()
         settled = RowSet.union((RowSet(0, self.floor), self.settled.above.rows()))
         assert returned == self._derived().rows(), "a row before the cursor is in no place, or in two"
         assert not self.settled.of(leased), "a settled row is leased"
         assert not condemned & leased, "a condemned row is leased"
         assert not self.settled.above.among(condemned), "a settled row is condemned"
+        assert not self.settled.of(later), "a settled row comes again"
+        assert not later & RowSet.union((leased, condemned)), "a leased or condemned row comes again"
+        assert not later or (later.stop <= self.cursor and self.timeline.first() > self.moment), "a row that comes later is here already"
         assert not self.settled.above.any(self.floor, self.floor + 1), "the floor stands at a settled row"
         assert self.settled.above.first is None or self.settled.above.first > self.floor
         assert max(leased.stop, condemned.stop) <= self.cursor, "a row is leased or condemned that the cursor has not passed"
@@ -425,7 +457,3 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         assert not self.settled.of(self.redriven.rows()), "a settled row is redriven"
         assert all(lease.number < self.next_grant for lease in self.leases), "a grant has a number that comes again"
         assert all(self.consumers[lease.consumer] for lease in self.leases)
-
-
-def _first(rows: RowSet, most: int) -> RowSet:
-    return rows if len(rows) <= most else RowSet.of_offsets(rows.offsets()[:most])

@@ -67,6 +67,8 @@ class LedgerHead(msgspec.Struct, array_like=True, gc=False):
     next_consumer: int
     consumers: tuple[ConsumerRest, ...]
     leases: tuple[LeaseRest, ...]
+    later: tuple[bytes, bytes] = (b"", b"")
+    """Rows that come again at a moment: the moments, and of each the row, as little-endian int64."""
     condemned: tuple[CondemnedRest, ...] = ()
     lane: bool = False
     redriven: Spans = ()
@@ -241,12 +243,14 @@ def _capture_head(ledger: Ledger) -> Encode:
     subscription = ledger.name, ledger.settings, ledger.created
     consumers = ledger.consumers.next_number, tuple(ledger.consumers.rest())
     leases = [((lease.number, lease.consumer, lease.granted, lease.until), lease.rows, lease.apart) for lease in ledger.leases]
+    moments, offsets = ledger.timeline.arrays()
     condemned, redriven, lane, overtaken = tuple(ledger.condemned.rest()), ledger.redriven.rows(), ledger.lane, ledger.overtaken
 
     def encode() -> bytes:
         rest = tuple(LeaseRest(*facts, rows.spans(), apart) for facts, rows, apart in leases)
+        later = moments.astype("<i8").tobytes(), offsets.astype("<i8").tobytes()
         letters = condemned, lane, redriven.spans(), overtaken
-        return _encoder.encode(LedgerHead(VERSION, *subscription, *numbers, *consumers, rest, *letters))
+        return _encoder.encode(LedgerHead(VERSION, *subscription, *numbers, *consumers, rest, later, *letters))
 
     return encode
 
@@ -257,6 +261,7 @@ def _restore_head(ledger: Ledger, head: LedgerHead) -> None:
     ledger.moment, ledger.retained = head.moment, head.retained
     ledger.settled.reset(head.floor)
     ledger.consumers.restore(head.consumers, head.next_consumer)
+    ledger.timeline.load(*head.later)
     for lease in head.leases:
         ledger.leases.add(Lease(lease.number, lease.consumer, lease.granted, lease.until, RowSet.of_spans(lease.rows), lease.apart))
     ledger.condemned.restore(head.condemned)

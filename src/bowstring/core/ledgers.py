@@ -214,8 +214,7 @@ class Ledgers(Machine[LedgerChange | Delete | Floor, LedgersParts]):
         if resting is not None and resting.head is not None and not resting.chunks and resting.head.is_plain:
             return LedgerFigures(resting.head.floor, resting.head.cursor, max(0, end - resting.head.floor), 0)
         ledger = self[subscription]
-        backlog = ledger.backlog(end)
-        return LedgerFigures(ledger.floor, ledger.cursor, backlog, max(0, backlog - ledger.waiting(end) - len(ledger.condemned)))
+        return LedgerFigures(ledger.floor, ledger.cursor, ledger.backlog(end), ledger.leases.rows_held)
 
     def _heads(self) -> Iterator[tuple[int, LedgerHead]]:
         for number, resting in self._resting.items():
@@ -243,6 +242,13 @@ class Ledgers(Machine[LedgerChange | Delete | Floor, LedgersParts]):
             resting = self._resting.get(number)
             if resting is None or resting.head is None or not resting.head.is_plain:
                 yield self[number]
+
+    def has_condemned(self, subscription: int) -> bool:
+        """Whether rows of it are to be dead letters."""
+        resting = self._resting.get(subscription)
+        if resting is not None and resting.head is not None:
+            return bool(resting.head.condemned)
+        return bool(self[subscription].condemned)
 
     def next_deadline(self) -> int:
         """When the next lease ends, in the time by which leases run."""

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from bowstring import errors
 from bowstring.core.addresses import Spans
+from bowstring.core.backoff import backed_off
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import (
     Bury,
@@ -35,6 +36,7 @@ from bowstring.core.ledger_changes import (
     SettledPart,
     Settlement,
 )
+from bowstring.core.machine import NEVER
 from bowstring.core.row_set import NO_ROWS, RowSet
 
 UNANSWERED_MAX = 1_024
@@ -52,6 +54,8 @@ class RowStanding(enum.Enum):
     """It waits for its next delivery."""
     NEVER = "never"
     """It was not delivered yet."""
+    KEPT = "kept"
+    """The asker holds it still: it is not kept until the moment at which it was to come again."""
 
 
 class LostRows(NamedTuple):
@@ -79,6 +83,10 @@ class OutcomeRows(NamedTuple):
     grant: int
     outcome: Settlement
     rows: RowSet | None = None
+    moment: int = 0
+    """When rows that are nacked come again, by the time of leases; one that has passed means at once.
+    0: when the subscription's backoff says.
+    """
     reason: str = ""
     """Of a nack or a reject."""
 
@@ -92,6 +100,8 @@ class SettleRequest(NamedTuple):
     parts: Sequence[OutcomeRows]
     answered: int = 0
     """It has the answers to all its requests up to this number."""
+    latest: int = NEVER
+    """No message is kept for longer: rows that were to come again later are refused."""
 
 
 class RowsDone(NamedTuple):
@@ -116,38 +126,51 @@ def settle(ledger: Ledger, request: SettleRequest, now: int) -> RowsDone:
     if request.number <= consumer.request:
         remembered = [GrantRows(part.grant, _rows(part.rows)) for part in consumer.refused.get(request.number, ())]
         return RowsDone((), _told(ledger, remembered, now), repeated=True)
-    held, parts, reasons = _Held(ledger, consumer.number, now), list[SettledPart](), list[str]()
+    held, parts, beyond, reasons = _Held(ledger, consumer.number, now), list[SettledPart](), list[GrantRows](), list[str]()
     for part in request.parts:
+        if part.moment > request.latest:
+            beyond.append(GrantRows(part.grant, part.rows))
+            continue
         spans = held.of(part.grant, part.rows)
         if spans is not None:
-            parts += _settled(ledger, part, spans, held.counted, reasons)
+            parts += _settled(ledger, part, spans, held.counting, now, reasons)
     answered = request.answered if consumer.refused else 0
     change = Settle(*ledger.place, consumer.number, request.number, tuple(parts), (), answered)
     if reasons:
         change.reasons, change.moment = tuple(reasons), now
-    if not held.refused:
+    if not held.refused and not beyond:
         return RowsDone((change,), ())
-    change.refused = tuple(GrantPart(part.grant, part.rows.spans() if part.rows else ()) for part in held.refused)
-    return RowsDone((change,), _told(ledger, held.refused, now))
+    change.refused = tuple(GrantPart(part.grant, part.rows.spans() if part.rows else ()) for part in (*held.refused, *beyond))
+    kept = [LostRows(part.grant, part.rows, RowStanding.KEPT, until=request.latest) for part in beyond]
+    return RowsDone((change,), (*_told(ledger, held.refused, now), *kept))
 
 
-def _settled(ledger: Ledger, part: OutcomeRows, spans: Spans, counted: RowSet, reasons: list[str]) -> Iterator[SettledPart]:
+def _settled(ledger: Ledger, part: OutcomeRows, spans: Spans, counting: RowSet, now: int, reasons: list[str]) -> Iterator[SettledPart]:
     """The parts of a change for rows that count. Rejected rows are condemned, and so are those of a
-    nack that were delivered as often as they may be; `reasons` gets the reason of each such part.
+    nack that were delivered as often as they may be: `reasons` gets the reason of each such part.
+    Others come again at their moment, or when the backoff says.
     """
-    if part.outcome is Settlement.REJECT:
+    grant, outcome = part.grant, part.outcome
+    if outcome is Settlement.REJECT:
         reasons.append(part.reason or "rejected")
-        yield SettledPart(part.grant, Settlement.CONDEMN, spans)
+        yield SettledPart(grant, Settlement.CONDEMN, spans)
         return
-    dying = ledger.dying(counted) if part.outcome is Settlement.NACK else NO_ROWS
+    dying = ledger.dying(counting) if outcome is Settlement.NACK else NO_ROWS
     if dying:
         reasons.append(part.reason or f"given back {ledger.settings.max_deliveries} times")
-        is_all = len(dying) == len(counted)
-        yield SettledPart(part.grant, Settlement.CONDEMN, spans if is_all else dying.spans())
+        is_all = len(dying) == len(counting)
+        yield SettledPart(grant, Settlement.CONDEMN, spans if is_all else dying.spans())
         if is_all:
             return
-        spans = (counted - dying).spans() if spans else ()
-    yield SettledPart(part.grant, part.outcome, spans)
+        counting = counting - dying
+        spans = counting.spans() if spans else ()
+    if not outcome.is_counted or (ledger.settings.backoff is None and not part.moment):
+        yield SettledPart(grant, outcome, spans)
+    elif part.moment:
+        yield SettledPart(grant, outcome, spans, part.moment if part.moment > now else 0)
+    else:
+        later = backed_off(ledger, counting, now)
+        yield from (SettledPart(grant, outcome, some.rows, some.moment) for some in later)
 
 
 def extend(ledger: Ledger, consumer: str, parts: Iterable[GrantRows], until: int, now: int) -> RowsDone:
@@ -185,7 +208,8 @@ def expire(ledger: Ledger, now: int) -> Expire | None:
         return None
     alone = [lease.rows for lease in ledger.leases.apart() if lease.apart == 1 and lease.until <= now]
     dying = ledger.dying(RowSet.union(alone)) if alone else NO_ROWS
-    return Expire(*ledger.place, now, dying.spans())
+    later = backed_off(ledger, ledger.leases.ending(now) - dying, now) if ledger.settings.backoff is not None else ()
+    return Expire(*ledger.place, now, later, dying.spans())
 
 
 # Dead letters
@@ -249,8 +273,8 @@ class _Held:
         self._named: dict[int, RowSet] = {}
         """Rows that the request has named already, by grant."""
         self.refused: list[GrantRows] = []
-        self.counted = NO_ROWS
-        """The rows that counted last."""
+        self.counting = NO_ROWS
+        """The rows that counted when it was asked last."""
 
     def of(self, grant: int, rows: RowSet | None) -> Spans | None:
         """The rows that count, as a change has them; None if none does."""
@@ -266,7 +290,7 @@ class _Held:
             return None
         named = self._named.get(grant)
         if rows is None and named is None and len(live) == len(leases) == 1:
-            self._named[grant] = self.counted = live[0].rows
+            self._named[grant] = self.counting = live[0].rows
             return ()
         have = RowSet.union(lease.rows for lease in live)
         left = have if named is None else have - named
@@ -275,8 +299,8 @@ class _Held:
             self.refused.append(GrantRows(grant, rows - counting))
         if not counting:
             return None
-        self.counted = counting
         self._named[grant] = counting if named is None else RowSet.union((counting, named))
+        self.counting = counting
         whole = len(live) == len(leases) and len(counting) == len(left)  # the parts before are applied before
         return () if whole else counting.spans()
 

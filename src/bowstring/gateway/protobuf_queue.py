@@ -111,7 +111,7 @@ def _backoff(request: pb.CreateSubscriptionRequest | pb.AlterSubscriptionRequest
 
 def _settling(settle: pb.SettleRows) -> Settling:
     named = NamedRows(settle.grants, settle.runs, settle.offsets, settle.rows)
-    return Settling(settle.partition, settle.request, settle.answered, named, settle.outcomes)
+    return Settling(settle.partition, settle.request, settle.answered, named, settle.outcomes, settle.moments, settle.delays)
 
 
 def _extending(extend: pb.ExtendRows) -> Extending:

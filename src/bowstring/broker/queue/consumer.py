@@ -18,6 +18,7 @@ from bowstring.broker.queue.holdings import ConsumerCredit, Holdings
 from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.lease_requests import ExtendForConsumer, GiveBackGrants, SettleForConsumer
 from bowstring.broker.queue.pushes import PushReceiver
+from bowstring.broker.queue.settlement import TimedOutcome
 from bowstring.core.settling import GrantRows, OutcomeRows, RowsDone, SettleRequest
 
 if TYPE_CHECKING:
@@ -78,17 +79,26 @@ class LiveConsumer:
         if self.delivery is not None:
             self.delivery.go_on()
 
-    def settle(self, partition: int, number: int, answered: int, parts: Sequence[OutcomeRows], told: RowsTold) -> None:
+    def settle(self, partition: int, number: int, answered: int, parts: Sequence[TimedOutcome], told: RowsTold) -> None:
         """Says what became of messages. Raises InvalidArgument for a partition that is not there."""
-        request = SettleRequest(self.name, number, parts, answered)
-        settle = SettleForConsumer(self.subscription.number, self._clock.now, told, request)
-        self.subscription.topic.actor(partition).receive(settle)
+        latest = self._clock.now() + int(self.subscription.topic.settings.retention * 1e6)
+        request = SettleRequest(self.name, number, [self._with_moment(part) for part in parts], answered, latest)
+        actor = self.subscription.actor(partition)
+        settle = SettleForConsumer(self.subscription.number_in(actor), self._clock.now, told, request)
+        actor.receive(settle)
         self.subscription.rates.count(acked=settle.acked, nacked=settle.nacked)
+
+    def _with_moment(self, part: TimedOutcome) -> OutcomeRows:
+        """By the time of leases."""
+        rows, moment, delay = part
+        if delay is not None:
+            return rows._replace(moment=self._clock.now() + delay)
+        return rows if moment is None else rows._replace(moment=max(1, self._clock.at(moment)))
 
     def extend(self, partition: int, lease: int, parts: Sequence[GrantRows], told: RowsTold) -> None:
         """Holds messages for a span from now on."""
-        extend = ExtendForConsumer(self.subscription.number, self._clock.now, told, self.name, parts, lease)
-        self.subscription.topic.actor(partition).receive(extend)
+        actor = self.subscription.actor(partition)
+        actor.receive(ExtendForConsumer(self.subscription.number_in(actor), self._clock.now, told, self.name, parts, lease))
 
     def leases(self, held: Mapping[int, Sequence[int]]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
         """Of the grants that it says it holds those that it has lost, and those that it has beside
@@ -99,7 +109,7 @@ class LiveConsumer:
             known = ledger.consumers.named(self.name)
             if known is None:
                 continue
-            number = actor.partition.number
+            number = self.subscription.place(actor)
             live = dict.fromkeys(lease.number for lease in ledger.leases.of_consumer(known.number) if lease.until > now)
             named = set(lost.pop(number, ()))
             if gone := sorted(named - live.keys()):
@@ -117,7 +127,7 @@ class LiveConsumer:
         for actor, ledger in self.subscription.ledgers():
             known = ledger.consumers.named(self.name)
             if known is not None and known.request:
-                number = actor.partition.number
+                number = self.subscription.place(actor)
                 found += [0] * (number + 1 - len(found))
                 found[number] = known.request
         return found
@@ -168,7 +178,7 @@ class LiveConsumer:
                 grants = () if known is None else sorted({lease.number for lease in ledger.leases.of_consumer(known.number)})
                 if grants:
                     parts = [GrantRows(grant) for grant in grants]
-                    actor.receive(GiveBackGrants(self.subscription.number, self._clock.now, _nothing, parts))
+                    actor.receive(GiveBackGrants(self.subscription.number_in(actor), self._clock.now, _nothing, parts))
 
     def close(self, error: errors.Error | None = None) -> None:
         """The session has ended."""

@@ -82,8 +82,9 @@ class Granter:
         hungry, served, has_granted = subscription.hungry, set[tuple[LiveConsumer, PartitionActor]](), False
         if not hungry:
             return False
-        partitions = _with_rows(subscription)
-        waiting = sum(ledger.waiting(actor.partition.next_offset) for actor, ledger in partitions)
+        now = self._clock.now()
+        partitions = _with_rows(subscription, now)
+        waiting = sum(ledger.waiting(actor.partition.next_offset, now) for actor, ledger in partitions)
         share = -(-waiting // max(1, min(len(hungry), -(-waiting // SHARE_MIN))))
         while partitions and hungry:
             consumer, (actor, ledger) = next(iter(hungry)), partitions[0]
@@ -98,7 +99,7 @@ class Granter:
             if consumer in hungry:
                 hungry.move_to_end(consumer)
             partitions.popleft()
-            if ledger.waiting(actor.partition.next_offset):
+            if ledger.waiting(actor.partition.next_offset, now):
                 partitions.append((actor, ledger))
                 subscription.waiting.move_to_end(actor)
             else:
@@ -112,7 +113,7 @@ class Granter:
             if isinstance(granted, Granted) and consumer.delivery is not None:
                 consumer.delivery.add(actor, granted.number)
 
-        request = GrantToConsumer(subscription.number, self._clock.now, told, consumer.name, most, consumer.lease)
+        request = GrantToConsumer(subscription.number_in(actor), self._clock.now, told, consumer.name, most, consumer.lease)
         actor.receive(request)
         return request.granted is not None
 
@@ -126,12 +127,12 @@ def _has_plenty(subscription: LiveSubscription) -> bool:
     return holdings.rows - holdings.unsent > PLENTY * room
 
 
-def _with_rows(subscription: LiveSubscription) -> Open:
+def _with_rows(subscription: LiveSubscription, now: int) -> Open:
     """The partitions that take part. Those that have nothing to grant are forgotten until they do."""
     found: Open = deque()
     for actor in list(subscription.waiting):
         ledger = subscription.ledger(actor)
-        if ledger is None or actor.closed is not None or not ledger.waiting(actor.partition.next_offset):
+        if ledger is None or actor.closed is not None or not ledger.waiting(actor.partition.next_offset, now):
             del subscription.waiting[actor]
             continue
         found.append((actor, ledger))
@@ -146,7 +147,7 @@ def _to_a_page_end(partition: Partition, ledger: Ledger, most: int) -> int:
     """
     start = max(ledger.cursor, ledger.floor)
     stop = start + most
-    if stop >= partition.next_offset or not ledger.returned.is_empty:
+    if stop >= partition.next_offset or not (ledger.returned.is_empty and ledger.timeline.is_empty):
         return most
     if stop >= partition.committed_offset:
         return partition.committed_offset - start if partition.committed_offset > start else most

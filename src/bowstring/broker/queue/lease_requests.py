@@ -108,7 +108,7 @@ class SettleForConsumer(LeaseRequest[RowsDone]):
     def _count(self, ledger: Ledger, change: Settle) -> None:
         """Counts before the change is applied: a part without rows is all that its grant has left."""
         named: dict[int, int] = {}
-        for grant, outcome, spans in change.parts:
+        for grant, outcome, spans, _ in change.parts:
             before = named.get(grant, 0)
             rows = sum(spans[1::2]) if spans else sum(len(lease.rows) for lease in ledger.leases.of_grant(grant)) - before
             named[grant] = before + rows
@@ -147,15 +147,15 @@ class ExtendForConsumer(LeaseRequest[RowsDone]):
 class ExpireEnded(LeaseRequest[None]):
     """Leases that have ended give their rows back, and count it."""
 
-    __slots__ = ("returned_before",)
+    __slots__ = ("held_before",)
 
     def __init__(self, subscription: int, now: Now) -> None:
         super().__init__(subscription, now, _nothing)
-        self.returned_before = 0
-        """How many rows could be granted again before."""
+        self.held_before = 0
+        """How many rows were held before."""
 
     def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[None]:
-        self.returned_before = len(ledger.returned)
+        self.held_before = ledger.leases.rows_held
         change = settling.expire(ledger, now)
         return Decided(() if change is None else (change,), None)
 

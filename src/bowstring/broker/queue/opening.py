@@ -63,6 +63,7 @@ async def open_consumer(queues: Queues, opening: ConsumerOpening, receiver: Push
     consumer = LiveConsumer(subscription, opening.consumer, opening.instance, lease, caller.address, receiver, queues.clock)
     consumer.delivery = Delivery(consumer, queues.reading)
     subscription.join(consumer)
+    queues.joined(subscription)
     try:
         await queues.log.durable()
     except BaseException:
@@ -127,8 +128,8 @@ def resume(queues: Queues, consumer: LiveConsumer, held: Grants) -> None:
     """
     lost, others = consumer.leases(held)
     for number, grants in held.items():
-        for grant in grants if number < len(consumer.subscription.topic.actors) else ():
-            consumer.holdings.has(consumer.subscription.topic.actors[number], grant)
+        for grant in grants if number < len(consumer.subscription.actors()) else ():
+            consumer.holdings.has(consumer.subscription.actor(number), grant)
     queues.log.flusher.answer(lambda: _resume(consumer, lost, others))
     consumer.ready()
 
@@ -140,4 +141,4 @@ def _resume(consumer: LiveConsumer, lost: Grants, others: Grants) -> None:
         consumer.receiver.lost(lost)
     for number, grants in others.items():
         for grant in grants:
-            consumer.delivery.add(consumer.subscription.topic.actors[number], grant, again=True)
+            consumer.delivery.add(consumer.subscription.actor(number), grant, again=True)

@@ -43,6 +43,7 @@ class LiveSubscription:
         *,
         rates: Rates,
         look_at: Callable[[LiveSubscription], None],
+        bury: Callable[[LiveSubscription, PartitionActor], None],
     ) -> None:
         self.topic = topic
         self.number = number
@@ -52,6 +53,8 @@ class LiveSubscription:
         self.rates = rates
         self._look_at = look_at
         """Has the granter look at it when the next flush is taken."""
+        self._bury = bury
+        """Has dead letters written."""
         self.consumers: dict[str, LiveConsumer] = {}
         """Those that are connected, by name."""
         self.hungry: OrderedDict[LiveConsumer, None] = OrderedDict()
@@ -59,6 +62,10 @@ class LiveSubscription:
         self.waiting: OrderedDict[PartitionActor, None] = OrderedDict()
         """Partitions that may have rows to grant, in turn; kept only while there are consumers."""
         self._means: dict[PartitionActor, float] = {}
+        self.companion: Topic | None = None
+        """The topic with its dead letters, once there is one."""
+        self.lane = 0
+        """The number of its ledgers there."""
         self.ended: errors.Error | None = None
         topic.actors[0].followers[self] = None  # all of them end together
 
@@ -67,20 +74,43 @@ class LiveSubscription:
         """The name of the topic for its dead letters."""
         return self.settings.dead_letters or f"{self.topic.row.name}.{self.name}.dead-letters"
 
+    # Its ledgers: those of its topic, and lanes in the topic of its dead letters
+
+    def is_lane(self, actor: PartitionActor) -> bool:
+        """Whether the partition is one of its companion's."""
+        return actor.partition.topic != self.topic.row.id
+
+    def number_in(self, actor: PartitionActor) -> int:
+        """The number of its ledger in a partition."""
+        return self.lane if self.is_lane(actor) else self.number
+
     def ledger(self, actor: PartitionActor) -> Ledger | None:
         """What it has done in a partition; None when it is deleted."""
-        return actor.partition.ledgers.get(self.number)
+        return actor.partition.ledgers.get(self.number_in(actor))
+
+    def actors(self) -> list[PartitionActor]:
+        """The partitions of its topic, and behind them those of its companion."""
+        return self.topic.actors if self.companion is None else [*self.topic.actors, *self.companion.actors]
 
     def ledgers(self) -> list[tuple[PartitionActor, Ledger]]:
         """The same in all partitions."""
-        return [(actor, ledger) for actor in self.topic.actors if (ledger := self.ledger(actor)) is not None]
+        return [(actor, ledger) for actor in self.actors() if (ledger := self.ledger(actor)) is not None]
+
+    def place(self, actor: PartitionActor) -> int:
+        """The number by which consumers know a partition: lanes count on behind those of the topic."""
+        return actor.partition.number + (len(self.topic.actors) if self.is_lane(actor) else 0)
+
+    def actor(self, place: int) -> PartitionActor:
+        """Raises InvalidArgument for one that is not there."""
+        behind = place - len(self.topic.actors)
+        return self.topic.actor(place) if self.companion is None or behind < 0 else self.companion.actor(behind)
 
     # Consumers
 
     def join(self, consumer: LiveConsumer) -> None:
         """A consumer is connected. It gets nothing before it is ready."""
         if not self.consumers:
-            self.waiting = OrderedDict.fromkeys(self.topic.actors)
+            self.waiting = OrderedDict.fromkeys(self.actors())
         self.consumers[consumer.name] = consumer
         for actor, ledger in self.ledgers():
             known = ledger.consumers.named(consumer.name)
@@ -105,6 +135,14 @@ class LiveSubscription:
                 self._look_at(self)
 
     # Partitions
+
+    def add_lane(self, companion: Topic, number: int) -> None:
+        """Its companion has dead letters: that is its ledgers' number there."""
+        self.companion, self.lane = companion, number
+
+    def condemned(self, actor: PartitionActor) -> None:
+        """Rows of a partition are to be dead letters."""
+        self._bury(self, actor)
 
     def may_grant(self, actor: PartitionActor) -> None:
         """A partition may have rows to grant."""

@@ -13,7 +13,12 @@ from bowstring.broker.queue.lease_requests import ExpireEnded
 from bowstring.broker.queue.subscription import LiveSubscription
 from bowstring.broker.topics import Topic
 from bowstring.core.changes import Append, Change, Delete, Floor
-from bowstring.core.ledger_changes import Expire, GiveBack, Grant, Reset, SetAside, Settle
+from bowstring.core.ledger import Ledger
+from bowstring.core.ledger_changes import Condemn, Expire, GiveBack, Grant, Redrive, Reset, SetAside, Settle
+
+
+QueueChange = Grant | Settle | Expire | GiveBack | SetAside | Reset | Condemn | Redrive
+"""The changes of a ledger after which something may be granted, or is to be ended or written."""
 
 
 class LeaseEnds:
@@ -30,6 +35,18 @@ class LeaseEnds:
         self._queue.expire(self._actor, now)
 
 
+class LaterRows:
+    """Has rows of one partition granted that come again at a moment (`Sleeper`)."""
+
+    def __init__(self, queue: TopicQueue, actor: PartitionActor) -> None:
+        self._queue = queue
+        self._actor = actor
+
+    def woken(self, now: int) -> None:
+        """The moment of a row may have come."""
+        self._queue.come_back(self._actor, now)
+
+
 class TopicQueue:
     """The queues of a topic."""
 
@@ -40,6 +57,7 @@ class TopicQueue:
         self._by_name: dict[str, LiveSubscription] = {}
         self._by_number: dict[int, LiveSubscription] = {}
         self._ends = {actor: LeaseEnds(self, actor) for actor in topic.actors}
+        self._later = {actor: LaterRows(self, actor) for actor in topic.actors}
         for actor in topic.actors:
             actor.taken = self.taken
             self._set_alarm(actor)
@@ -56,9 +74,17 @@ class TopicQueue:
     def add(self, subscription: LiveSubscription) -> None:
         self._by_name[subscription.name] = self._by_number[subscription.number] = subscription
 
+    def add_lane(self, subscription: LiveSubscription) -> None:
+        """The dead letters of a subscription of another topic are here."""
+        self._by_number[subscription.lane] = subscription
+
     def remove(self, subscription: LiveSubscription) -> None:
         """The subscription is being deleted: its name is free."""
         del self._by_name[subscription.name], self._by_number[subscription.number]
+
+    def remove_lane(self, subscription: LiveSubscription) -> None:
+        """The same of a subscription of another topic."""
+        self._by_number.pop(subscription.lane, None)
 
     # Changes
 
@@ -72,10 +98,10 @@ class TopicQueue:
             elif isinstance(change, Delete | Floor):
                 for subscription in self._by_number.values():
                     self._leases_changed(subscription, actor)
-            elif isinstance(change, Grant | Settle | Expire | GiveBack | SetAside | Reset):
+            elif isinstance(change, Grant | Settle | Expire | GiveBack | SetAside | Reset | Condemn | Redrive):
                 self._told(actor, change)
 
-    def _told(self, actor: PartitionActor, change: Grant | Settle | Expire | GiveBack | SetAside | Reset) -> None:
+    def _told(self, actor: PartitionActor, change: QueueChange) -> None:
         subscription = self._by_number.get(change.subscription)
         ledger = None if subscription is None else subscription.ledger(actor)
         if subscription is None or ledger is None:
@@ -87,11 +113,38 @@ class TopicQueue:
             subscription.settled(actor, ledger, change)
         else:
             subscription.leases_changed(actor, ledger)
+        self._set_later(subscription, actor, ledger)
+        if ledger.condemned:
+            subscription.condemned(actor)
 
     def _leases_changed(self, subscription: LiveSubscription, actor: PartitionActor) -> None:
         ledger = subscription.ledger(actor) if subscription.consumers else None
         if ledger is not None:
             subscription.leases_changed(actor, ledger)
+
+    # Rows that come again later
+
+    def joined(self, subscription: LiveSubscription) -> None:
+        """A subscription has its first consumer: before that nothing waits for its rows."""
+        for actor, ledger in subscription.ledgers():
+            if actor in self._later:
+                self._set_later(subscription, actor, ledger)
+
+    def _set_later(self, subscription: LiveSubscription, actor: PartitionActor, ledger: Ledger) -> None:
+        if subscription.consumers and not ledger.timeline.is_empty:
+            self._alarm.set(self._later[actor], ledger.timeline.first())
+
+    def come_back(self, actor: PartitionActor, now: int) -> None:
+        """Has the granter look at subscriptions some of whose rows come again by now."""
+        if actor.closed is not None:
+            return
+        for subscription in tuple(self._by_number.values()):
+            ledger = subscription.ledger(actor) if subscription.consumers else None
+            if ledger is None or ledger.timeline.is_empty:
+                continue
+            if ledger.timeline.first() <= now:
+                subscription.may_grant(actor)
+            self._alarm.set(self._later[actor], ledger.timeline.after(now))
 
     # Ends of leases
 
@@ -105,7 +158,7 @@ class TopicQueue:
         for subscription in tuple(self._by_number.values()):
             ledger = subscription.ledger(actor)
             if ledger is not None and ledger.next_deadline() <= now:
-                request = ExpireEnded(subscription.number, self._clock.now)
+                request = ExpireEnded(subscription.number_in(actor), self._clock.now)
                 actor.receive(request)
-                subscription.rates.count(expired=max(0, len(ledger.returned) - request.returned_before))
+                subscription.rates.count(expired=max(0, request.held_before - ledger.leases.rows_held))
         self._set_alarm(actor)
