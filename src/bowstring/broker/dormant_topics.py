@@ -13,9 +13,9 @@ import asyncio
 from collections.abc import Callable
 
 from bowstring.broker.topic_table import TopicTable
-from bowstring.broker.topics import AddTopic, Topic
-from bowstring.core.partition import Partition
+from bowstring.broker.topics import AddTopic, Topic, fresh_partitions
 from bowstring.ports.catalog import Catalog, Fence, TopicRow
+
 
 class DormantTopics:
     """The dormant topics of one incarnation."""
@@ -42,8 +42,7 @@ class DormantTopics:
 
     def awaken(self, row: TopicRow) -> Topic:
         """The topic with its partitions."""
-        window = Topic(row, []).settings.window_microseconds
-        topic = self._add(row, [Partition(row.id, number, window) for number in range(row.partitions)])
+        topic = self._add(row, fresh_partitions(row))
         self._awakening[row.id] = asyncio.create_task(self._write(row.id))
         return topic
 

@@ -15,7 +15,7 @@ from bowstring.broker.queue.queues import Queues
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.surroundings import Surroundings
 from bowstring.broker.topic_table import TopicTable
-from bowstring.broker.topics import Topic, TopicSettings, encode_settings
+from bowstring.broker.topics import Topic, TopicSettings, encode_settings, fresh_partitions
 from bowstring.broker.upkeep.upkeep import Upkeep
 from bowstring.broker.upkeep.usage import Usage
 from bowstring.core.partition import Partition
@@ -62,8 +62,7 @@ class Incarnation:
     async def create_topic(self, row: TopicRow) -> Topic:
         """Durable when it returns. Raises TopicExists."""
         made = await self.surroundings.catalog.create_topic(self.fence, row)
-        window = Topic(made, []).settings.window_microseconds
-        return self._add_topic(made, [Partition(made.id, number, window) for number in range(made.partitions)])
+        return self._add_topic(made, fresh_partitions(made))
 
     async def alter_topic(self, topic: Topic, settings: TopicSettings) -> None:
         """Durable when it returns."""

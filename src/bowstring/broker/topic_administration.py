@@ -100,8 +100,8 @@ class TopicAdministration:
         async def steps(incarnation: Incarnation) -> int:
             if missing_ok and not incarnation.topics.has(name):
                 return 0
-            topic = incarnation.topics.topic(name)
             incarnation.queues.letters.companions.check_deletion(name)
+            topic = incarnation.topics.topic(name)
             messages = sum(actor.partition.messages for actor in topic.actors)
             await incarnation.delete_topic(topic, self._clock.now())
             self._observer.note("topic-deleted", topic=name, messages=messages, client=caller.address)
@@ -137,7 +137,9 @@ class TopicAdministration:
                 raise errors.OutcomeUnknown(told, hint="Look once the broker runs again.", details=self._for_good) from failure
 
     def describe(self, name: str) -> TopicFacts:
-        return self._serving().topics.topic(name).facts()
+        topics = self._serving().topics
+        row = topics.dormant_row(name)
+        return topics.topic(name).facts() if row is None else dormant_facts(row)
 
     def list_page(self, pattern: str = "", after: str = "", limit: int = 0) -> tuple[list[TopicFacts], bool]:
         """A page of topics by name, and whether there are more."""

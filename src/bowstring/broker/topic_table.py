@@ -62,6 +62,10 @@ class TopicTable:
         """Those that are not dormant, by name."""
         return (self._names[name] for name in sorted(self._names))
 
+    def dormant_row(self, name: str) -> TopicRow | None:
+        """The topic, if it is dormant."""
+        return self._dormant.get(name)
+
     def dormant(self) -> list[TopicRow]:
         """Those that are."""
         return list(self._dormant.values())

@@ -117,6 +117,12 @@ AddTopic = Callable[[TopicRow, list[Partition]], Topic]
 """Makes a topic of a row and its partitions, and puts it into the table of topics."""
 
 
+def fresh_partitions(row: TopicRow) -> list[Partition]:
+    """The partitions of a topic to which nothing was written yet."""
+    window = decode_settings(row.settings).window_microseconds
+    return [Partition(row.id, number, window) for number in range(row.partitions)]
+
+
 def dormant_facts(row: TopicRow) -> TopicFacts:
     """A topic whose partitions were never used."""
     settings = decode_settings(row.settings)

@@ -20,7 +20,6 @@ from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import Grant, Join, OneLedgerChange
 from bowstring.core.row_set import RowSet
 
-
 GROUPS = (256, 32, 4, 1)
 """So many suspects are granted together at most, by the expiries that they have beyond one."""
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from bowstring.core.machine import NEVER
 from bowstring.core.row_set import NO_ROWS, RowSet
@@ -43,6 +44,14 @@ class Lease:
         """What is neither settled nor given back."""
         self.apart = apart
         """How many rows were granted, if their consumer holds nothing else; else 0."""
+
+
+class LeasedRows(NamedTuple):
+    """Rows under one active lease."""
+
+    rows: RowSet
+    consumer: str
+    until: int
 
 
 class Leases:

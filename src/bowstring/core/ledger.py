@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from bowstring.core.addresses import Spans
 from bowstring.core.changes import Delete, Floor
 from bowstring.core.condemned import Condemned, LastDelivery
-from bowstring.core.leases import Lease, Leases
+from bowstring.core.leases import Lease, LeasedRows, Leases
 from bowstring.core.ledger_changes import (
     AlterSubscription,
     Bury,
@@ -75,14 +75,6 @@ class LedgerParts(NamedTuple):
     head: bytes
     chunks: dict[int, bytes]
     sequence: int
-
-
-class LeasedRows(NamedTuple):
-    """Rows under one active lease."""
-
-    rows: RowSet
-    consumer: str
-    until: int
 
 
 class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
@@ -321,10 +313,11 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
     def returned(self) -> RowPool:
         """Rows that were granted before and can be granted again."""
         if self._returned is None:
-            self._returned = self._derived()
+            self._returned = self.derived()
         return self._returned
 
-    def _derived(self) -> RowPool:
+    def derived(self) -> RowPool:
+        """The same, worked out from the other places."""
         pool = RowPool()
         if self.floor < self.cursor:
             pool.put(self.redriven.rows() if self.lane else RowSet(self.floor, self.cursor))
@@ -419,41 +412,11 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         self._returned = None
 
     def state(self) -> dict[str, object]:
-        leases = sorted((one.number, one.consumer, one.granted, one.until, one.rows.spans(), one.apart) for one in self.leases)
-        return {
-            "subscription": (self.name, self.settings, self.created),
-            "cursor": self.cursor,
-            "settled": self.settled.state(),
-            "counts": self.counts.state(),
-            "expiries": self.expiries.state(),
-            "condemned": self.condemned.state(),
-            "lane": (self.lane, self.redriven.rows().spans(), self.overtaken),
-            "timeline": self.timeline.state(),
-            "leases": leases,
-            "consumers": (self.consumers.next_number, self.consumers.rest()),
-            "next_grant": self.next_grant,
-            "moment": self.moment,
-            "retained": self.retained,
-            "ordinal": self.ordinal,
-        }
+        from bowstring.core import ledger_inspection
+
+        return ledger_inspection.state(self)
 
     def check(self) -> None:
-        self.leases.check()
-        self.timeline.check()
-        leased, returned, later, condemned = self.leases.rows(), self.returned.rows(), self.timeline.rows(), self.condemned.rows()
-        settled = RowSet.union((RowSet(0, self.floor), self.settled.above.rows()))
-        assert returned == self._derived().rows(), "a row before the cursor is in no place, or in two"
-        assert not self.settled.of(leased), "a settled row is leased"
-        assert not condemned & leased, "a condemned row is leased"
-        assert not self.settled.above.among(condemned), "a settled row is condemned"
-        assert not self.settled.of(later), "a settled row comes again"
-        assert not later & RowSet.union((leased, condemned)), "a leased or condemned row comes again"
-        assert not later or (later.stop <= self.cursor and self.timeline.first() > self.moment), "a row that comes later is here already"
-        assert not self.settled.above.any(self.floor, self.floor + 1), "the floor stands at a settled row"
-        assert self.settled.above.first is None or self.settled.above.first > self.floor
-        assert max(leased.stop, condemned.stop) <= self.cursor, "a row is leased or condemned that the cursor has not passed"
-        assert not self.counts.rows() & settled, "a settled row has a retry count"
-        assert not self.expiries.rows() & settled, "a settled row has expired leases"
-        assert not self.settled.of(self.redriven.rows()), "a settled row is redriven"
-        assert all(lease.number < self.next_grant for lease in self.leases), "a grant has a number that comes again"
-        assert all(self.consumers[lease.consumer] for lease in self.leases)
+        from bowstring.core import ledger_inspection
+
+        ledger_inspection.check(self)

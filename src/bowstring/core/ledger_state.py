@@ -1,8 +1,9 @@
 """The state of a ledger at rest: a head, and chunks of 2^20 offsets.
 
 The head has the numbers, the consumers, the leases and the rows that are to be dead letters. A chunk
-has the settled rows of its offsets, their retry counts, and how many leases on them have expired. A capture is made at the boundary between two flushes and copies the chunks
-that have changed; they are written first and the head last, as `snapshots` says.
+has the settled rows of its offsets, their retry counts, and how many leases on them have expired. A
+capture is made at the boundary between two flushes and copies the chunks that have changed; they are
+written first and the head last, as `snapshots` says.
 
 After a crash between them, chunks are newer than the head. Replaying the journal over them comes to
 the same: settled rows are a set, where the last change of a row decides, and counts say which change

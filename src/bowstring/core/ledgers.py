@@ -17,7 +17,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, assert_never
 
 from bowstring.core.changes import Delete, Floor
-from bowstring.core.ledger import LeasedRows, Ledger, LedgerParts
+from bowstring.core.leases import LeasedRows
+from bowstring.core.ledger import Ledger, LedgerParts
 from bowstring.core.ledger_changes import (
     AlterSubscription,
     Bury,

@@ -51,6 +51,8 @@ class Settling(NamedTuple):
     """Of each part when its messages come again, by the broker's clock; 0: none is given."""
     delays: Sequence[int] = ()
     """Of each part after how long they do; 0: none is given."""
+    reasons: Sequence[str] = ()
+    """Of each part why its messages failed."""
 
 
 class Extending(NamedTuple):

@@ -65,7 +65,7 @@ class Companions:
 
     def _row(self, name: str) -> TopicRow | None:
         topic = self._topics.awake(name)
-        return topic.row if topic is not None else next((row for row in self._topics.dormant() if row.name == name), None)
+        return topic.row if topic is not None else self._topics.dormant_row(name)
 
     def check_deletion(self, topic: str) -> None:
         """Raises Conflict for a topic that a subscription needs."""
@@ -81,7 +81,7 @@ class Companions:
         owner = self._owners.get(topic)
         if owner is not None:
             raise errors.Conflict(
-                f"'{topic}' has the dead letters of the subscription '{owner.name}' of '{owner.topic.row.name}': only the broker writes to it.",
+                f"'{topic}' has the dead letters of '{owner.name}' of '{owner.topic.row.name}': only the broker writes to it.",
                 hint="Publish to another topic.",
             )
 
@@ -114,7 +114,8 @@ class Companions:
         name = subscription.dead_letters
         if self._owners.get(name) is subscription:
             del self._owners[name]
-            await self._delete([row for row in self._topics.dormant() if row.name == name])
+            row = self._topics.dormant_row(name)
+            await self._delete([] if row is None else [row])
 
     async def remove_lanes(self, subscription: LiveSubscription) -> None:
         """The subscription is gone: its dead letters are messages like all others."""

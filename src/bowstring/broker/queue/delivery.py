@@ -169,7 +169,7 @@ class Delivery:
         if ledger is None or not ends:
             return
         counts = ledger.retry_counts(leased_page.offsets_of(piece))
-        lease = PushedLease(grant, min(ends), outgoing.again, *leased_page.run_lengths(counts), self._topic(actor))
+        lease = PushedLease(grant, min(ends), outgoing.again, *leased_page.run_lengths(counts), *self._origin(actor))
         self._subscription.learn(actor, piece.rows, piece.size)
         self._consumer.holdings.sent(actor, grant, piece.rows, piece.size)
         self._subscription.room_changed(self._consumer)  # its rows may be smaller than was estimated
@@ -178,9 +178,9 @@ class Delivery:
             piece = piece._replace(partition=self._subscription.place(actor))
         self._receiver.push(PushedRows(piece, lease))
 
-    def _topic(self, actor: PartitionActor) -> str:
-        """The topic of rows that are of another one than the consumer's: redriven dead letters."""
-        return self._subscription.dead_letters if self._subscription.is_lane(actor) else ""
+    def _origin(self, actor: PartitionActor) -> tuple[str, int]:
+        """The topic and partition of rows of another topic than the consumer's: redriven dead letters."""
+        return (self._subscription.dead_letters, actor.partition.number) if self._subscription.is_lane(actor) else ("", 0)
 
     def _set_aside(self, outgoing: Outgoing, rows: RowSet, reason: SetAsideReason) -> None:
         if rows:

@@ -5,12 +5,10 @@ They are asked together, so both are in one flush.
 from __future__ import annotations
 
 from bowstring.broker.log.requests import Question
-from bowstring.broker.queue.lease_requests import subscription_gone
 from bowstring.broker.queue.letter import PRODUCER, Letters
 from bowstring.core import settling, subscribing
 from bowstring.core.changes import Append, Change
-from bowstring.core.decisions import Decided, Decision, Found, NewIds, Refused
-from bowstring.core.ledger_changes import LedgerChange
+from bowstring.core.decisions import Decided, Decision, Found, NewIds
 from bowstring.core.pages import Origin, PageHeader, encode_header
 from bowstring.core.partition import Partition
 from bowstring.core.row_set import RowSet
@@ -31,9 +29,7 @@ class BuryRows(Question[int]):
     def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[int]:
         del now, found
         ledger = partition.ledgers.get(self._subscription)
-        if ledger is None:
-            return Refused(subscription_gone())
-        change = settling.bury(ledger, self._rows)
+        change = None if ledger is None else settling.bury(ledger, self._rows)
         return Decided(() if change is None else (change,), len(self._rows))
 
 
@@ -62,7 +58,7 @@ class AppendLetters(Question[int]):
             producer=PRODUCER,
             number=first,  # rises with each batch
         )
-        begins: tuple[LedgerChange, ...] = ()
+        begins: tuple[Change, ...] = ()
         if self._lane not in partition.ledgers:
             begins = (subscribing.begin_lane(partition, self._lane, self._name, self._settings, now),)
         hashes = id_hashes(self._letters.ids)

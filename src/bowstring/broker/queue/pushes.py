@@ -22,6 +22,8 @@ class PushedLease(NamedTuple):
     """Of each run, how many rows."""
     topic: str = ""
     """The topic that the rows are of, if they are dead letters that were redriven."""
+    partition: int = 0
+    """Their partition there."""
 
 
 class PushedRows(NamedTuple):

@@ -16,7 +16,6 @@ from bowstring.core.changes import Append, Change, Delete, Floor
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import Condemn, Expire, GiveBack, Grant, Redrive, Reset, SetAside, Settle
 
-
 QueueChange = Grant | Settle | Expire | GiveBack | SetAside | Reset | Condemn | Redrive
 """The changes of a ledger after which something may be granted, or is to be ended or written."""
 
