@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -150,25 +151,64 @@ def test_of_a_batch_none_is_settled_if_one_is_not_kept(broker: bowstring.Broker,
 def test_a_time_that_makes_no_sense_is_refused_and_settles_nothing(client: bowstring.Client, times: dict[str, Any], match: str):
     publish(client, b"a")
     with client.consumer("orders", "billing") as consumer:
-        batch = consumer.poll(timeout=10) if hasattr(consumer, "poll") else next(iter(consumer.batches()))
+        batch = next(iter(consumer.batches()))
         for call in (batch.nack, batch[0].nack):
             with pytest.raises(errors.InvalidArgument, match=match):
                 call(**times)
         batch[0].ack().result(timeout=10)
 
 
-def test_a_delay_outlives_the_broker(broker: bowstring.Broker, client: bowstring.Client):
-    publish(client, b"a", b"b")
-    with client.consumer("orders", "billing", credit=10) as consumer:
-        batch = next(iter(consumer.batches(max_rows=2)))
-        batch.nack([0], delay=100)
-        batch.nack([1], delay=200)
-        consumer.flush()
-        broker.kill()
-        broker.restart()
-        broker.clock.advance(90)
+def test_a_delay_outlives_the_broker(tmp_path: Path):
+    with bowstring.Broker(data=tmp_path, clock="manual") as broker, broker.connect() as client:
+        client.create_topic("orders", retention=timedelta(days=7), exists_ok=True)
+        client.create_subscription("orders", "billing", lease=3600)
+        publish(client, b"a", b"b")
+        with client.consumer("orders", "billing", credit=10) as consumer:
+            batch = next(iter(consumer.batches(max_rows=2)))
+            batch.nack([0], delay=100)
+            batch.nack([1], delay=200)
+            consumer.flush()
+            broker.restart()
+            broker.clock.advance(90)
+            assert is_idle(client, consumer)
+            broker.clock.advance(15)
+            assert next_values(consumer, 1) == [b"a"]
+            broker.clock.advance(100)
+            assert next_values(consumer, 1) == [b"b"]
+
+
+BACKOFF = (10, 2, 35)
+
+
+def test_a_nack_without_a_time_waits_for_its_backoff(broker: bowstring.Broker, client: bowstring.Client):
+    client.alter_subscription("orders", "billing", backoff=BACKOFF)
+    publish(client, b"a")
+    with client.consumer("orders", "billing") as consumer:
+        for count, wait in enumerate((10, 20, 35, 35)):
+            message = first(consumer)
+            assert message.retry_count == count
+            message.nack()
+            assert is_idle(client, consumer)
+            broker.clock.advance(wait - 0.1)
+            assert is_idle(client, consumer)
+            broker.clock.advance(0.1)
+        first(consumer).nack(delay=1)
         assert is_idle(client, consumer)
-        broker.clock.advance(10)
+        broker.clock.advance(1)
+        first(consumer).nack(delay=0)
         assert next_values(consumer, 1) == [b"a"]
-        broker.clock.advance(100)
-        assert next_values(consumer, 1) == [b"b"]
+
+
+def test_a_lease_that_ends_waits_for_its_backoff(broker: bowstring.Broker, client: bowstring.Client):
+    client.alter_subscription("orders", "billing", backoff=BACKOFF, lease=5)
+    publish(client, b"a")
+    with client.consumer("orders", "billing", alive=lambda: False) as consumer:
+        first(consumer)
+        broker.clock.advance(5)
+        assert is_idle(client, consumer)
+        broker.clock.advance(9.9)
+        assert is_idle(client, consumer)
+        broker.clock.advance(0.1)
+        message = first(consumer)
+        assert message.retry_count == 1
+        message.ack()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bowstring.core import granting, settling
 from bowstring.core.granting import GROUPS
-from bowstring.core.ledger import EXPIRED, Ledger
+from bowstring.core.condemned import EXPIRED
+from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import Subscribe
 from bowstring.core.row_set import RowSet
 from bowstring.core.settling import OutcomeRows, RowStanding, SettleRequest

@@ -18,7 +18,6 @@ from bowstring.broker.topic_table import TopicTable
 from bowstring.broker.topics import Topic, TopicSettings, encode_settings, fresh_partitions
 from bowstring.broker.upkeep.upkeep import Upkeep
 from bowstring.broker.upkeep.usage import Usage
-from bowstring.core.partition import Partition
 from bowstring.ports.catalog import TopicRow
 
 
@@ -36,10 +35,10 @@ class Incarnation:
         self.reading = Reading(surroundings, journal, self.topics)
         self.log = Log(surroundings, journal, loaded, self.reading, self.usage)
         for row in loaded.topics:
-            self._add_topic(row, [loaded.partitions[row.id, n] for n in range(row.partitions) if (row.id, n) in loaded.partitions])
+            self.log.actors.add_topic(row, [loaded.partitions[row.id, n] for n in range(row.partitions) if (row.id, n) in loaded.partitions])
         for row in loaded.dormant:
             self.topics.add_dormant(row)
-        self.queues = Queues(surroundings, self.log, self.reading, self._add_topic)
+        self.queues = Queues(surroundings, self.log, self.reading, self.log.actors.add_topic)
         self.upkeep = Upkeep(surroundings, self.log, self.reading, self.usage, trimmed=loaded.trimmed, deleted=loaded.deleted)
 
     @staticmethod
@@ -54,15 +53,10 @@ class Incarnation:
         incarnation.upkeep.start()
         return incarnation
 
-    def _add_topic(self, row: TopicRow, partitions: list[Partition]) -> Topic:
-        for partition in partitions:
-            self.usage.add_recent(partition.pages.segments())
-        return self.log.actors.add_topic(row, partitions)
-
     async def create_topic(self, row: TopicRow) -> Topic:
         """Durable when it returns. Raises TopicExists."""
         made = await self.surroundings.catalog.create_topic(self.fence, row)
-        return self._add_topic(made, fresh_partitions(made))
+        return self.log.actors.add_topic(made, fresh_partitions(made))
 
     async def alter_topic(self, topic: Topic, settings: TopicSettings) -> None:
         """Durable when it returns."""

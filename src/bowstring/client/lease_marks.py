@@ -54,7 +54,7 @@ Rows = npt.NDArray[np.intp] | None
 """Numbers of rows in a page; None for all."""
 
 
-class GatheredRows(NamedTuple):
+class GatheredMarks(NamedTuple):
     """Rows of a page that have the same mark, and come again at the same time."""
 
     mark: int
@@ -65,7 +65,7 @@ class GatheredRows(NamedTuple):
     """Why they failed."""
 
 
-def gathered(page: LeasedPage) -> list[GatheredRows]:
+def gathered(page: LeasedPage) -> list[GatheredMarks]:
     """Takes the rows of a page that were marked since the last time, by their marks. The page says
     that it has nothing new *before* its marks are read: a mark that is set afterwards enlists the
     page again.
@@ -78,7 +78,7 @@ def gathered(page: LeasedPage) -> list[GatheredRows]:
     return found
 
 
-def _by_reason(page: LeasedPage, part: GatheredRows, numbers: npt.NDArray[np.int32]) -> list[GatheredRows]:
+def _by_reason(page: LeasedPage, part: GatheredMarks, numbers: npt.NDArray[np.int32]) -> list[GatheredMarks]:
     """The rows of a nack or reject by the reason that the program has given."""
     if part.mark not in (NACK, REJECT):
         return [part]
@@ -90,7 +90,7 @@ def _by_reason(page: LeasedPage, part: GatheredRows, numbers: npt.NDArray[np.int
     return [part._replace(rows=rows[given == number], reason=page.reason_texts[number]) for number in different]
 
 
-def _by_time(page: LeasedPage, part: GatheredRows, times: npt.NDArray[np.int64]) -> list[GatheredRows]:
+def _by_time(page: LeasedPage, part: GatheredMarks, times: npt.NDArray[np.int64]) -> list[GatheredMarks]:
     if part.mark != NACK:
         return [part]
     rows = np.arange(page.rows) if part.rows is None else part.rows
@@ -98,10 +98,10 @@ def _by_time(page: LeasedPage, part: GatheredRows, times: npt.NDArray[np.int64])
     different = np.unique(given).tolist()
     if len(different) == 1:
         return [part._replace(time=different[0])]
-    return [GatheredRows(NACK, rows[given == time], time) for time in different]
+    return [GatheredMarks(NACK, rows[given == time], time) for time in different]
 
 
-def _marked(page: LeasedPage) -> list[GatheredRows]:
+def _marked(page: LeasedPage) -> list[GatheredMarks]:
     page.idle = True
     if page.rows == 1:
         return _one(page)
@@ -114,17 +114,17 @@ def _marked(page: LeasedPage) -> list[GatheredRows]:
     codes = marks[rows]
     lowest, highest = int(codes.min()), int(codes.max())
     if lowest == highest:
-        return [GatheredRows(lowest, None if len(rows) == page.rows else rows)]
-    return [GatheredRows(code, rows[codes == code]) for code in np.unique(codes).tolist()]
+        return [GatheredMarks(lowest, None if len(rows) == page.rows else rows)]
+    return [GatheredMarks(code, rows[codes == code]) for code in np.unique(codes).tolist()]
 
 
-def _one(page: LeasedPage) -> list[GatheredRows]:
+def _one(page: LeasedPage) -> list[GatheredMarks]:
     """The same for a page of one row: arrays would cost more than all the rest."""
     code = page.marks[0]
     if not code or page.states[0] != OPEN:
         return []
     page.states[0] = UNDER_WAY
-    return [GatheredRows(code, None)]
+    return [GatheredMarks(code, None)]
 
 
 def count(page: LeasedPage, rows: Rows) -> int:

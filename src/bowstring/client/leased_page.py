@@ -71,7 +71,7 @@ class LeasedPage(FetchedPage):
         self.state_array: npt.NDArray[np.uint8] = np.frombuffer(self.states, np.uint8)
         """The same bytes."""
         self.times: npt.NDArray[np.int64] | None = None
-        """When nacked rows come again (`lease_marks.GatheredRows`); None if no nack has said it."""
+        """When nacked rows come again (`lease_marks.GatheredMarks`); None if no nack has said it."""
         self.reasons: npt.NDArray[np.int32] | None = None
         """Of each row the number of the reason why it failed; None if none was given."""
         self.reason_texts = [""]

@@ -27,7 +27,7 @@ class MarkedPart(NamedTuple):
     mark: int
     rows: Rows
     time: int = 0
-    """When they come again (`lease_marks.GatheredRows`)."""
+    """When they come again (`lease_marks.GatheredMarks`)."""
     reason: str = ""
     """Why they failed."""
 

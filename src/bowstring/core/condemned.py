@@ -17,6 +17,9 @@ from typing import NamedTuple
 from bowstring.core.addresses import Spans
 from bowstring.core.row_set import NO_ROWS, RowSet
 
+EXPIRED = "its leases expired, the last one while its consumer held nothing else"
+"""The reason of rows whose leases expire until they were delivered as often as they may be."""
+
 CondemnedRest = tuple[str, int, str, int, Spans]
 
 

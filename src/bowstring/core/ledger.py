@@ -15,8 +15,8 @@ first asked to grant. Beside the places a row has a retry count (`retry_counts`)
 leases on it that have expired: rows with two of them are suspects, which are granted apart from all
 others (`granting`). A consumer has a running number of its requests (`ledger_consumers`).
 
-A lane is the ledger of a subscription in the topic of its dead letters. Its rows wait until they are
-redriven: what the cursor passes is not returned there, but only what a `Redrive` has named.
+A lane is the ledger of a subscription in the topic of its dead letters: only what a `Redrive` has
+named is returned there.
 
 Requests are decided beside it (`granting`, `settling`), and deciding changes nothing. Durable state
 changes only in `apply`, also by the deletions and floors of the partition. Only one decision is
@@ -30,14 +30,14 @@ later one. A grant names the present, so it may have the rows that come back by 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bowstring.core.addresses import Spans
 from bowstring.core.changes import Delete, Floor
-from bowstring.core.condemned import Condemned, LastDelivery
+from bowstring.core.condemned import EXPIRED, Condemned, LastDelivery
 from bowstring.core.leases import Lease, LeasedRows, Leases
 from bowstring.core.ledger_changes import (
     AlterSubscription,
@@ -58,24 +58,12 @@ from bowstring.core.ledger_changes import (
     Subscribe,
 )
 from bowstring.core.ledger_consumers import LedgerConsumers
-from bowstring.core.machine import Machine
+from bowstring.core.machine import LedgerParts, Machine
 from bowstring.core.retry_counts import RetryCounts
 from bowstring.core.row_set import NO_ROWS, RowPool, RowSet
 from bowstring.core.settled_rows import SettledRows
 from bowstring.core.subscription_settings import SubscriptionSettings
 from bowstring.core.timeline import Timeline
-
-EXPIRED = "its leases expired, the last one while its consumer held nothing else"
-"""The reason of rows whose leases expire until they were delivered as often as they may be."""
-
-
-class LedgerParts(NamedTuple):
-    """A ledger's state at rest: its head, chunks by their number, and the flush of the head."""
-
-    head: bytes
-    chunks: dict[int, bytes]
-    sequence: int
-
 
 class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
     """One subscription in one partition."""
@@ -235,11 +223,10 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
     def _apply_condemn(self, change: Condemn) -> None:
         """The cursor passes these rows: no row behind it is condemned."""
         rows = RowSet.of_spans(change.rows)
-        if rows.stop > self.cursor:
-            passed, self.cursor = RowSet(self.cursor, rows.stop), rows.stop
-            if self._returned is not None and not self.lane:
-                self._returned.put(passed - self.settled.of(passed))
+        passed, self.cursor = RowSet(self.cursor, rows.stop), max(self.cursor, rows.stop)
         if self._returned is not None:
+            if passed and not self.lane:
+                self._returned.put(passed - self.settled.of(passed))
             self._returned.take_out(rows)
         self.timeline.take_out(rows)
         self.condemned.add(rows, LastDelivery(change.reason, ended=change.moment))
@@ -332,11 +319,6 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         if not self.expiries.has_two:
             return NO_ROWS
         return self.expiries.reaching(RowSet.union((self.returned.rows(), self.timeline.ripe(now))), 2)
-
-    def dying(self, rows: RowSet) -> RowSet:
-        """Those of the rows that are delivered for the last time, if that is in vain."""
-        most = self.settings.max_deliveries
-        return self.counts.reaching(rows, most - 1) if most else NO_ROWS
 
     def next_rows(self, most: int, end: int, now: int = 0) -> RowSet:
         """The rows to grant next, of those before `end`: what was given back first."""

@@ -24,7 +24,8 @@ from bowstring.core.addresses import Spans
 from bowstring.core.condemned import CondemnedRest
 from bowstring.core.deletions import Encode
 from bowstring.core.leases import Lease
-from bowstring.core.ledger import Ledger, LedgerParts
+from bowstring.core.ledger import Ledger
+from bowstring.core.machine import LedgerParts
 from bowstring.core.ledger_consumers import ConsumerRest
 from bowstring.core.machine import NEVER, UnreadableState
 from bowstring.core.row_set import RowSet

@@ -18,7 +18,8 @@ from typing import NamedTuple, assert_never
 
 from bowstring.core.changes import Delete, Floor
 from bowstring.core.leases import LeasedRows
-from bowstring.core.ledger import Ledger, LedgerParts
+from bowstring.core.ledger import Ledger
+from bowstring.core.machine import LedgerParts
 from bowstring.core.ledger_changes import (
     AlterSubscription,
     Bury,

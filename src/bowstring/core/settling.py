@@ -155,7 +155,7 @@ def _settled(ledger: Ledger, part: OutcomeRows, spans: Spans, counting: RowSet, 
         reasons.append(part.reason or "rejected")
         yield SettledPart(grant, Settlement.CONDEMN, spans)
         return
-    dying = ledger.dying(counting) if outcome is Settlement.NACK else NO_ROWS
+    dying = _dying(ledger, counting) if outcome is Settlement.NACK else NO_ROWS
     if dying:
         reasons.append(part.reason or f"given back {ledger.settings.max_deliveries} times")
         is_all = len(dying) == len(counting)
@@ -171,6 +171,12 @@ def _settled(ledger: Ledger, part: OutcomeRows, spans: Spans, counting: RowSet, 
     else:
         later = backed_off(ledger, counting, now)
         yield from (SettledPart(grant, outcome, some.rows, some.moment) for some in later)
+
+
+def _dying(ledger: Ledger, rows: RowSet) -> RowSet:
+    """Those of the rows that are delivered for the last time, if that is in vain."""
+    most = ledger.settings.max_deliveries
+    return ledger.counts.reaching(rows, most - 1) if most else NO_ROWS
 
 
 def extend(ledger: Ledger, consumer: str, parts: Iterable[GrantRows], until: int, now: int) -> RowsDone:
@@ -207,7 +213,7 @@ def expire(ledger: Ledger, now: int) -> Expire | None:
     if ledger.next_deadline() > now:
         return None
     alone = [lease.rows for lease in ledger.leases.apart() if lease.apart == 1 and lease.until <= now]
-    dying = ledger.dying(RowSet.union(alone)) if alone else NO_ROWS
+    dying = _dying(ledger, RowSet.union(alone)) if alone else NO_ROWS
     later = backed_off(ledger, ledger.leases.ending(now) - dying, now) if ledger.settings.backoff is not None else ()
     return Expire(*ledger.place, now, later, dying.spans())
 

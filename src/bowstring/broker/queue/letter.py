@@ -10,6 +10,7 @@ Everything is columns: the Python code goes by pages, origins and groups of rows
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
@@ -203,7 +204,7 @@ def _owners(origins: Sequence[Origin], rows: NDArray[np.int64]) -> list[tuple[in
     ends = np.cumsum([origin.rows for origin in origins])
     numbers = np.searchsorted(ends, rows, side="right")
     firsts = np.concatenate(([0], np.flatnonzero(np.diff(numbers)) + 1, [len(rows)]))
-    return [(int(end - first), origins[int(numbers[first])].group) for first, end in zip(firsts[:-1], firsts[1:], strict=True)]
+    return [(int(end - first), origins[int(numbers[first])].group) for first, end in itertools.pairwise(firsts)]
 
 
 def _merged(owners: Sequence[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
