@@ -270,17 +270,14 @@ class LedgerWorld:
 
     def condemn(self) -> None:
         chosen = self.some(set(range(1, self.end)) - self.gone) if self.number(0, 3) == 0 else set[int]()
-        change = settling.condemn(self.ledger, rows(chosen), "too old", self.now)
-        found = self.model.condemn(chosen, "too old")
-        assert (set() if change is None else offsets(RowSet.of_spans(change.rows))) == found
-        if change is not None:
-            self.write(change)
+        self.named(settling.condemn(self.ledger, rows(chosen), "too old", self.now), self.model.condemn(chosen, "too old"))
 
     def bury(self) -> None:
         chosen = self.some(set(range(1, self.end)))
-        change = settling.bury(self.ledger, rows(chosen))
-        found = self.model.bury(chosen)
-        assert (set() if change is None else offsets(RowSet.of_spans(change.rows))) == found
+        self.named(settling.bury(self.ledger, rows(chosen)), self.model.bury(chosen))
+
+    def named(self, change: Any, expected: set[int]) -> None:
+        assert (set() if change is None else offsets(RowSet.of_spans(change.rows))) == expected
         if change is not None:
             self.write(change)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bowstring.core import granting, settling
-from bowstring.core.granting import GROUPS
 from bowstring.core.condemned import EXPIRED
+from bowstring.core.granting import GROUPS
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import Subscribe
 from bowstring.core.row_set import RowSet

@@ -35,7 +35,8 @@ class Incarnation:
         self.reading = Reading(surroundings, journal, self.topics)
         self.log = Log(surroundings, journal, loaded, self.reading, self.usage)
         for row in loaded.topics:
-            self.log.actors.add_topic(row, [loaded.partitions[row.id, n] for n in range(row.partitions) if (row.id, n) in loaded.partitions])
+            keys = [(row.id, number) for number in range(row.partitions)]
+            self.log.actors.add_topic(row, [loaded.partitions[key] for key in keys if key in loaded.partitions])
         for row in loaded.dormant:
             self.topics.add_dormant(row)
         self.queues = Queues(surroundings, self.log, self.reading, self.log.actors.add_topic)

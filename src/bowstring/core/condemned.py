@@ -20,8 +20,6 @@ from bowstring.core.row_set import NO_ROWS, RowSet
 EXPIRED = "its leases expired, the last one while its consumer held nothing else"
 """The reason of rows whose leases expire until they were delivered as often as they may be."""
 
-CondemnedRest = tuple[str, int, str, int, Spans]
-
 
 class LastDelivery(NamedTuple):
     """Why rows are condemned, and the facts of their last delivery."""
@@ -32,6 +30,9 @@ class LastDelivery(NamedTuple):
     consumer: str = ""
     ended: int = 0
     """When it ended, or when the row was condemned without one."""
+
+
+CondemnedRest = tuple[LastDelivery, Spans]
 
 
 class Condemned:
@@ -81,11 +82,11 @@ class Condemned:
 
     def rest(self) -> list[CondemnedRest]:
         """As they are at rest."""
-        return [(*last, rows.spans()) for last, rows in self._groups.items()]
+        return [(last, rows.spans()) for last, rows in self._groups.items()]
 
     def restore(self, rest: Iterable[CondemnedRest]) -> None:
         """What `rest` gave."""
-        self._groups = {LastDelivery(*facts): RowSet.of_spans(spans) for *facts, spans in rest}
+        self._groups = {last: RowSet.of_spans(spans) for last, spans in rest}
 
     def state(self) -> object:
         """Everything, in a form that can be compared."""

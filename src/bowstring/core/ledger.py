@@ -65,6 +65,7 @@ from bowstring.core.settled_rows import SettledRows
 from bowstring.core.subscription_settings import SubscriptionSettings
 from bowstring.core.timeline import Timeline
 
+
 class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
     """One subscription in one partition."""
 
@@ -90,7 +91,6 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         """How many leases on a row have expired."""
         self.condemned = Condemned()
         self.lane = False
-        """Whether it delivers only what is redriven."""
         self.redriven = RowPool()
         """Rows of a lane that were redriven and are not settled."""
         self.overtaken = 0
@@ -316,9 +316,9 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
 
     def suspects(self, now: int) -> RowSet:
         """The rows that can be granted again and have expired twice."""
-        if not self.expiries.has_two:
-            return NO_ROWS
-        return self.expiries.reaching(RowSet.union((self.returned.rows(), self.timeline.ripe(now))), 2)
+        return (
+            self.expiries.reaching(RowSet.union((self.returned.rows(), self.timeline.ripe(now))), 2) if self.expiries.has_two else NO_ROWS
+        )
 
     def next_rows(self, most: int, end: int, now: int = 0) -> RowSet:
         """The rows to grant next, of those before `end`: what was given back first."""
@@ -327,12 +327,10 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         ripe = self.timeline.ripe(now)
         if self.returned.is_empty and not ripe:
             return self.settled.unsettled(self.cursor, end, most)
-        if suspects := self.suspects(now):
-            again = (RowSet.union((self.returned.rows(), ripe)) - suspects).smallest(most)
-        else:
-            again = self.returned.smallest(most)
-            if ripe:
-                again = RowSet.union((again, ripe)).smallest(most)
+        suspects = self.suspects(now)
+        again = self.returned.rows() - suspects if suspects else self.returned.smallest(most)
+        if ripe or suspects:
+            again = RowSet.union((again, ripe - suspects)).smallest(most)
         if len(again) == most:
             return again
         return RowSet.union((again, self.settled.unsettled(self.cursor, end, most - len(again))))

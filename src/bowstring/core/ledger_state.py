@@ -25,9 +25,8 @@ from bowstring.core.condemned import CondemnedRest
 from bowstring.core.deletions import Encode
 from bowstring.core.leases import Lease
 from bowstring.core.ledger import Ledger
-from bowstring.core.machine import LedgerParts
 from bowstring.core.ledger_consumers import ConsumerRest
-from bowstring.core.machine import NEVER, UnreadableState
+from bowstring.core.machine import NEVER, LedgerParts, UnreadableState
 from bowstring.core.row_set import RowSet
 from bowstring.core.subscription_settings import SubscriptionSettings
 

@@ -19,7 +19,6 @@ from typing import NamedTuple, assert_never
 from bowstring.core.changes import Delete, Floor
 from bowstring.core.leases import LeasedRows
 from bowstring.core.ledger import Ledger
-from bowstring.core.machine import LedgerParts
 from bowstring.core.ledger_changes import (
     AlterSubscription,
     Bury,
@@ -40,7 +39,7 @@ from bowstring.core.ledger_changes import (
     Unsubscribe,
 )
 from bowstring.core.ledger_state import HEAD, LedgerHead, LedgerState, LedgerStatePart, RestingLedger
-from bowstring.core.machine import NEVER, Machine
+from bowstring.core.machine import NEVER, LedgerParts, Machine
 from bowstring.core.row_set import RowSet
 from bowstring.core.subscription_settings import SubscriptionSettings
 

@@ -46,8 +46,8 @@ class Queues:
     def add(self, topic: Topic, number: int, name: str, settings: SubscriptionSettings, created: int) -> LiveSubscription:
         """A subscription is there."""
         rates = Rates(self.clock.monotonic, self.reading.counters.queue)
-        called = {"look_at": self._granter.look_at, "bury": self.letters.writer.look_at}
-        subscription = LiveSubscription(topic, number, name, settings, created, rates=rates, **called)
+        look_at, bury = self._granter.look_at, self.letters.writer.look_at
+        subscription = LiveSubscription(topic, number, name, settings, created, rates=rates, look_at=look_at, bury=bury)
         self.of(topic).add(subscription)
         self.letters.companions.claim(subscription)
         return subscription
