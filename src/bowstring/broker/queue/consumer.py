@@ -55,6 +55,8 @@ class LiveConsumer:
         self.holdings = Holdings()
         self.is_ready = False
         """Nothing is granted to it before it says so."""
+        self.had_suspects = False
+        """Whether the last that it got was suspected of a crash."""
         self.ended: errors.Error | None = None
         self.delivery: Delivery | None = None
         self._clock = clock
@@ -63,8 +65,13 @@ class LiveConsumer:
 
     @property
     def has_room(self) -> bool:
-        """Whether it is to get more."""
-        return self.is_ready and self.ended is None and self.holdings.has_room
+        """Whether it is to get more. One that is apart gets nothing but suspects."""
+        return self.is_ready and self.ended is None and self.holdings.has_room and self not in self.subscription.apart
+
+    @property
+    def may_be_apart(self) -> bool:
+        """Whether it can be chosen for suspects."""
+        return self.is_ready and self.ended is None and self.holdings.credit.messages > 0
 
     def now(self) -> int:
         """The time by which its leases run."""

@@ -59,6 +59,8 @@ class LiveSubscription:
         """Those that are connected, by name."""
         self.hungry: OrderedDict[LiveConsumer, None] = OrderedDict()
         """Those of them that have room, the next one to be served first."""
+        self.apart: dict[LiveConsumer, None] = {}
+        """Those that get suspects of a crash, and nothing else (`suspects`)."""
         self.waiting: OrderedDict[PartitionActor, None] = OrderedDict()
         """Partitions that may have rows to grant, in turn; kept only while there are consumers."""
         self._means: dict[PartitionActor, float] = {}
@@ -120,6 +122,7 @@ class LiveSubscription:
     def leave(self, consumer: LiveConsumer) -> None:
         """A consumer is not connected any more. Its leases run to their end."""
         self.hungry.pop(consumer, None)
+        self.apart.pop(consumer, None)
         if self.consumers.get(consumer.name) is consumer:
             del self.consumers[consumer.name]
             if not self.consumers:
@@ -133,6 +136,16 @@ class LiveSubscription:
             self.hungry[consumer] = None
             if self.waiting:
                 self._look_at(self)
+
+    def set_apart(self, consumer: LiveConsumer) -> None:
+        """It gets suspects from here on, when it holds nothing."""
+        self.apart[consumer] = None
+        self.hungry.pop(consumer, None)
+
+    def rejoin(self, consumer: LiveConsumer) -> None:
+        """It gets what all others get."""
+        self.apart.pop(consumer, None)
+        self.room_changed(consumer)
 
     # Partitions
 
@@ -148,7 +161,7 @@ class LiveSubscription:
         """A partition may have rows to grant."""
         if self.consumers:
             self.waiting[actor] = None
-            if self.hungry:
+            if self.hungry or self.apart:
                 self._look_at(self)
 
     def mean(self, actor: PartitionActor) -> float:
@@ -173,7 +186,8 @@ class LiveSubscription:
         self.rates.count(delivered=rows)
         consumer = self.consumers.get(ledger.consumers[change.consumer].name)
         if consumer is not None:
-            consumer.holdings.update(actor, change.number, rows, self.mean(actor))
+            consumer.holdings.update(actor, change.number, rows, self.mean(actor), apart=change.apart)
+            consumer.had_suspects = change.apart
             if not consumer.has_room:
                 self.hungry.pop(consumer, None)
 
@@ -197,8 +211,13 @@ class LiveSubscription:
         self.may_grant(actor)
 
     def _update(self, actor: PartitionActor, ledger: Ledger, consumer: LiveConsumer, grant: int) -> None:
-        rows = sum(len(lease.rows) for lease in ledger.leases.of_grant(grant))
-        consumer.holdings.update(actor, grant, rows, self.mean(actor))
+        leases = ledger.leases.of_grant(grant)
+        rows, apart = sum(len(lease.rows) for lease in leases), any(lease.apart for lease in leases)
+        consumer.holdings.update(actor, grant, rows, self.mean(actor), apart=apart)
+        if apart and consumer not in self.apart:
+            self.set_apart(consumer)
+        elif consumer in self.apart and not consumer.holdings.rows and consumer.had_suspects:
+            self.rejoin(consumer)
 
     # The end
 
