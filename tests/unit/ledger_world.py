@@ -8,15 +8,15 @@ which makes failures small, or a seed, which comes far in a short time.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pytest
 
 from bowstring.core import granting, journal, leases, offset_set, settling, timeline
 from bowstring.core.changes import Delete, Floor, Reason
+from bowstring.core.granting import ChosenRows
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import AlterSubscription, LedgerChange, SetAsideReason, Settlement, Subscribe
 from bowstring.core.ledger_state import HEAD
@@ -27,6 +27,7 @@ from bowstring.core.row_set import RowSet
 from bowstring.core.settling import GrantRows, LostRows, OutcomeRows, RowStanding, SettleRequest
 from bowstring.core.subscription_settings import Backoff, SubscriptionSettings
 from tests.unit.ledger_model import DELIVERIES_MAX, GRANTS_MAX, NaiveLedger
+from tests.unit.ledger_picking import Picker, Seeded
 
 NAMES = ["ada", "bob", "eve"]
 Choice = TypeVar("Choice")
@@ -49,24 +50,6 @@ def offsets(found: RowSet | None) -> set[int]:
 def pairs(lost: tuple[LostRows, ...]) -> set[tuple[int, int]]:
     """The grants and rows that were refused."""
     return {(one.grant, row) for one in lost for row in offsets(one.rows)}
-
-
-class Picker(Protocol):
-    """Who decides."""
-
-    def number(self, low: int, high: int) -> int:
-        """One of [low, high]."""
-        ...
-
-
-class Seeded:
-    """A seed decides."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def number(self, low: int, high: int) -> int:
-        return self._random.randint(low, high)
 
 
 class LedgerWorld:
@@ -152,20 +135,51 @@ class LedgerWorld:
     def grant(self) -> None:
         name, most, lease = self.one_of(NAMES), self.number(1, 25), self.one_of([10, 10, 25])
         granted = granting.grant(self.ledger, name, most, self.end, lease, self.now)
-        expected = self.model.grant(name, most, lease, self.now)
+        self.granted(granted, self.model.grant(name, most, lease, self.now), name)
+
+    def grant_apart(self) -> None:
+        name, most = self.one_of(NAMES), self.number(1, 25)
+        granted = granting.grant_apart(self.ledger, name, most, 10, self.now)
+        self.granted(granted, self.model.grant_apart(name, most, 10, self.now), name)
+
+    def choose(self) -> None:
+        """A grant of rows that a filter lets pass, of those that were looked at."""
+        name, most, lease = self.one_of(NAMES), self.number(1, 25), self.one_of([10, 10, 25])
+        start = max(self.ledger.cursor, self.ledger.floor)
+        scouted = self.number(start, self.end) if start < self.end else start
+        free = {offset for offset in range(start, scouted) if not self.model.rows[offset].settled}
+        eligible = self.some(free)
+        chosen = granting.choose(self.ledger, np.array(sorted(eligible), np.int64), scouted, most, self.now)
+        granted = granting.grant_chosen(self.ledger, name, chosen, lease, self.now)
+        self.granted(granted, self.model.grant_filtered(name, most, lease, self.now, eligible, scouted), name)
+
+    def granted(self, granted: Any, expected: Any, name: str) -> None:
         assert (granted and (granted.number, granted.rows.offsets().tolist())) == expected
         if granted is not None:
             self.write(*granted.changes)
             self.given.append((granted.number, name, offsets(granted.rows)))
 
-    def grant_apart(self) -> None:
-        name, most = self.one_of(NAMES), self.number(1, 25)
-        granted = granting.grant_apart(self.ledger, name, most, 10, self.now)
-        expected = self.model.grant_apart(name, most, 10, self.now)
-        assert (granted and (granted.number, granted.rows.offsets().tolist())) == expected
-        if granted is not None:
-            self.write(*granted.changes)
-            self.given.append((granted.number, name, offsets(granted.rows)))
+    def skip(self) -> None:
+        """Nothing passes the filter for a while."""
+        cursor = self.ledger.cursor
+        upto = min(self.end, cursor + self.number(0, 20))
+        if (change := granting.skip(self.ledger, cursor, upto)) is not None:
+            self.write(change)
+            self.model.skip(cursor, upto)
+
+    def pass_over(self) -> None:
+        """The cursor passes rows that are not granted and not left out: they are returned."""
+        start = max(self.ledger.cursor, self.ledger.floor)
+        free = {offset for offset in range(start, self.end) if not self.model.rows[offset].settled}
+        if free:
+            upto = self.number(min(free) + 1, self.end)
+            taken = self.some({offset for offset in free if offset < upto}) or {min(free)}
+            granted = granting.grant_chosen(self.ledger, "eve", ChosenRows(rows(taken), upto), 10, self.now)
+            expected = self.model.grant_these("eve", taken, upto, 10, self.now)
+            assert (granted and (granted.number, granted.rows.offsets().tolist())) == expected
+            if granted is not None:
+                self.write(*granted.changes)
+                self.given.append((granted.number, "eve", taken))
 
     def some(self, among: set[int]) -> set[int]:
         """Some of them: a stretch, every second one, or any."""
@@ -359,24 +373,9 @@ class LedgerWorld:
 
 
 OFTEN = ["publish", "wait", "grant", "grant", "grant", "settle", "settle", "settle", "settle", "expire", "extend", "seal", "load"]
-STEPS = [
-    *OFTEN,
-    *OFTEN,
-    "alter",
-    "grant_apart",
-    "expire",
-    "condemn",
-    "bury",
-    "bury",
-    "delete",
-    "raise_floor",
-    "repeat",
-    "repeat",
-    "give_back",
-    "set_aside",
-    "seek",
-    "a_snapshot_has_everything",
-]
+RARELY = "alter grant_apart expire condemn bury bury delete raise_floor repeat repeat give_back set_aside seek choose choose".split()
+RARELY += ["skip", "pass_over", "a_snapshot_has_everything"]
+STEPS = [*OFTEN, *OFTEN, *RARELY]
 NEED_A_GRANT = {"settle", "repeat", "extend", "give_back", "set_aside"}
 
 

@@ -116,6 +116,7 @@ class Consumption:
             instance=self._instance,
             lease=settings.lease,
             mode=settings.mode,
+            where=settings.where,
             topic_id=self._topic_id,
             subscription_id=self._subscription_id,
             create=settings.creation if not self._subscription_id else None,

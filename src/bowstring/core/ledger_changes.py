@@ -107,6 +107,10 @@ class Grant(LedgerStruct, tag=6, array_like=True, gc=False):
     """How far the cursor moves."""
     rows: Spans = ()
     """The rows, if they are not just those that the cursor passes."""
+    skipped: Spans = ()
+    """Rows that the cursor passes and that the subscription's filter leaves out: they are settled.
+    Other rows that it passes are returned.
+    """
     apart: bool = False
     """The consumer holds nothing else, in no partition: its rows have expired before."""
 
@@ -234,7 +238,17 @@ class Overtake(LedgerStruct, tag=23, array_like=True, gc=False):
 LetterChange = Condemn | Bury | Redrive | Overtake
 """What concerns dead letters."""
 
-OneLedgerChange = Grant | Settle | GiveBack | Extend | Expire | Reset | Join | AlterSubscription | SetAside | LetterChange
+
+class Skip(LedgerStruct, tag=26, array_like=True, gc=False):
+    """The cursor moves without a grant: the subscription's filter leaves out all the rows that it
+    passes, and they are settled.
+    """
+
+    passed: int
+    """How far the cursor moves."""
+
+
+OneLedgerChange = Grant | Settle | GiveBack | Extend | Expire | Reset | Join | AlterSubscription | SetAside | Skip | LetterChange
 """What changes a ledger."""
 
 LedgerChange = OneLedgerChange | Subscribe | Unsubscribe

@@ -25,7 +25,8 @@ from bowstring.broker.queue.consumer import LiveConsumer
 from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.lease_requests import GrantToConsumer
 from bowstring.broker.queue.subscription import LiveSubscription
-from bowstring.core.granting import Granted
+from bowstring.broker.queue.suspects import Suspects
+from bowstring.core.granting import ChosenRows, Granted, choose
 from bowstring.core.ledger import Ledger
 from bowstring.core.partition import Partition
 
@@ -50,6 +51,7 @@ class Granter:
         self._flusher = flusher
         self._clock = clock
         self._alarm = alarm
+        self._suspects = Suspects(clock)
         self._candidates: dict[LiveSubscription, None] = {}
         """Subscriptions in which something has changed since the last look."""
         flusher.before_take.append(self.grant)
@@ -79,12 +81,13 @@ class Granter:
 
     def _share_out(self, subscription: LiveSubscription) -> bool:
         """Says whether something was granted."""
-        hungry, served, has_granted = subscription.hungry, set[tuple[LiveConsumer, PartitionActor]](), False
+        hungry, served = subscription.hungry, set[tuple[LiveConsumer, PartitionActor]]()
+        has_granted = self._suspects.share_out(subscription)
         if not hungry:
-            return False
+            return has_granted
         now = self._clock.now()
         partitions = _with_rows(subscription, now)
-        waiting = sum(ledger.waiting(actor.partition.next_offset, now) for actor, ledger in partitions)
+        waiting = sum(subscription.grantable(actor, ledger, now) for actor, ledger in partitions)
         share = -(-waiting // max(1, min(len(hungry), -(-waiting // SHARE_MIN))))
         while partitions and hungry:
             consumer, (actor, ledger) = next(iter(hungry)), partitions[0]
@@ -95,25 +98,32 @@ class Granter:
             if not most:
                 del hungry[consumer]
                 continue
-            has_granted |= self._grant(subscription, consumer, actor, _to_a_page_end(actor.partition, ledger, most))
+            has_granted |= self._grant(subscription, consumer, actor, ledger, most)
             if consumer in hungry:
                 hungry.move_to_end(consumer)
             partitions.popleft()
-            if ledger.waiting(actor.partition.next_offset, now):
+            if subscription.grantable(actor, ledger, now):
                 partitions.append((actor, ledger))
                 subscription.waiting.move_to_end(actor)
             else:
                 del subscription.waiting[actor]
         return has_granted
 
-    def _grant(self, subscription: LiveSubscription, consumer: LiveConsumer, actor: PartitionActor, most: int) -> bool:
+    def _grant(self, subscription: LiveSubscription, consumer: LiveConsumer, actor: PartitionActor, ledger: Ledger, most: int) -> bool:
         """False if the consumer has as many grants in the partition as it may."""
+        chosen: ChosenRows | None = None
+        if subscription.scout is None or ledger.lane:
+            most = _to_a_page_end(actor.partition, ledger, most)
+        else:
+            scouted = subscription.scout.eligible(actor, ledger, most)
+            chosen = choose(ledger, scouted.offsets, scouted.end, most, self._clock.now())
 
         def told(granted: Granted | Exception | None) -> None:
             if isinstance(granted, Granted) and consumer.delivery is not None:
                 consumer.delivery.add(actor, granted.number)
 
-        request = GrantToConsumer(subscription.number_in(actor), self._clock.now, told, consumer.name, most, consumer.lease)
+        number = subscription.number_in(actor)
+        request = GrantToConsumer(number, self._clock.now, told, consumer.name, most, consumer.lease, chosen)
         actor.receive(request)
         return request.granted is not None
 
@@ -132,7 +142,7 @@ def _with_rows(subscription: LiveSubscription, now: int) -> Open:
     found: Open = deque()
     for actor in list(subscription.waiting):
         ledger = subscription.ledger(actor)
-        if ledger is None or actor.closed is not None or not ledger.waiting(actor.partition.next_offset, now):
+        if ledger is None or actor.closed is not None or not subscription.grantable(actor, ledger, now):
             del subscription.waiting[actor]
             continue
         found.append((actor, ledger))

@@ -48,7 +48,7 @@ class Queues:
         rates = Rates(self.clock.monotonic, self.reading.counters.queue)
         look_at, bury = self._granter.look_at, self.letters.writer.look_at
         subscription = LiveSubscription(topic, number, name, settings, created, rates=rates, look_at=look_at, bury=bury)
-        self.of(topic).add(subscription)
+        self.of(topic).add(subscription, self.reading)
         self.letters.companions.claim(subscription)
         return subscription
 

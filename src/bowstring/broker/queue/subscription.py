@@ -14,6 +14,7 @@ from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.queue.consumer import LiveConsumer
 from bowstring.broker.queue.rates import Rates
+from bowstring.broker.queue.scout import Scout
 from bowstring.broker.topics import Topic
 from bowstring.core.addresses import Runs
 from bowstring.core.ledger import Ledger
@@ -68,6 +69,8 @@ class LiveSubscription:
         """The topic with its dead letters, once there is one."""
         self.lane = 0
         """The number of its ledgers there."""
+        self.scout: Scout | None = None
+        """Looks at rows before they are granted, if that is needed."""
         self.ended: errors.Error | None = None
         topic.actors[0].followers[self] = None  # all of them end together
 
@@ -127,6 +130,8 @@ class LiveSubscription:
             del self.consumers[consumer.name]
             if not self.consumers:
                 self.waiting.clear()
+                if self.scout is not None:
+                    self.scout.stop()
 
     def room_changed(self, consumer: LiveConsumer) -> None:
         """It may have room now, or not any more."""
@@ -163,6 +168,12 @@ class LiveSubscription:
             self.waiting[actor] = None
             if self.hungry or self.apart:
                 self._look_at(self)
+
+    def grantable(self, actor: PartitionActor, ledger: Ledger, now: int) -> int:
+        """How many rows of a partition can be granted, as far as is known."""
+        if self.scout is None or ledger.lane:
+            return ledger.waiting(actor.partition.next_offset, now)
+        return self.scout.waiting(actor, ledger, now)
 
     def mean(self, actor: PartitionActor) -> float:
         """About how many bytes a message of the partition has."""
@@ -232,6 +243,10 @@ class LiveSubscription:
         incarnation has ended.
         """
         self.ended = error
+        self.end_consumers(error)
+
+    def end_consumers(self, error: errors.Error) -> None:
+        """Those that are connected get this error. They may come again."""
         for consumer in tuple(self.consumers.values()):
             consumer.end(error)
 

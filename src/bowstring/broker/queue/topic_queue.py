@@ -10,7 +10,10 @@ from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.lease_requests import ExpireEnded
+from bowstring.broker.queue.scout import Scout
+from bowstring.broker.queue.scouted_rows import look_of
 from bowstring.broker.queue.subscription import LiveSubscription
+from bowstring.broker.reading.reading import Reading
 from bowstring.broker.topics import Topic
 from bowstring.core.changes import Append, Change, Delete, Floor
 from bowstring.core.ledger import Ledger
@@ -70,7 +73,12 @@ class TopicQueue:
         """By name."""
         return iter([self._by_name[name] for name in sorted(self._by_name)])
 
-    def add(self, subscription: LiveSubscription) -> None:
+    def add(self, subscription: LiveSubscription, reading: Reading) -> None:
+        """A subscription is there. Some have to look at rows before they are granted."""
+        look = look_of(subscription.settings)
+        if look is not None:
+            found, failed = subscription.may_grant, subscription.end_consumers
+            subscription.scout = Scout(subscription.number, reading, self._clock, self._alarm, look, found=found, failed=failed)
         self._by_name[subscription.name] = self._by_number[subscription.number] = subscription
 
     def add_lane(self, subscription: LiveSubscription) -> None:
@@ -111,6 +119,8 @@ class TopicQueue:
         elif isinstance(change, Settle):
             subscription.settled(actor, ledger, change)
         else:
+            if isinstance(change, Reset) and subscription.scout is not None:
+                subscription.scout.forget(actor)
             subscription.leases_changed(actor, ledger)
         self._set_later(subscription, actor, ledger)
         if ledger.condemned:
