@@ -72,6 +72,7 @@ def test_a_nacked_message_comes_again_at_its_moment(broker: bowstring.Broker, cl
     with client.consumer("orders", "billing", credit=1) as consumer:
         first(consumer).nack(at=at.astimezone(), reason="later")
         assert next_values(consumer, 1) == [b"b"]
+        assert is_idle(client, consumer)
         broker.clock.advance(timedelta(hours=1, minutes=59, seconds=59))
         assert is_idle(client, consumer)
         broker.clock.advance(1)
