@@ -221,6 +221,8 @@ class Bury(LedgerStruct, tag=21, array_like=True, gc=False):
     """Condemned rows are settled: the same flush has their dead letters."""
 
     rows: Spans
+    lost: Spans = ()
+    """Those of the rows that cannot be read: they have no dead letter."""
 
 
 class Redrive(LedgerStruct, tag=22, array_like=True, gc=False):

@@ -229,10 +229,12 @@ def condemn(ledger: Ledger, rows: RowSet, reason: str, now: int) -> Condemn | No
     return Condemn(*ledger.place, rows.spans(), reason, now) if rows else None
 
 
-def bury(ledger: Ledger, rows: RowSet) -> Bury | None:
-    """Those of the rows that are condemned are settled; their dead letters go into the same flush."""
+def bury(ledger: Ledger, rows: RowSet, lost: RowSet = NO_ROWS) -> Bury | None:
+    """Those of the rows that are condemned are settled; their dead letters go into the same flush.
+    There is none of those that are lost.
+    """
     rows = ledger.condemned.among(rows)
-    return Bury(*ledger.place, rows.spans()) if rows else None
+    return Bury(*ledger.place, rows.spans(), (lost & rows).spans()) if rows else None
 
 
 def redrive(ledger: Ledger, rows: RowSet) -> Redrive | None:

@@ -21,15 +21,17 @@ from bowstring.ports.store import Page
 class BuryRows(Question[int]):
     """Condemned rows are settled. The answer is how many."""
 
-    def __init__(self, subscription: int, rows: RowSet) -> None:
+    def __init__(self, subscription: int, rows: RowSet, lost: RowSet) -> None:
+        """Those that are lost have no dead letter."""
         super().__init__()
         self._subscription = subscription
         self._rows = rows
+        self._lost = lost
 
     def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[int]:
         del now, found
         ledger = partition.ledgers.get(self._subscription)
-        change = None if ledger is None else settling.bury(ledger, self._rows)
+        change = None if ledger is None else settling.bury(ledger, self._rows, self._lost)
         return Decided(() if change is None else (change,), len(self._rows))
 
 

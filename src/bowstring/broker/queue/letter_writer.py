@@ -113,7 +113,7 @@ class LetterWriter:
         rows, lost = ledger.condemned.among(rows), ledger.condemned.among(lost)
         if lost:
             self._counters.aside["damaged"] += len(lost)
-        bury = BuryRows(subscription.number_in(actor), RowSet.union((rows, lost)))
+        bury = BuryRows(subscription.number_in(actor), RowSet.union((rows, lost)), lost)
         if not rows:
             return PartitionActor.ask_together([(actor, bury)]) if lost else None
         return self._ask(subscription, actor, companion, rows, found, bury)
