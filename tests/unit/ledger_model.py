@@ -53,6 +53,8 @@ class NaiveLedger:
     start: int = 1
     rows: dict[int, Message] = field(default_factory=dict)
     grants: int = 0
+    sought: int = 1
+    """Grants below this ended at the latest with a seek."""
     backoff: tuple[int, float, int] | None = None
     requests: dict[str, dict[int, set[tuple[int, int]]]] = field(default_factory=dict)
     """For each consumer its requests, and the (grant, row) pairs that each was refused."""
@@ -215,6 +217,7 @@ class NaiveLedger:
 
     def reset(self, offset: int, gone: set[int]) -> None:
         self.start = offset
+        self.sought = self.grants + 1
         for at, row in self.rows.items():
             settled = at < offset or at in gone
             condemned = row.condemned if at < offset else None

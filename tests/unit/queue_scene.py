@@ -37,7 +37,7 @@ from bowstring.core.ledger_changes import Settlement
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.row_set import RowSet
-from bowstring.core.settling import GrantRows, OutcomeRows, RowsDone
+from bowstring.core.settling import GrantRows, OutcomeRows, RowsDone, RowStanding
 from bowstring.core.subscription_settings import SubscriptionSettings
 from bowstring.messages import encoding
 from bowstring.ports.catalog import TopicRow
@@ -196,7 +196,7 @@ class Customer:
         self.pushed.append(pushed)
         self.bytes += pushed.fetched.size
 
-    def lost(self, grants: Grants) -> None:
+    def lost(self, grants: Grants, standing: RowStanding | None = None) -> None:
         self.told.append(grants)
 
     def ping(self) -> None:

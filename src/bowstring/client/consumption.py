@@ -196,7 +196,7 @@ class Consumption:
         if told.ping:
             self._stream.send(pb.ConsumeRequest(pong=told.ping))
         for lost in told.lost:
-            self._lose(lost)
+            self._lose(lost, told.standing)
         if told.HasField("page"):
             self._pushed(told, data)
         written = [self._settled(each, told.now) for each in told.settled]
@@ -267,11 +267,12 @@ class Consumption:
             self._hand.doubted()
         return extension.written
 
-    def _lose(self, told: pb.HeldLeases) -> None:
+    def _lose(self, told: pb.HeldLeases, standing: str) -> None:
         """The consumer does not have these leases any more."""
         for grant in told.grants:
             lease = self._held.get((told.partition, grant))
             if lease is not None:
+                lease.standing = standing
                 lease.is_lost = True  # what else comes of it is not held either
                 self._watch.drop(lease)
                 for page in tuple(lease.pages):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class HeldLease:
     """A lease of this consumer, with its pages."""
 
-    __slots__ = ("due", "grant", "is_lost", "pages", "partition", "until")
+    __slots__ = ("due", "grant", "is_lost", "pages", "partition", "standing", "until")
 
     def __init__(self, partition: int, grant: int, until: int) -> None:
         self.partition = partition
@@ -47,6 +47,8 @@ class HeldLease:
         """When the kit has to do something about it (`lease_watch`)."""
         self.is_lost = False
         """Whether the broker says that the consumer does not have it any more."""
+        self.standing = ""
+        """Why, if the broker says so."""
         self.pages: dict[LeasedPage, None] = {}
         """Those with rows that are not settled."""
 

@@ -22,10 +22,12 @@ REFUSALS_MAX: Final = 1000
 """So many refusals that the program has not seen are kept for `flush`."""
 
 _HINT: Final = "Ask for a longer lease= or let it be extended (alive=)."
+_SOUGHT_HINT: Final = "Leave the message: it comes again if it is behind that place."
 _STANDINGS: Final = {
     "settled": "the message is settled",
     "waiting": "the message waits for its next delivery",
     "never": "the message was not delivered yet",
+    "sought": "the subscription was set to another place",
 }
 
 
@@ -75,9 +77,10 @@ class Refusal:
             "until": times.to_text(self._until) if self._until else "",
         }
         told = " and ".join(part for part in (ended, standing) if part)
+        hint = _SOUGHT_HINT if self._standing == "sought" else _HINT
         return errors.LeaseLost(
             f"the lease on {place} {told}." if ended else f"this consumer does not hold {place}{': ' * bool(standing)}{standing}.",
-            hint=_HINT,
+            hint=hint,
             details={name: text for name, text in details.items() if text},
         )
 
@@ -85,7 +88,7 @@ class Refusal:
         if not self._ended:
             return ""
         if self._ended > self._now:
-            return "was taken away before its end"
+            return "was ended" if self._standing == "sought" else "was taken away before its end"
         return f"ended {(self._now - self._ended) / 1e6:.1f} s ago at {clock_time(self._ended)}"
 
     def _standing_text(self) -> str:

@@ -125,7 +125,8 @@ class Settlements:
 
     def lost_refusal(self, page: LeasedPage) -> Refusal:
         """What is known about rows that the consumer has lost."""
-        return Refusal(page.topic, page.partition, page.offsets, ended=page.lease.until, now=self._lease_time.latest())
+        now, lease = self._lease_time.latest(), page.lease
+        return Refusal(page.topic, page.partition, page.offsets, ended=lease.until, now=now, standing=lease.standing)
 
     # ---- requests
 

@@ -250,6 +250,7 @@ class Ledger(LedgerPlaces, Machine[OneLedgerChange | Delete | Floor, LedgerParts
         self.counts.clear(gone, self.ordinal)
         self.expiries.clear(self.expiries.rows(), self.ordinal)
         self.cursor = change.offset
+        self.sought = self.next_grant
         self._returned = RowPool()
 
     # At rest

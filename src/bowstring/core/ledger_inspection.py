@@ -16,6 +16,7 @@ def state(ledger: Ledger) -> dict[str, object]:
         "counts": ledger.counts.state(),
         "expiries": ledger.expiries.state(),
         "condemned": ledger.condemned.state(),
+        "sought": ledger.sought,
         "lane": (ledger.lane, ledger.redriven.rows().spans(), ledger.overtaken),
         "timeline": ledger.timeline.state(),
         "leases": leases,

@@ -56,6 +56,8 @@ class LedgerPlaces:
         """The number of the next grant."""
         self.moment = 0
         """The last moment that a change named."""
+        self.sought = 1
+        """Grants below this number ended at the latest when the subscription was set to a place."""
         self.retained = floor
         """How far retention has come."""
         self.ordinal = 0
@@ -140,6 +142,11 @@ class LedgerPlaces:
     def retry_counts(self, rows: RowSet) -> NDArray[np.int32]:
         """For each of the rows, how often it was delivered before."""
         return self.counts.of(rows)
+
+    def resettled(self, offset: int, gone: RowSet, end: int) -> int:
+        """How many rows from the offset on are settled, but for those that are gone."""
+        settled = max(0, min(self.floor, end) - offset) + self.settled.above.count(max(offset, self.floor), end)
+        return settled - len(gone)
 
     def next_deadline(self) -> int:
         """When the next lease ends."""

@@ -70,6 +70,7 @@ class LedgerHead(msgspec.Struct, array_like=True, gc=False):
     leases: tuple[LeaseRest, ...]
     later: tuple[bytes, bytes] = (b"", b"")
     """Rows that come again at a moment: the moments, and of each the row, as little-endian int64."""
+    sought: int = 1
     condemned: tuple[CondemnedRest, ...] = ()
     lane: bool = False
     redriven: Spans = ()
@@ -243,6 +244,7 @@ def _capture_head(ledger: Ledger) -> Encode:
     numbers = ledger.ordinal, ledger.floor, ledger.cursor, ledger.next_grant, ledger.moment, ledger.retained
     subscription = ledger.name, ledger.settings, ledger.created
     consumers = ledger.consumers.next_number, tuple(ledger.consumers.rest())
+    sought = ledger.sought
     leases = [((lease.number, lease.consumer, lease.granted, lease.until), lease.rows, lease.apart) for lease in ledger.leases]
     moments, offsets = ledger.timeline.arrays()
     condemned, redriven, lane, overtaken = tuple(ledger.condemned.rest()), ledger.redriven.rows(), ledger.lane, ledger.overtaken
@@ -251,7 +253,7 @@ def _capture_head(ledger: Ledger) -> Encode:
         rest = tuple(LeaseRest(*facts, rows.spans(), apart) for facts, rows, apart in leases)
         later = moments.astype("<i8").tobytes(), offsets.astype("<i8").tobytes()
         letters = condemned, lane, redriven.spans(), overtaken
-        return _encoder.encode(LedgerHead(VERSION, *subscription, *numbers, *consumers, rest, later, *letters))
+        return _encoder.encode(LedgerHead(VERSION, *subscription, *numbers, *consumers, rest, later, sought, *letters))
 
     return encode
 
@@ -259,7 +261,7 @@ def _capture_head(ledger: Ledger) -> Encode:
 def _restore_head(ledger: Ledger, head: LedgerHead) -> None:
     ledger.name, ledger.settings, ledger.created = head.name, head.settings, head.created
     ledger.ordinal, ledger.cursor, ledger.next_grant = head.ordinal, head.cursor, head.next_grant
-    ledger.moment, ledger.retained = head.moment, head.retained
+    ledger.moment, ledger.retained, ledger.sought = head.moment, head.retained, head.sought
     ledger.settled.reset(head.floor)
     ledger.consumers.restore(head.consumers, head.next_consumer)
     ledger.timeline.load(*head.later)

@@ -54,6 +54,8 @@ class RowStanding(enum.Enum):
     """It waits for its next delivery."""
     NEVER = "never"
     """It was not delivered yet."""
+    SOUGHT = "sought"
+    """The lease ended when the subscription was set to another place."""
     KEPT = "kept"
     """The asker holds it still: it is not kept until the moment at which it was to come again."""
 
@@ -319,8 +321,9 @@ def _told(ledger: Ledger, refused: Sequence[GrantRows], now: int) -> tuple[LostR
 
 def _where(ledger: Ledger, part: GrantRows, now: int) -> Iterator[LostRows]:
     """Where the rows are that were refused."""
-    if part.rows is None:
-        yield LostRows(part.grant, None)
+    sought = 0 < part.grant < ledger.sought
+    if part.rows is None or sought:
+        yield LostRows(part.grant, part.rows, RowStanding.SOUGHT if sought else None)
         return
     left = part.rows
     if settled := RowSet.union((ledger.settled.of(left), ledger.condemned.among(left))):

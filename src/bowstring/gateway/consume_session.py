@@ -26,7 +26,7 @@ from bowstring.broker.queue.holdings import ConsumerCredit
 from bowstring.broker.queue.opening import ConsumerOpening, open_consumer, resume
 from bowstring.broker.queue.pushes import Grants, PushedRows
 from bowstring.broker.queue.settlement import NamedRows, check_together, grant_parts, timed_parts
-from bowstring.core.settling import LostRows, RowsDone
+from bowstring.core.settling import LostRows, RowsDone, RowStanding
 from bowstring.gateway.value_stream import ValueStream
 from bowstring.ports.disk import Buffer
 from bowstring.ports.transport import Caller, Pieces
@@ -121,6 +121,7 @@ class ConsumeLost(NamedTuple):
 
     now: int
     grants: Grants
+    standing: str
 
 
 class ConsumePing(NamedTuple):
@@ -271,10 +272,10 @@ class ConsumeSession:
         if self._consumer is not None:
             self._send(ConsumePush(self._consumer.now(), pushed), pushed.fetched.size)
 
-    def lost(self, grants: Grants) -> None:
+    def lost(self, grants: Grants, standing: RowStanding | None = None) -> None:
         """Sends which leases the consumer has lost."""
         if self._consumer is not None:
-            self._send(ConsumeLost(self._consumer.now(), grants))
+            self._send(ConsumeLost(self._consumer.now(), grants, "" if standing is None else standing.value))
 
     def ping(self) -> None:
         """Asks for an answer."""

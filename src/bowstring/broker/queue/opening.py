@@ -16,6 +16,7 @@ from bowstring.broker.queue.queues import Queues
 from bowstring.broker.queue.subscription import LiveSubscription
 from bowstring.broker.queue.subscription_filter import check_filter
 from bowstring.broker.queue.subscriptions import NewSubscription
+from bowstring.core.settling import RowStanding
 from bowstring.ports.transport import Caller
 
 INSTANCE_BYTES = 16
@@ -142,8 +143,21 @@ def resume(queues: Queues, consumer: LiveConsumer, held: Grants) -> None:
 def _resume(consumer: LiveConsumer, lost: Grants, others: Grants) -> None:
     if consumer.ended is not None or consumer.delivery is None:
         return
-    if lost:
-        consumer.receiver.lost(lost)
+    _tell_lost(consumer, lost)
     for number, grants in others.items():
         for grant in grants:
             consumer.delivery.add(consumer.subscription.actor(number), grant, again=True)
+
+
+def _tell_lost(consumer: LiveConsumer, lost: Grants) -> None:
+    """Leases that ended while it was away: some when the subscription was set to another place."""
+    sought, others = dict[int, list[int]](), dict[int, list[int]]()
+    for actor, ledger in consumer.subscription.ledgers():
+        place = consumer.subscription.place(actor)
+        for grant in lost.get(place, ()):
+            (sought if 0 < grant < ledger.sought else others).setdefault(place, []).append(grant)
+    unknown = {number: list(grants) for number, grants in lost.items() if number >= len(consumer.subscription.actors())}
+    if sought:
+        consumer.receiver.lost(sought, RowStanding.SOUGHT)
+    if others or unknown:
+        consumer.receiver.lost(others | unknown)

@@ -639,6 +639,42 @@ class DeleteSubscriptionAnswer(_message.Message):
     deleted: bool
     def __init__(self, deleted: _Optional[bool] = ...) -> None: ...
 
+class SeekSubscriptionRequest(_message.Message):
+    __slots__ = ("topic", "name", "beginning", "latest", "offsets", "dry_run")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BEGINNING_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    beginning: bool
+    latest: bool
+    offsets: _containers.RepeatedCompositeFieldContainer[PartitionOffset]
+    dry_run: bool
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., beginning: _Optional[bool] = ..., latest: _Optional[bool] = ..., offsets: _Optional[_Iterable[_Union[PartitionOffset, _Mapping]]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class SeekSubscriptionAnswer(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[SoughtPartition]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[SoughtPartition, _Mapping]]] = ...) -> None: ...
+
+class SoughtPartition(_message.Message):
+    __slots__ = ("partition", "offset", "again", "skipped", "leased")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    AGAIN_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    LEASED_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    offset: int
+    again: int
+    skipped: int
+    leased: int
+    def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ..., again: _Optional[int] = ..., skipped: _Optional[int] = ..., leased: _Optional[int] = ...) -> None: ...
+
 class Subscription(_message.Message):
     __slots__ = ("topic", "name", "id", "topic_id", "mode", "lease", "created", "backlog", "leased", "oldest", "delivered_rate", "acked_rate", "nacked_rate", "expired_rate", "partitions", "consumers", "max_deliveries", "backoff", "dead_letters", "unsettled", "keep_max", "where")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -884,7 +920,7 @@ class ExtendRows(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., number: _Optional[int] = ..., lease: _Optional[int] = ..., grants: _Optional[_Iterable[int]] = ..., runs: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ConsumeAnswer(_message.Message):
-    __slots__ = ("now", "opened", "page", "lease", "settled", "extended", "lost", "ping", "batch")
+    __slots__ = ("now", "opened", "page", "lease", "settled", "extended", "lost", "ping", "standing", "batch")
     NOW_FIELD_NUMBER: _ClassVar[int]
     OPENED_FIELD_NUMBER: _ClassVar[int]
     PAGE_FIELD_NUMBER: _ClassVar[int]
@@ -893,6 +929,7 @@ class ConsumeAnswer(_message.Message):
     EXTENDED_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
     PING_FIELD_NUMBER: _ClassVar[int]
+    STANDING_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     now: int
     opened: ConsumeOpened
@@ -902,8 +939,9 @@ class ConsumeAnswer(_message.Message):
     extended: _containers.RepeatedCompositeFieldContainer[RowsExtended]
     lost: _containers.RepeatedCompositeFieldContainer[HeldLeases]
     ping: int
+    standing: str
     batch: bytes
-    def __init__(self, now: _Optional[int] = ..., opened: _Optional[_Union[ConsumeOpened, _Mapping]] = ..., page: _Optional[_Union[FetchAnswer, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., settled: _Optional[_Iterable[_Union[RowsSettled, _Mapping]]] = ..., extended: _Optional[_Iterable[_Union[RowsExtended, _Mapping]]] = ..., lost: _Optional[_Iterable[_Union[HeldLeases, _Mapping]]] = ..., ping: _Optional[int] = ..., batch: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, now: _Optional[int] = ..., opened: _Optional[_Union[ConsumeOpened, _Mapping]] = ..., page: _Optional[_Union[FetchAnswer, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., settled: _Optional[_Iterable[_Union[RowsSettled, _Mapping]]] = ..., extended: _Optional[_Iterable[_Union[RowsExtended, _Mapping]]] = ..., lost: _Optional[_Iterable[_Union[HeldLeases, _Mapping]]] = ..., ping: _Optional[int] = ..., standing: _Optional[str] = ..., batch: _Optional[bytes] = ...) -> None: ...
 
 class ConsumeOpened(_message.Message):
     __slots__ = ("topic_id", "subscription_id", "mode", "lease", "created", "requests", "retention")
