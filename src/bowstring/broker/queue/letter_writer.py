@@ -137,14 +137,7 @@ class LetterWriter:
 
 def _reached(rows: RowSet, found: PagesFound) -> tuple[RowSet, RowSet]:
     """Of the rows those that the pages have, and those that no page has any more or a damaged one
-    has: nobody can read them.
+    has: they cannot be read.
     """
-    if found.damaged is not None:
-        end = found.damaged.end
-    elif found.entries:
-        end = found.entries[-1].end
-    else:
-        end = rows.stop
-    rows = rows.below(end)
     readable = RowSet.union([RowSet(entry.first_offset, entry.end) for entry in found.entries])
-    return rows & readable, rows - readable
+    return rows & readable, rows & RowSet.union((found.gone, found.damaged))
