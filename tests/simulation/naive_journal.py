@@ -16,7 +16,19 @@ from collections.abc import Callable, Iterable
 from bowstring.broker.queue.letter import PRODUCER
 from bowstring.core import journal
 from bowstring.core.changes import Append, Change, Delete, Floor, Reason
-from bowstring.core.ledger_changes import Bury, Expire, Extend, GiveBack, Grant, SetAside, SetAsideReason, Skip, Subscribe, Unsubscribe
+from bowstring.core.ledger_changes import (
+    Bury,
+    Expire,
+    Extend,
+    GiveBack,
+    Grant,
+    PassBy,
+    SetAside,
+    SetAsideReason,
+    Skip,
+    Subscribe,
+    Unsubscribe,
+)
 from bowstring.core.partition import Partition
 from tests.history.violations import Violation
 from tests.simulation.naive_subscription import NaiveSubscription, offsets_of
@@ -140,6 +152,8 @@ class NaiveJournal:
                 self._sometimes("rows were granted again", bool(change.rows) and not change.skipped)
                 self._sometimes("rows were left out by a grant", bool(change.skipped))
                 self._sometimes("rows were granted by the flush that stores them", self._appended > 0 and not change.rows)
+            case PassBy():
+                self._sometimes("rows that are not due were passed by", len(change.later) // 2)
             case Skip():
                 self._sometimes("rows were left out without a grant", change.passed)
             case Expire():

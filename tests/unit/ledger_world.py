@@ -22,34 +22,17 @@ from bowstring.core.ledger_changes import AlterSubscription, LedgerChange, SetAs
 from bowstring.core.ledger_state import HEAD
 from bowstring.core.ledgers import Ledgers
 from bowstring.core.machine import NEVER
-from bowstring.core.offset_set import runs_of
 from bowstring.core.row_set import RowSet
 from bowstring.core.settling import GrantRows, LostRows, OutcomeRows, RowStanding, SettleRequest
 from bowstring.core.subscription_settings import Backoff, SubscriptionSettings
 from tests.unit.ledger_model import DELIVERIES_MAX, GRANTS_MAX, NaiveLedger
-from tests.unit.ledger_picking import Picker, Seeded
+from tests.unit.ledger_rows import offsets, pairs, rows, runs
+from tests.unit.pickers import Picker, Seeded
 
 NAMES = ["ada", "bob", "eve"]
 Choice = TypeVar("Choice")
 BEGIN = Subscribe(1, 0, 7, "billing", SubscriptionSettings(max_deliveries=DELIVERIES_MAX), 5, 1)
 OUTCOMES = [outcome for outcome in Settlement if outcome is not Settlement.CONDEMN]
-
-
-def rows(offsets: set[int]) -> RowSet:
-    return RowSet.of_offsets(np.array(sorted(offsets), np.int64))
-
-
-def runs(offsets: set[int]) -> tuple[tuple[int, int], ...]:
-    return tuple(runs_of(np.array(sorted(offsets), np.int64)))
-
-
-def offsets(found: RowSet | None) -> set[int]:
-    return {0} if found is None else set(found.offsets().tolist())
-
-
-def pairs(lost: tuple[LostRows, ...]) -> set[tuple[int, int]]:
-    """The grants and rows that were refused."""
-    return {(one.grant, row) for one in lost for row in offsets(one.rows)}
 
 
 class LedgerWorld:
@@ -166,6 +149,20 @@ class LedgerWorld:
         if (change := granting.skip(self.ledger, cursor, upto)) is not None:
             self.write(change)
             self.model.skip(cursor, upto)
+
+    def pass_by(self) -> None:
+        """The cursor passes rows that are not due."""
+        ahead = {offset for offset in range(self.ledger.cursor, self.end) if not self.model.rows[offset].settled}
+        undue, cursor = self.some(ahead), self.ledger.cursor
+        if undue and (change := granting.pass_by(self.ledger, rows(undue))) is not None:
+            self.write(change)
+            self.model.pass_by(cursor, undue)
+
+    def come_due(self) -> None:
+        """Some rows are due, in any order; also others than the ledger has passed by."""
+        due = sorted(self.some(set(range(1, self.end))), key=lambda _: self.number(0, 1000))
+        self.ledger.later.come_due(np.array(due, np.int64))
+        self.model.come_due(due)
 
     def pass_over(self) -> None:
         """The cursor passes rows that are not granted and not left out: they are returned."""
@@ -346,6 +343,7 @@ class LedgerWorld:
                 loaded.replay(cast("LedgerChange | Delete | Floor", change), number)
         assert loaded.state() == self.ledgers.state()
         self.ledgers = loaded
+        self.model.forget_due()
 
     def a_snapshot_has_everything(self) -> None:
         other = Ledger(1, 0, 7)
@@ -364,7 +362,7 @@ class LedgerWorld:
         assert leased == self.model.leased(self.now)
         if self.end > 1:
             assert ledger.retry_counts(everything).tolist() == [row.retries for _, row in sorted(self.model.rows.items())]
-        free = sum(row.free(self.now) for row in self.model.rows.values())
+        free = sum(row.is_free(self.now) for row in self.model.rows.values())
         assert ledger.waiting(self.end, self.now) == free
         condemned = {at: (last.reason, last.consumer) for last, some in ledger.condemned.groups(everything) for at in offsets(some)}
         assert condemned == {offset: row.condemned for offset, row in self.model.rows.items() if row.condemned}
@@ -377,7 +375,8 @@ class LedgerWorld:
 
 OFTEN = ["publish", "wait", "grant", "grant", "grant", "settle", "settle", "settle", "settle", "expire", "extend", "seal", "load"]
 RARELY = "alter grant_apart expire condemn bury bury delete raise_floor repeat repeat give_back set_aside seek choose choose".split()
-STEPS = [*OFTEN, *OFTEN, *RARELY, "skip", "pass_over", "a_snapshot_has_everything"]
+SCHEDULED = ["pass_by", "pass_by", "come_due", "come_due", "come_due"]
+STEPS = [*OFTEN, *OFTEN, *RARELY, *SCHEDULED, "skip", "pass_over", "a_snapshot_has_everything"]
 NEED_A_GRANT = {"settle", "repeat", "extend", "give_back", "set_aside"}
 
 

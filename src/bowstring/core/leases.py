@@ -28,6 +28,14 @@ STALE_MAX = 256
 MANY_DUE = 64
 
 
+class LeasedRows(NamedTuple):
+    """Rows under one active lease."""
+
+    rows: RowSet
+    consumer: str
+    until: int
+
+
 class Lease:
     """Rows of one grant that end together."""
 
@@ -44,14 +52,6 @@ class Lease:
         """What is neither settled nor given back."""
         self.apart = apart
         """How many rows were granted, if their consumer holds nothing else; else 0."""
-
-
-class LeasedRows(NamedTuple):
-    """Rows under one active lease."""
-
-    rows: RowSet
-    consumer: str
-    until: int
 
 
 class Leases:

@@ -6,7 +6,8 @@ A row is in one of six places, and only exceptions cost memory:
 - leased: part of a grant, which is a run of rows (`leases`);
 - condemned: on its way to the dead letters (`condemned`);
 - returned: given back, before the cursor, and granted again before anything new;
-- later: given back, and to come again at a moment (`timeline`);
+- later: given back, and to come again at a moment (`timeline`); or published for later, and not due
+  when the cursor passed it (`later`). The broker tells when such rows are due, which is not durable;
 - waiting: from the cursor on, never granted yet. Ten million of them cost nothing.
 
 Which rows are returned follows from the rest: they are before the cursor, neither settled nor
@@ -46,6 +47,7 @@ from bowstring.core.ledger_changes import (
     Join,
     OneLedgerChange,
     Overtake,
+    PassBy,
     Redrive,
     Reset,
     SetAside,
@@ -96,6 +98,8 @@ class Ledger(LedgerPlaces, Machine[OneLedgerChange | Delete | Floor, LedgerParts
             case SetAside():
                 for part in change.parts:
                     self._settle(self._taken(part.grant, part.rows))
+            case PassBy():
+                self._apply_pass_by(change)
             case Skip():
                 self.cursor += change.passed
                 self._settle(RowSet(self.cursor - change.passed, self.cursor))
@@ -123,6 +127,7 @@ class Ledger(LedgerPlaces, Machine[OneLedgerChange | Delete | Floor, LedgerParts
             rows = RowSet.of_spans(change.rows)
             if self._returned is not None:
                 self._returned.take_out(rows)
+            self.later.take_out(rows)
             if change.passed:
                 self._pass_over(change, rows)
         else:
@@ -139,6 +144,16 @@ class Ledger(LedgerPlaces, Machine[OneLedgerChange | Delete | Floor, LedgerParts
         left = passed - rows - skipped
         if left and self._returned is not None:
             self._returned.put(left - self.settled.of(left))
+
+    def _apply_pass_by(self, change: PassBy) -> None:
+        passed = RowSet(self.cursor, self.cursor + change.passed)
+        self.cursor += change.passed
+        self._settle(RowSet.of_spans(change.skipped))
+        left = passed - self.settled.of(passed)
+        later = RowSet.of_spans(change.later) & left
+        self.later.put(later)
+        if self._returned is not None:
+            self._returned.put(left - later)
 
     def _apply_settle(self, change: Settle) -> None:
         self.consumers.settle(change, self.moment)
@@ -192,6 +207,7 @@ class Ledger(LedgerPlaces, Machine[OneLedgerChange | Delete | Floor, LedgerParts
                 self._returned.put(passed - self.settled.of(passed))
             self._returned.take_out(rows)
         self.timeline.take_out(rows)
+        self.later.take_out(rows)
         self.condemned.add(rows, LastDelivery(change.reason, ended=change.moment))
 
     def _apply_redrive(self, rows: RowSet) -> None:
@@ -225,6 +241,7 @@ class Ledger(LedgerPlaces, Machine[OneLedgerChange | Delete | Floor, LedgerParts
         if rows.below(self.cursor):
             self.leases.drop(rows)
             self.timeline.take_out(rows)
+            self.later.take_out(rows)
             if self._returned is not None:
                 self._returned.take_out(rows)
         self._settle(rows)
@@ -244,6 +261,7 @@ class Ledger(LedgerPlaces, Machine[OneLedgerChange | Delete | Floor, LedgerParts
         self.leases.clear()
         self.condemned.keep_below(change.offset)
         self.timeline.clear()
+        self.later.take_out(self.later.rows())
         self.settled.reset(change.offset)
         self.settled.add(gone)
         self.counts.clear(RowSet(0, change.offset), self.ordinal)

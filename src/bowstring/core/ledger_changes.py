@@ -209,6 +209,17 @@ class SetAside(LedgerStruct, tag=16, array_like=True, gc=False):
     reason: SetAsideReason
 
 
+class PassBy(LedgerStruct, tag=17, array_like=True, gc=False):
+    """The cursor moves without a grant, because some of the rows that it passes are not due."""
+
+    passed: int
+    """How far the cursor moves."""
+    later: Spans
+    """The rows that are not due. Other rows that it passes are returned."""
+    skipped: Spans = ()
+    """Rows that the subscription's filter leaves out: they are settled."""
+
+
 class Condemn(LedgerStruct, tag=20, array_like=True, gc=False):
     """Rows that no consumer holds are going to be dead letters: retention has reached them."""
 
@@ -250,7 +261,7 @@ class Skip(LedgerStruct, tag=26, array_like=True, gc=False):
     """How far the cursor moves."""
 
 
-OneLedgerChange = Grant | Settle | GiveBack | Extend | Expire | Reset | Join | AlterSubscription | SetAside | Skip | LetterChange
+OneLedgerChange = Grant | Settle | GiveBack | Extend | Expire | Reset | Join | AlterSubscription | SetAside | Skip | PassBy | LetterChange
 """What changes a ledger."""
 
 LedgerChange = OneLedgerChange | Subscribe | Unsubscribe

@@ -19,6 +19,7 @@ def state(ledger: Ledger) -> dict[str, object]:
         "sought": ledger.sought,
         "lane": (ledger.lane, ledger.redriven.rows().spans(), ledger.overtaken),
         "timeline": ledger.timeline.state(),
+        "later": ledger.later.state(),
         "leases": leases,
         "consumers": (ledger.consumers.next_number, ledger.consumers.rest()),
         "next_grant": ledger.next_grant,
@@ -39,6 +40,11 @@ def check(ledger: Ledger) -> None:
     assert not condemned & leased, "a condemned row is leased"
     assert not ledger.settled.above.among(condemned), "a settled row is condemned"
     assert not ledger.settled.of(later), "a settled row comes again"
+    scheduled = ledger.later.rows()
+    assert not ledger.settled.of(scheduled), "a settled row is to be due"
+    assert not scheduled & RowSet.union((leased, condemned)), "a leased or condemned row is to be due"
+    assert not scheduled & later, "a row is to be due, and comes again"
+    assert not ledger.later.due.rows() - scheduled, "a row is due that is not later"
     assert not later & RowSet.union((leased, condemned)), "a leased or condemned row comes again"
     assert not later or (later.stop <= ledger.cursor and ledger.timeline.first() > ledger.moment), "a row that comes later is here already"
     assert not ledger.settled.above.any(ledger.floor, ledger.floor + 1), "the floor stands at a settled row"

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bowstring.core.addresses import Spans
 from bowstring.core.condemned import Condemned
+from bowstring.core.due_rows import ScheduledRows
 from bowstring.core.leases import LeasedRows, Leases
 from bowstring.core.ledger_consumers import LedgerConsumers
 from bowstring.core.retry_counts import RetryCounts
@@ -51,6 +52,8 @@ class LedgerPlaces:
         """How many rows retention has taken before they were settled."""
         self.timeline = Timeline()
         """Rows that come again after `moment`."""
+        self.later = ScheduledRows()
+        """Rows that were not due when the cursor passed them, and were not granted since."""
         self.consumers = LedgerConsumers()
         self.next_grant = 1
         """The number of the next grant."""
@@ -89,6 +92,7 @@ class LedgerPlaces:
             pool.take_out(self.leases.rows())
             pool.take_out(self.condemned.rows())
             pool.take_out(self.timeline.rows())
+            pool.take_out(self.later.rows())
         return pool
 
     def suspects(self, now: int) -> RowSet:
@@ -112,7 +116,11 @@ class LedgerPlaces:
         """So many of the first rows before the cursor that can be granted, or all."""
         ripe, suspects = self.timeline.ripe(now), self.suspects(now)
         again = self.returned.rows() - suspects if suspects else self.returned.smallest(most)
-        return RowSet.union((again, ripe - suspects)).smallest(most) if ripe or suspects else again
+        if ripe or suspects:
+            again = RowSet.union((again, ripe - suspects)).smallest(most)
+        if self.later.due.is_empty or len(again) == most:
+            return again
+        return RowSet.union((again, self.later.due.first(most - len(again))))
 
     def backlog(self, end: int) -> int:
         """How many rows before `end` are not settled, leased ones included."""
@@ -122,7 +130,12 @@ class LedgerPlaces:
         """How many rows before `end` can be granted."""
         start = max(self.cursor, self.floor)
         fresh = 0 if self.lane else end - start - self.settled.above.count(start, end) if end > start else 0
-        return fresh + len(self.returned) + self.timeline.ripe_count(now)
+        return fresh + len(self.returned) + self.timeline.ripe_count(now) + len(self.later.due)
+
+    @property
+    def not_yet(self) -> int:
+        """How many rows come at a time of their own that has not come."""
+        return len(self.timeline) + len(self.later) - len(self.later.due)
 
     def leased(self, rows: RowSet, now: int) -> Iterator[LeasedRows]:
         """Those of the rows that are under an active lease."""

@@ -78,8 +78,8 @@ class LedgerHead(msgspec.Struct, array_like=True, gc=False):
 
     @property
     def is_plain(self) -> bool:
-        """It has neither leases nor condemned rows, and is no lane."""
-        return not (self.leases or self.condemned or self.lane)
+        """It has neither leases, condemned rows nor rows that come later, and is no lane."""
+        return not (self.leases or self.condemned or self.lane or self.later[0])
 
 
 class _Chunk(msgspec.Struct, array_like=True, gc=False):
@@ -87,6 +87,8 @@ class _Chunk(msgspec.Struct, array_like=True, gc=False):
     """The last change that counts in it."""
     settled: bytes
     planes: list[bytes]
+    later: bytes = b""
+    """Rows that were not due when the cursor passed them."""
     expiries: list[bytes] = []
 
 
@@ -159,7 +161,7 @@ class LedgerState:
     def capture(self) -> list[LedgerStatePart]:
         """Chunks that have changed, and at last the head. They count as written from here on."""
         ledger = self._ledger
-        changed = ledger.settled.above.changed | ledger.counts.changed | ledger.expiries.changed | self._unwritten
+        changed = ledger.settled.above.changed | ledger.counts.changed | ledger.later.changed | ledger.expiries.changed | self._unwritten
         if ledger.settled.resets != self._resets:
             changed |= self._resting  # they may have rows below a floor that has fallen since
         ahead = {chunk for chunk in changed if _end(chunk) > ledger.floor}
@@ -171,6 +173,7 @@ class LedgerState:
         self._unwritten, self._head_is_at_rest, self._resets = set(), True, ledger.settled.resets
         self._ordinal = ledger.ordinal
         ledger.settled.above.changed = set()
+        ledger.later.changed = set()
         ledger.counts.captured()
         ledger.expiries.captured()
         return [*parts, LedgerStatePart(HEAD, _capture_head(ledger))]
@@ -202,7 +205,8 @@ class LedgerState:
 
 def snapshot(ledger: Ledger) -> LedgerParts:
     """The whole state as it is."""
-    numbers = {*ledger.settled.above.chunk_numbers(), *ledger.counts.chunk_numbers(), *ledger.expiries.chunk_numbers()}
+    numbers = {*ledger.settled.above.chunk_numbers(), *ledger.counts.chunk_numbers(), *ledger.later.chunk_numbers()}
+    numbers |= set(ledger.expiries.chunk_numbers())
     chunks = {chunk: _capture_chunk(ledger, chunk)() for chunk in numbers}
     return LedgerParts(_capture_head(ledger)(), chunks, ledger.snapshot_sequence)
 
@@ -275,18 +279,25 @@ def _restore_head(ledger: Ledger, head: LedgerHead) -> None:
 
 def _capture_chunk(ledger: Ledger, chunk: int) -> Encode:
     settled, planes, ordinal = ledger.settled.above.copy(chunk), ledger.counts.copy(chunk), ledger.ordinal
-    expiries = ledger.expiries.copy(chunk)
+    later, expiries = ledger.later.copy(chunk), ledger.expiries.copy(chunk)
     below = ledger.floor - (chunk << offset_set.CHUNK_BITS)
     if below > 0:
         settled.add_range(0, below)
-    if not settled and not planes and not expiries:
+    if not settled and not planes and not later and not expiries:
         return bytes
     return lambda: _encoder.encode(
-        _Chunk(ordinal, settled.serialize(), [plane.serialize() for plane in planes], [plane.serialize() for plane in expiries])
+        _Chunk(
+            ordinal,
+            settled.serialize(),
+            [plane.serialize() for plane in planes],
+            later.serialize() if later else b"",
+            [plane.serialize() for plane in expiries],
+        )
     )
 
 
 def _restore_chunk(ledger: Ledger, chunk: int, rest: _Chunk) -> None:
     ledger.settled.above.load(chunk, rest.settled)
     ledger.counts.load(chunk, rest.planes, rest.ordinal)
+    ledger.later.load(chunk, rest.later)
     ledger.expiries.load(chunk, rest.expiries, rest.ordinal)

@@ -31,6 +31,7 @@ from bowstring.core.ledger_changes import (
     LedgerChange,
     OneLedgerChange,
     Overtake,
+    PassBy,
     Redrive,
     Reset,
     SetAside,
@@ -72,6 +73,8 @@ class LedgerFigures(NamedTuple):
     cursor: int
     backlog: int
     leased: int
+    later: int = 0
+    """Those that come at a time of their own, and are not here yet."""
 
 
 class LedgersParts(NamedTuple):
@@ -118,7 +121,19 @@ class Ledgers(Machine[LedgerChange | Delete | Floor, LedgersParts]):
             case Delete() | Floor():
                 for ledger in self:
                     ledger.apply(change)
-            case Grant() | Settle() | GiveBack() | Extend() | Expire() | Reset() | Join() | AlterSubscription() | SetAside() | Skip():
+            case (
+                Grant()
+                | Settle()
+                | GiveBack()
+                | Extend()
+                | Expire()
+                | Reset()
+                | Join()
+                | AlterSubscription()
+                | SetAside()
+                | PassBy()
+                | Skip()
+            ):
                 self[change.subscription].apply(change)
             case Condemn() | Bury() | Redrive() | Overtake():
                 self[change.subscription].apply(change)
@@ -216,7 +231,7 @@ class Ledgers(Machine[LedgerChange | Delete | Floor, LedgersParts]):
         if resting is not None and resting.head is not None and not resting.chunks and resting.head.is_plain:
             return LedgerFigures(resting.head.floor, resting.head.cursor, max(0, end - resting.head.floor), 0)
         ledger = self[subscription]
-        return LedgerFigures(ledger.floor, ledger.cursor, ledger.backlog(end), ledger.leases.rows_held)
+        return LedgerFigures(ledger.floor, ledger.cursor, ledger.backlog(end), ledger.leases.rows_held, ledger.not_yet)
 
     def _heads(self) -> Iterator[tuple[int, LedgerHead]]:
         for number, resting in self._resting.items():

@@ -74,7 +74,10 @@ class Queues:
     async def forget(self, topic: Topic) -> None:
         """The topic is deleted, and all its subscriptions."""
         queue = self._topics.pop(topic.row.id, None)
-        for subscription in queue or ():
+        if queue is None:
+            return
+        queue.end()
+        for subscription in queue:
             await self.remove_lanes(subscription)
             await self.letters.companions.release(subscription)
 
@@ -88,3 +91,5 @@ class Queues:
         """The incarnation is over. Consumers hear of it from their partitions."""
         self._alarm.stop()
         self.letters.stop()
+        for queue in self._topics.values():
+            queue.end()

@@ -14,6 +14,7 @@ from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.queue.consumer import LiveConsumer
 from bowstring.broker.queue.rates import Rates
+from bowstring.broker.queue.schedules import Schedules
 from bowstring.broker.queue.scout import Scout
 from bowstring.broker.topics import Topic
 from bowstring.core.addresses import Runs
@@ -69,6 +70,8 @@ class LiveSubscription:
         """The topic with its dead letters, once there is one."""
         self.lane = 0
         """The number of its ledgers there."""
+        self.schedules: Schedules | None = None
+        """When the rows of its partitions are due."""
         self.scout: Scout | None = None
         """Looks at rows before they are granted, if that is needed."""
         self.ended: errors.Error | None = None
@@ -171,9 +174,14 @@ class LiveSubscription:
 
     def grantable(self, actor: PartitionActor, ledger: Ledger, now: int) -> int:
         """How many rows of a partition can be granted, as far as is known."""
-        if self.scout is None or ledger.lane:
-            return ledger.waiting(actor.partition.next_offset, now)
-        return self.scout.waiting(actor, ledger, now)
+        if self.scout is not None and not ledger.lane:
+            return self.scout.waiting(actor, ledger, now) if self.end(actor, ledger) > ledger.cursor else ledger.waiting(0, now)
+        return ledger.waiting(self.end(actor, ledger), now)
+
+    def end(self, actor: PartitionActor, ledger: Ledger) -> int:
+        """Rows from the cursor up to there are due."""
+        end = actor.partition.next_offset
+        return end if self.schedules is None or ledger.lane else min(end, self.schedules[actor].limit(ledger))
 
     def mean(self, actor: PartitionActor) -> float:
         """About how many bytes a message of the partition has."""

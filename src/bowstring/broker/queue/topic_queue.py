@@ -10,13 +10,13 @@ from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.lease_requests import ExpireEnded
+from bowstring.broker.queue.schedules import Schedules
 from bowstring.broker.queue.scout import Scout
 from bowstring.broker.queue.scouted_rows import look_of
 from bowstring.broker.queue.subscription import LiveSubscription
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.topics import Topic
 from bowstring.core.changes import Append, Change, Delete, Floor
-from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import Condemn, Expire, GiveBack, Grant, Redrive, Reset, SetAside, Settle
 
 QueueChange = Grant | Settle | Expire | GiveBack | SetAside | Reset | Condemn | Redrive
@@ -60,6 +60,8 @@ class TopicQueue:
         self._by_number: dict[int, LiveSubscription] = {}
         self._ends = {actor: LeaseEnds(self, actor) for actor in topic.actors}
         self._later = {actor: LaterRows(self, actor) for actor in topic.actors}
+        self._schedules: Schedules | None = None
+        """None before there was a subscription."""
         for actor in topic.actors:
             actor.taken = self.taken
             self._set_alarm(actor)
@@ -75,6 +77,9 @@ class TopicQueue:
 
     def add(self, subscription: LiveSubscription, reading: Reading) -> None:
         """A subscription is there. Some have to look at rows before they are granted."""
+        if self._schedules is None:
+            self._schedules = Schedules(reading, self._clock, self._alarm, self._may_grant)
+        subscription.schedules = self._schedules
         look = look_of(subscription.settings)
         if look is not None:
             found, failed = subscription.may_grant, subscription.end_consumers
@@ -100,6 +105,8 @@ class TopicQueue:
         for change in changes:
             if isinstance(change, Append):
                 if change.rows:
+                    if change.due and self._schedules is not None and self._by_number:
+                        self._schedules[actor].appended(change.first_offset)
                     for subscription in self._by_number.values():
                         subscription.may_grant(actor)
             elif isinstance(change, Delete | Floor):
@@ -122,7 +129,7 @@ class TopicQueue:
             if isinstance(change, Reset) and subscription.scout is not None:
                 subscription.scout.forget(actor)
             subscription.leases_changed(actor, ledger)
-        self._set_later(subscription, actor, ledger)
+        self._set_later(subscription, actor)
         if ledger.condemned:
             subscription.condemned(actor)
 
@@ -131,16 +138,27 @@ class TopicQueue:
         if ledger is not None:
             subscription.leases_changed(actor, ledger)
 
+    # Rows that are due later
+
+    def _may_grant(self, actor: PartitionActor) -> None:
+        for subscription in self._by_number.values():
+            subscription.may_grant(actor)
+
+    def end(self) -> None:
+        """The topic is deleted, or the incarnation is over."""
+        if self._schedules is not None:
+            self._schedules.stop()
+
     # Rows that come again later
 
     def joined(self, subscription: LiveSubscription) -> None:
         """A subscription has its first consumer: before that nothing waits for its rows."""
-        for actor, ledger in subscription.ledgers():
-            if actor in self._later:
-                self._set_later(subscription, actor, ledger)
+        for actor in self.topic.actors:
+            self._set_later(subscription, actor)
 
-    def _set_later(self, subscription: LiveSubscription, actor: PartitionActor, ledger: Ledger) -> None:
-        if subscription.consumers and not ledger.timeline.is_empty:
+    def _set_later(self, subscription: LiveSubscription, actor: PartitionActor) -> None:
+        ledger = subscription.ledger(actor) if subscription.consumers else None
+        if ledger is not None and not ledger.timeline.is_empty:
             self._alarm.set(self._later[actor], ledger.timeline.first())
 
     def come_back(self, actor: PartitionActor, now: int) -> None:

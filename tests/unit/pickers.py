@@ -1,4 +1,4 @@
-"""Who decides what happens in a world of ledgers."""
+"""Who decides what a world does next: hypothesis, or a seed."""
 
 from __future__ import annotations
 
