@@ -156,6 +156,14 @@ def test_masks_settle_rows_of_a_batch(client):
     assert client.subscription("orders", "billing").backlog == 0
 
 
+@pytest.mark.parametrize(("wrong", "what"), [({"max_wait": -1}, "max_wait=-1 is negative"), ({"max_rows": 0}, "max_rows=0 is not valid")])
+def test_wrong_batches_are_refused_before_anything_comes(client, wrong, what):
+    with client.consumer("orders", "billing") as consumer, pytest.raises(bowstring.InvalidArgument, match=what):
+        consumer.batches(**wrong)
+    with client.reader("orders") as reader, pytest.raises(bowstring.InvalidArgument, match=what):
+        reader.batches(**wrong)
+
+
 def test_a_refused_settlement_that_nobody_looks_at_is_raised_at_the_end(broker, client):
     sent(client, 1)
     consumer = client.consumer("orders", "billing")
