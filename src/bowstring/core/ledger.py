@@ -1,19 +1,25 @@
 """The ledger: what a subscription has done with the rows of one partition.
 
-A row is in one of five places, and only exceptions cost memory:
+A row is in one of six places, and only exceptions cost memory:
 
 - settled: below the floor, or in a set above it (`settled_rows`);
 - leased: part of a grant, which is a run of rows (`leases`);
+- condemned: on its way to the dead letters (`condemned`);
 - returned: given back, before the cursor, and granted again before anything new;
-- later: given back, and to come again at a moment (`timeline`);
+- later: given back, and to come again at a moment (`timeline`); or published for later, and not due
+  when the cursor passed it (`later`). The broker tells when such rows are due, which is not durable;
 - waiting: from the cursor on, never granted yet. Ten million of them cost nothing.
 
 Which rows are returned follows from the rest: they are before the cursor, neither settled nor
-leased nor later. So that is not durable, and a loaded ledger works it out when it is first asked to grant.
-Beside the places a row has a retry count (`retry_counts`). A consumer has a running number of its
-requests (`ledger_consumers`).
+leased nor condemned nor later. So that is not durable, and a loaded ledger works it out when it is
+first asked to grant. Beside the places a row has a retry count (`retry_counts`), and a count of the
+leases on it that have expired: rows with two of them are suspects, which are granted apart from all
+others (`granting`). A consumer has a running number of its requests (`ledger_consumers`).
 
-Requests are decided beside it (`granting`, `settling`), and deciding changes nothing. Durable state
+A lane is the ledger of a subscription in the topic of its dead letters: only what a `Redrive` has
+named is returned there.
+
+Where rows are is in `ledger_places`. Requests are decided beside it (`granting`, `settling`), and deciding changes nothing. Durable state
 changes only in `apply`, also by the deletions and floors of the partition. Only one decision is
 open at a time: it is applied before the next one is made, because a grant has the next number and
 begins at the cursor.
@@ -24,23 +30,25 @@ later one. A grant names the present, so it may have the rows that come back by 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple, assert_never
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import assert_never
 
 from bowstring.core.addresses import Spans
 from bowstring.core.changes import Delete, Floor
-from bowstring.core.leases import Lease, Leases
+from bowstring.core.condemned import EXPIRED, LastDelivery
+from bowstring.core.leases import Lease
 from bowstring.core.ledger_changes import (
     AlterSubscription,
+    Bury,
+    Condemn,
     Expire,
     Extend,
     GiveBack,
     Grant,
     Join,
     OneLedgerChange,
+    Overtake,
+    PassBy,
+    Redrive,
     Reset,
     SetAside,
     Settle,
@@ -48,76 +56,19 @@ from bowstring.core.ledger_changes import (
     Skip,
     Subscribe,
 )
-from bowstring.core.ledger_consumers import LedgerConsumers
-from bowstring.core.machine import Machine
-from bowstring.core.retry_counts import RetryCounts
+from bowstring.core.ledger_places import LedgerPlaces
+from bowstring.core.machine import LedgerParts, Machine
 from bowstring.core.row_set import NO_ROWS, RowPool, RowSet
-from bowstring.core.settled_rows import SettledRows
-from bowstring.core.subscription_settings import SubscriptionSettings
-from bowstring.core.timeline import Timeline
 
 
-class LedgerParts(NamedTuple):
-    """A ledger's state at rest: its head, chunks by their number, and the flush of the head."""
-
-    head: bytes
-    chunks: dict[int, bytes]
-    sequence: int
-
-
-class LeasedRows(NamedTuple):
-    """Rows under one active lease."""
-
-    rows: RowSet
-    consumer: str
-    until: int
-
-
-class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
+class Ledger(LedgerPlaces, Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
     """One subscription in one partition."""
-
-    def __init__(self, topic: int, partition: int, subscription: int, offset: int = 1, floor: int = 1, gone: Spans = ()) -> None:
-        """It delivers from the offset on, but for rows that are gone; `floor` is the one of
-        retention.
-        """
-        self.topic = topic
-        self.partition = partition
-        self.subscription = subscription
-        self.place = topic, partition, subscription
-        """What its changes begin with."""
-        self.name = ""
-        """The subscription's; its number stays when another one gets the name."""
-        self.settings = SubscriptionSettings()
-        self.created = 0
-        self.cursor = offset
-        """Rows from here on were never granted."""
-        self.settled = SettledRows(offset)
-        self.leases = Leases()
-        self.counts = RetryCounts()
-        self.timeline = Timeline()
-        """Rows that come again after `moment`."""
-        self.consumers = LedgerConsumers()
-        self.next_grant = 1
-        """The number of the next grant."""
-        self.moment = 0
-        """The last moment that a change named."""
-        self.sought = 1
-        """Grants below this number ended at the latest when the subscription was set to a place."""
-        self.retained = floor
-        """How far retention has come."""
-        self.ordinal = 0
-        """How many changes were applied."""
-        self.snapshot_sequence = 0
-        """The flush that the head at rest stands for."""
-        self._returned: RowPool | None = RowPool()
-        """None until somebody asks for it."""
-        self.settled.add(RowSet.of_spans(gone))
 
     @staticmethod
     def of(change: Subscribe) -> Ledger:
         """The ledger with which a subscription begins."""
         ledger = Ledger(change.topic, change.partition, change.subscription, change.offset, change.floor, change.gone)
-        ledger.name, ledger.settings, ledger.created = change.name, change.settings, change.created
+        ledger.name, ledger.settings, ledger.created, ledger.lane = change.name, change.settings, change.created, change.lane
         return ledger
 
     # Applying: live and at load
@@ -147,9 +98,19 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             case SetAside():
                 for part in change.parts:
                     self._settle(self._taken(part.grant, part.rows))
+            case PassBy():
+                self._apply_pass_by(change)
             case Skip():
                 self.cursor += change.passed
                 self._settle(RowSet(self.cursor - change.passed, self.cursor))
+            case Condemn():
+                self._apply_condemn(change)
+            case Bury():
+                self._settle(RowSet.of_spans(change.rows))
+            case Redrive():
+                self._apply_redrive(RowSet.of_spans(change.rows))
+            case Overtake():
+                self.overtaken += change.count
             case Delete():
                 self._leave(RowSet.of_runs(change.runs))
             case Floor():
@@ -166,13 +127,15 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             rows = RowSet.of_spans(change.rows)
             if self._returned is not None:
                 self._returned.take_out(rows)
+            self.later.take_out(rows)
             if change.passed:
                 self._pass_over(change, rows)
         else:
             rows = RowSet(self.cursor, self.cursor + change.passed)
         self.cursor += change.passed
         consumer.active = self.moment
-        self.leases.add(Lease(change.number, change.consumer, self.moment, self.moment + consumer.lease, rows))
+        apart = len(rows) if change.apart else 0
+        self.leases.add(Lease(change.number, change.consumer, self.moment, self.moment + consumer.lease, rows, apart))
 
     def _pass_over(self, change: Grant, rows: RowSet) -> None:
         """The cursor passes rows that the grant does not have."""
@@ -182,23 +145,45 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         if left and self._returned is not None:
             self._returned.put(left - self.settled.of(left))
 
+    def _apply_pass_by(self, change: PassBy) -> None:
+        passed = RowSet(self.cursor, self.cursor + change.passed)
+        self.cursor += change.passed
+        self._settle(RowSet.of_spans(change.skipped))
+        left = passed - self.settled.of(passed)
+        later = RowSet.of_spans(change.later) & left
+        self.later.put(later)
+        if self._returned is not None:
+            self._returned.put(left - later)
+
     def _apply_settle(self, change: Settle) -> None:
         self.consumers.settle(change, self.moment)
+        reasons = iter(change.reasons)
         for grant, outcome, spans, moment in change.parts:
+            granted = self.leases.of_grant(grant)[0].granted if outcome is Settlement.CONDEMN else 0
             rows = self._taken(grant, spans)
             if outcome is Settlement.ACK:
                 self._settle(rows)
+            elif outcome is Settlement.CONDEMN:
+                consumer = self.consumers[change.consumer].name
+                self._condemn(rows, LastDelivery(next(reasons, ""), granted, consumer, change.moment))
             else:
                 self._give_back(rows, counted=outcome.is_counted, moment=moment)
 
     def _apply_expire(self, change: Expire) -> None:
         self._reach(change.moment)
-        ended = self.leases.expire(change.moment)
+        condemned = RowSet.of_spans(change.condemned) if change.condemned else NO_ROWS
+        for lease in self.leases.apart() if condemned else ():
+            if rows := lease.rows & condemned:
+                last = LastDelivery(EXPIRED, lease.granted, self.consumers[lease.consumer].name, lease.until)
+                self._condemn(rows, last)
+        ended = left = self.leases.expire(change.moment) - condemned
         for part in change.later:
             rows = RowSet.of_spans(part.rows)
             self._give_back(rows, counted=True, moment=part.moment)
-            ended = ended - rows
-        self._give_back(ended, counted=True)
+            left = left - rows
+        self._give_back(left, counted=True)
+        if ended:
+            self.expiries.count(ended, self.ordinal)
 
     def _reach(self, moment: int) -> None:
         """A change names this moment: rows that come back by then are returned."""
@@ -208,9 +193,36 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             if self._returned is not None:
                 self._returned.put(rows)
 
+    def _condemn(self, rows: RowSet, last: LastDelivery) -> None:
+        """Rows whose last delivery has ended."""
+        self.counts.count(rows, self.ordinal)
+        self.condemned.add(rows, last)
+
+    def _apply_condemn(self, change: Condemn) -> None:
+        """The cursor passes these rows: no row behind it is condemned."""
+        rows = RowSet.of_spans(change.rows)
+        passed, self.cursor = RowSet(self.cursor, rows.stop), max(self.cursor, rows.stop)
+        if self._returned is not None:
+            if passed and not self.lane:
+                self._returned.put(passed - self.settled.of(passed))
+            self._returned.take_out(rows)
+        self.timeline.take_out(rows)
+        self.later.take_out(rows)
+        self.condemned.add(rows, LastDelivery(change.reason, ended=change.moment))
+
+    def _apply_redrive(self, rows: RowSet) -> None:
+        self.redriven.put(rows)
+        self.cursor = max(self.cursor, rows.stop)
+        if self._returned is not None:
+            self._returned.put(rows)
+
     def _settle(self, rows: RowSet) -> None:
         self.settled.add(rows)
         self.counts.clear(rows, self.ordinal)
+        self.expiries.clear(rows, self.ordinal)
+        self.condemned.take_out(rows)
+        if self.lane:
+            self.redriven.take_out(rows)
 
     def _taken(self, grant: int, spans: Spans) -> RowSet:
         return self.leases.take(grant, RowSet.of_spans(spans) if spans else None)
@@ -229,6 +241,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         if rows.below(self.cursor):
             self.leases.drop(rows)
             self.timeline.take_out(rows)
+            self.later.take_out(rows)
             if self._returned is not None:
                 self._returned.take_out(rows)
         self._settle(rows)
@@ -246,86 +259,17 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
     def _apply_reset(self, change: Reset) -> None:
         gone = RowSet.of_spans(change.gone)
         self.leases.clear()
+        self.condemned.keep_below(change.offset)
         self.timeline.clear()
+        self.later.take_out(self.later.rows())
         self.settled.reset(change.offset)
         self.settled.add(gone)
         self.counts.clear(RowSet(0, change.offset), self.ordinal)
         self.counts.clear(gone, self.ordinal)
+        self.expiries.clear(self.expiries.rows(), self.ordinal)
         self.cursor = change.offset
         self.sought = self.next_grant
         self._returned = RowPool()
-
-    # Looking
-
-    @property
-    def floor(self) -> int:
-        """Every row below is settled."""
-        return self.settled.floor
-
-    @property
-    def returned(self) -> RowPool:
-        """Rows that were granted before and can be granted again."""
-        if self._returned is None:
-            self._returned = self._derived()
-        return self._returned
-
-    def _derived(self) -> RowPool:
-        pool = RowPool()
-        if self.floor < self.cursor:
-            pool.put(RowSet(self.floor, self.cursor))
-            pool.take_out(self.settled.above.rows())
-            pool.take_out(self.leases.rows())
-            pool.take_out(self.timeline.rows())
-        return pool
-
-    def next_rows(self, most: int, end: int, now: int = 0) -> RowSet:
-        """The rows to grant next, of those before `end`: what was given back first."""
-        again = self.given_back(most, now)
-        if not again:
-            return self.settled.unsettled(self.cursor, end, most)
-        if len(again) == most:
-            return again
-        return RowSet.union((again, self.settled.unsettled(self.cursor, end, most - len(again))))
-
-    def given_back(self, most: int, now: int) -> RowSet:
-        """So many of the first rows before the cursor that can be granted, or all."""
-        again, ripe = self.returned.smallest(most), self.timeline.ripe(now)
-        return RowSet.union((again, ripe)).smallest(most) if ripe else again
-
-    def backlog(self, end: int) -> int:
-        """How many rows before `end` are not settled, leased ones included."""
-        return max(0, end - self.floor - self.settled.above.count(self.floor, end)) if end > self.floor else 0
-
-    def waiting(self, end: int, now: int = 0) -> int:
-        """How many rows before `end` can be granted."""
-        start = max(self.cursor, self.floor)
-        fresh = end - start - self.settled.above.count(start, end) if end > start else 0
-        return fresh + len(self.returned) + self.timeline.ripe_count(now)
-
-    def leased(self, rows: RowSet, now: int) -> Iterator[LeasedRows]:
-        """Those of the rows that are under an active lease."""
-        for lease, held in self.leases.over(rows.below(self.cursor)):
-            if lease.until > now:
-                yield LeasedRows(held, self.consumers[lease.consumer].name, lease.until)
-
-    def kept(self, below: int) -> RowSet:
-        """Rows before the offset that leases keep from retention."""
-        if self.floor >= below:
-            return NO_ROWS
-        return RowSet.union(held for _, held in self.leases.over(RowSet(0, below)))
-
-    def retry_counts(self, rows: RowSet) -> NDArray[np.int32]:
-        """For each of the rows, how often it was delivered before."""
-        return self.counts.of(rows)
-
-    def resettled(self, offset: int, gone: RowSet, end: int) -> int:
-        """How many rows from the offset on are settled, but for those that are gone."""
-        settled = max(0, min(self.floor, end) - offset) + self.settled.above.count(max(offset, self.floor), end)
-        return settled - len(gone)
-
-    def next_deadline(self) -> int:
-        """When the next lease ends."""
-        return self.leases.next_end()
 
     # At rest
 
@@ -351,35 +295,11 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         self._returned = None
 
     def state(self) -> dict[str, object]:
-        leases = sorted((lease.number, lease.consumer, lease.granted, lease.until, lease.rows.spans()) for lease in self.leases)
-        return {
-            "subscription": (self.name, self.settings, self.created),
-            "cursor": self.cursor,
-            "settled": self.settled.state(),
-            "counts": self.counts.state(),
-            "timeline": self.timeline.state(),
-            "leases": leases,
-            "consumers": (self.consumers.next_number, self.consumers.rest()),
-            "next_grant": self.next_grant,
-            "moment": self.moment,
-            "retained": self.retained,
-            "sought": self.sought,
-            "ordinal": self.ordinal,
-        }
+        from bowstring.core import ledger_inspection
+
+        return ledger_inspection.state(self)
 
     def check(self) -> None:
-        self.leases.check()
-        self.timeline.check()
-        leased, returned, later = self.leases.rows(), self.returned.rows(), self.timeline.rows()
-        settled = RowSet.union((RowSet(0, self.floor), self.settled.above.rows()))
-        assert returned == self._derived().rows(), "a row before the cursor is in no place, or in two"
-        assert not self.settled.of(leased), "a settled row is leased"
-        assert not self.settled.of(later), "a settled row comes again"
-        assert not leased & later, "a leased row comes again"
-        assert not later or (later.stop <= self.cursor and self.timeline.first() > self.moment), "a row that comes later is here already"
-        assert not self.settled.above.any(self.floor, self.floor + 1), "the floor stands at a settled row"
-        assert self.settled.above.first is None or self.settled.above.first > self.floor
-        assert leased.stop <= self.cursor, "a row is leased that the cursor has not passed"
-        assert not self.counts.rows() & settled, "a settled row has a retry count"
-        assert all(lease.number < self.next_grant for lease in self.leases), "a grant has a number that comes again"
-        assert all(self.consumers[lease.consumer] for lease in self.leases)
+        from bowstring.core import ledger_inspection
+
+        ledger_inspection.check(self)

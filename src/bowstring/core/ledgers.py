@@ -17,9 +17,12 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, assert_never
 
 from bowstring.core.changes import Delete, Floor
-from bowstring.core.ledger import LeasedRows, Ledger, LedgerParts
+from bowstring.core.leases import LeasedRows
+from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import (
     AlterSubscription,
+    Bury,
+    Condemn,
     Expire,
     Extend,
     GiveBack,
@@ -27,6 +30,9 @@ from bowstring.core.ledger_changes import (
     Join,
     LedgerChange,
     OneLedgerChange,
+    Overtake,
+    PassBy,
+    Redrive,
     Reset,
     SetAside,
     Settle,
@@ -35,7 +41,7 @@ from bowstring.core.ledger_changes import (
     Unsubscribe,
 )
 from bowstring.core.ledger_state import HEAD, LedgerHead, LedgerState, LedgerStatePart, RestingLedger
-from bowstring.core.machine import NEVER, Machine
+from bowstring.core.machine import NEVER, LedgerParts, Machine
 from bowstring.core.row_set import RowSet
 from bowstring.core.subscription_settings import SubscriptionSettings
 
@@ -56,6 +62,8 @@ class NamedSubscription(NamedTuple):
     name: str
     settings: SubscriptionSettings
     created: int
+    lane: bool = False
+    """It is one of another topic, whose dead letters are here."""
 
 
 class LedgerFigures(NamedTuple):
@@ -65,6 +73,8 @@ class LedgerFigures(NamedTuple):
     cursor: int
     backlog: int
     leased: int
+    later: int = 0
+    """Those that come at a time of their own, and are not here yet."""
 
 
 class LedgersParts(NamedTuple):
@@ -111,7 +121,21 @@ class Ledgers(Machine[LedgerChange | Delete | Floor, LedgersParts]):
             case Delete() | Floor():
                 for ledger in self:
                     ledger.apply(change)
-            case Grant() | Settle() | GiveBack() | Extend() | Expire() | Reset() | Join() | AlterSubscription() | SetAside() | Skip():
+            case (
+                Grant()
+                | Settle()
+                | GiveBack()
+                | Extend()
+                | Expire()
+                | Reset()
+                | Join()
+                | AlterSubscription()
+                | SetAside()
+                | PassBy()
+                | Skip()
+            ):
+                self[change.subscription].apply(change)
+            case Condemn() | Bury() | Redrive() | Overtake():
                 self[change.subscription].apply(change)
             case _:
                 assert_never(change)
@@ -199,15 +223,15 @@ class Ledgers(Machine[LedgerChange | Delete | Floor, LedgersParts]):
     def subscriptions(self) -> Iterator[NamedSubscription]:
         """Who they are, in any order."""
         for number, one in (*self._ledgers.items(), *self._heads()):
-            yield NamedSubscription(number, one.name, one.settings, one.created)
+            yield NamedSubscription(number, one.name, one.settings, one.created, one.lane)
 
     def figures(self, subscription: int, end: int) -> LedgerFigures:
         """Of rows before `end`. Most ledgers that rest need not be woken for it."""
         resting = self._resting.get(subscription)
-        if resting is not None and resting.head is not None and not resting.chunks and not resting.head.leases:
+        if resting is not None and resting.head is not None and not resting.chunks and resting.head.is_plain:
             return LedgerFigures(resting.head.floor, resting.head.cursor, max(0, end - resting.head.floor), 0)
         ledger = self[subscription]
-        return LedgerFigures(ledger.floor, ledger.cursor, ledger.backlog(end), ledger.leases.rows_held)
+        return LedgerFigures(ledger.floor, ledger.cursor, ledger.backlog(end), ledger.leases.rows_held, ledger.not_yet)
 
     def _heads(self) -> Iterator[tuple[int, LedgerHead]]:
         for number, resting in self._resting.items():
@@ -223,16 +247,25 @@ class Ledgers(Machine[LedgerChange | Delete | Floor, LedgersParts]):
                 yield SubscriptionLease(ledger.subscription, leased, ledger.name)
 
     def kept(self, below: int) -> RowSet:
-        """Rows before the offset that leases keep from retention, whether or not they have ended by
-        the clock: what ends a lease is a change.
+        """Rows before the offset that are kept from retention: by leases, whether or not they have
+        ended by the clock, because what ends a lease is a change; and until their dead letters are
+        written.
         """
         return RowSet.union([ledger.kept(below) for ledger in self._with_leases()])
 
     def _with_leases(self) -> Iterator[Ledger]:
+        """And those with condemned rows."""
         for number in sorted(self.numbers()):
             resting = self._resting.get(number)
-            if resting is None or resting.next_end != NEVER:
+            if resting is None or resting.head is None or not resting.head.is_plain:
                 yield self[number]
+
+    def has_condemned(self, subscription: int) -> bool:
+        """Whether rows of it are to be dead letters."""
+        resting = self._resting.get(subscription)
+        if resting is not None and resting.head is not None:
+            return bool(resting.head.condemned)
+        return bool(self[subscription].condemned)
 
     def next_deadline(self) -> int:
         """When the next lease ends, in the time by which leases run."""

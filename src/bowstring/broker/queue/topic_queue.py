@@ -10,14 +10,17 @@ from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.lease_requests import ExpireEnded
+from bowstring.broker.queue.schedules import Schedules
 from bowstring.broker.queue.scout import Scout
 from bowstring.broker.queue.scouted_rows import look_of
 from bowstring.broker.queue.subscription import LiveSubscription
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.topics import Topic
 from bowstring.core.changes import Append, Change, Delete, Floor
-from bowstring.core.ledger import Ledger
-from bowstring.core.ledger_changes import Expire, GiveBack, Grant, Reset, SetAside, Settle
+from bowstring.core.ledger_changes import Condemn, Expire, GiveBack, Grant, Redrive, Reset, SetAside, Settle
+
+QueueChange = Grant | Settle | Expire | GiveBack | SetAside | Reset | Condemn | Redrive
+"""The changes of a ledger after which something may be granted, or is to be ended or written."""
 
 
 class LeaseEnds:
@@ -57,6 +60,8 @@ class TopicQueue:
         self._by_number: dict[int, LiveSubscription] = {}
         self._ends = {actor: LeaseEnds(self, actor) for actor in topic.actors}
         self._later = {actor: LaterRows(self, actor) for actor in topic.actors}
+        self._schedules: Schedules | None = None
+        """None before there was a subscription."""
         for actor in topic.actors:
             actor.taken = self.taken
             self._set_alarm(actor)
@@ -72,15 +77,26 @@ class TopicQueue:
 
     def add(self, subscription: LiveSubscription, reading: Reading) -> None:
         """A subscription is there. Some have to look at rows before they are granted."""
+        if self._schedules is None:
+            self._schedules = Schedules(reading, self._clock, self._alarm, self._may_grant)
+        subscription.schedules = self._schedules
         look = look_of(subscription.settings)
         if look is not None:
             found, failed = subscription.may_grant, subscription.end_consumers
             subscription.scout = Scout(subscription.number, reading, self._clock, self._alarm, look, found=found, failed=failed)
         self._by_name[subscription.name] = self._by_number[subscription.number] = subscription
 
+    def add_lane(self, subscription: LiveSubscription) -> None:
+        """The dead letters of a subscription of another topic are here."""
+        self._by_number[subscription.lane] = subscription
+
     def remove(self, subscription: LiveSubscription) -> None:
         """The subscription is being deleted: its name is free."""
         del self._by_name[subscription.name], self._by_number[subscription.number]
+
+    def remove_lane(self, subscription: LiveSubscription) -> None:
+        """The same of a subscription of another topic."""
+        self._by_number.pop(subscription.lane, None)
 
     # Changes
 
@@ -89,15 +105,17 @@ class TopicQueue:
         for change in changes:
             if isinstance(change, Append):
                 if change.rows:
+                    if change.due and self._schedules is not None and self._by_number:
+                        self._schedules[actor].appended(change.first_offset)
                     for subscription in self._by_number.values():
                         subscription.may_grant(actor)
             elif isinstance(change, Delete | Floor):
                 for subscription in self._by_number.values():
                     self._leases_changed(subscription, actor)
-            elif isinstance(change, Grant | Settle | Expire | GiveBack | SetAside | Reset):
+            elif isinstance(change, Grant | Settle | Expire | GiveBack | SetAside | Reset | Condemn | Redrive):
                 self._told(actor, change)
 
-    def _told(self, actor: PartitionActor, change: Grant | Settle | Expire | GiveBack | SetAside | Reset) -> None:
+    def _told(self, actor: PartitionActor, change: QueueChange) -> None:
         subscription = self._by_number.get(change.subscription)
         ledger = None if subscription is None else subscription.ledger(actor)
         if subscription is None or ledger is None:
@@ -111,22 +129,36 @@ class TopicQueue:
             if isinstance(change, Reset) and subscription.scout is not None:
                 subscription.scout.forget(actor)
             subscription.leases_changed(actor, ledger)
-        self._set_later(subscription, actor, ledger)
+        self._set_later(subscription, actor)
+        if ledger.condemned:
+            subscription.condemned(actor)
 
     def _leases_changed(self, subscription: LiveSubscription, actor: PartitionActor) -> None:
         ledger = subscription.ledger(actor) if subscription.consumers else None
         if ledger is not None:
             subscription.leases_changed(actor, ledger)
 
+    # Rows that are due later
+
+    def _may_grant(self, actor: PartitionActor) -> None:
+        for subscription in self._by_number.values():
+            subscription.may_grant(actor)
+
+    def end(self) -> None:
+        """The topic is deleted, or the incarnation is over."""
+        if self._schedules is not None:
+            self._schedules.stop()
+
     # Rows that come again later
 
     def joined(self, subscription: LiveSubscription) -> None:
         """A subscription has its first consumer: before that nothing waits for its rows."""
-        for actor, ledger in subscription.ledgers():
-            self._set_later(subscription, actor, ledger)
+        for actor in self.topic.actors:
+            self._set_later(subscription, actor)
 
-    def _set_later(self, subscription: LiveSubscription, actor: PartitionActor, ledger: Ledger) -> None:
-        if subscription.consumers and not ledger.timeline.is_empty:
+    def _set_later(self, subscription: LiveSubscription, actor: PartitionActor) -> None:
+        ledger = subscription.ledger(actor) if subscription.consumers else None
+        if ledger is not None and not ledger.timeline.is_empty:
             self._alarm.set(self._later[actor], ledger.timeline.first())
 
     def come_back(self, actor: PartitionActor, now: int) -> None:
@@ -153,7 +185,7 @@ class TopicQueue:
         for subscription in tuple(self._by_number.values()):
             ledger = subscription.ledger(actor)
             if ledger is not None and ledger.next_deadline() <= now:
-                request = ExpireEnded(subscription.number, self._clock.now)
+                request = ExpireEnded(subscription.number_in(actor), self._clock.now)
                 actor.receive(request)
                 subscription.rates.count(expired=max(0, request.held_before - ledger.leases.rows_held))
         self._set_alarm(actor)

@@ -533,6 +533,24 @@ class DeletedMessage(_message.Message):
     refused: Error
     def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ..., refused: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
+class CancelMessagesRequest(_message.Message):
+    __slots__ = ("topic", "group", "ids")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class CancelMessagesAnswer(_message.Message):
+    __slots__ = ("messages", "topic_id")
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[DeletedMessage]
+    topic_id: int
+    def __init__(self, messages: _Optional[_Iterable[_Union[DeletedMessage, _Mapping]]] = ..., topic_id: _Optional[int] = ...) -> None: ...
+
 class CreateSubscriptionRequest(_message.Message):
     __slots__ = ("topic", "name", "mode", "beginning", "latest", "moment", "lease", "exists_ok", "max_deliveries", "backoff", "dead_letters", "unsettled", "keep_max", "where")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -744,18 +762,20 @@ class Subscription(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., id: _Optional[int] = ..., topic_id: _Optional[int] = ..., mode: _Optional[str] = ..., lease: _Optional[int] = ..., created: _Optional[int] = ..., backlog: _Optional[int] = ..., leased: _Optional[int] = ..., oldest: _Optional[int] = ..., delivered_rate: _Optional[float] = ..., acked_rate: _Optional[float] = ..., nacked_rate: _Optional[float] = ..., expired_rate: _Optional[float] = ..., partitions: _Optional[_Iterable[_Union[SubscriptionPartition, _Mapping]]] = ..., consumers: _Optional[_Iterable[_Union[ConsumerFacts, _Mapping]]] = ..., max_deliveries: _Optional[int] = ..., backoff: _Optional[_Union[Backoff, _Mapping]] = ..., dead_letters: _Optional[str] = ..., unsettled: _Optional[str] = ..., keep_max: _Optional[int] = ..., where: _Optional[str] = ...) -> None: ...
 
 class SubscriptionPartition(_message.Message):
-    __slots__ = ("partition", "floor", "cursor", "backlog", "leased")
+    __slots__ = ("partition", "floor", "cursor", "backlog", "leased", "later")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     FLOOR_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     BACKLOG_FIELD_NUMBER: _ClassVar[int]
     LEASED_FIELD_NUMBER: _ClassVar[int]
+    LATER_FIELD_NUMBER: _ClassVar[int]
     partition: int
     floor: int
     cursor: int
     backlog: int
     leased: int
-    def __init__(self, partition: _Optional[int] = ..., floor: _Optional[int] = ..., cursor: _Optional[int] = ..., backlog: _Optional[int] = ..., leased: _Optional[int] = ...) -> None: ...
+    later: int
+    def __init__(self, partition: _Optional[int] = ..., floor: _Optional[int] = ..., cursor: _Optional[int] = ..., backlog: _Optional[int] = ..., leased: _Optional[int] = ..., later: _Optional[int] = ...) -> None: ...
 
 class ConsumerFacts(_message.Message):
     __slots__ = ("name", "connected", "address", "leased", "credit")
@@ -896,7 +916,7 @@ class ConsumeCredit(_message.Message):
     def __init__(self, messages: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class SettleRows(_message.Message):
-    __slots__ = ("partition", "request", "answered", "grants", "outcomes", "runs", "offsets", "rows", "moments", "delays")
+    __slots__ = ("partition", "request", "answered", "grants", "outcomes", "runs", "offsets", "rows", "moments", "delays", "reasons")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
@@ -907,6 +927,7 @@ class SettleRows(_message.Message):
     ROWS_FIELD_NUMBER: _ClassVar[int]
     MOMENTS_FIELD_NUMBER: _ClassVar[int]
     DELAYS_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
     partition: int
     request: int
     answered: int
@@ -917,7 +938,8 @@ class SettleRows(_message.Message):
     rows: _containers.RepeatedScalarFieldContainer[int]
     moments: _containers.RepeatedScalarFieldContainer[int]
     delays: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, partition: _Optional[int] = ..., request: _Optional[int] = ..., answered: _Optional[int] = ..., grants: _Optional[_Iterable[int]] = ..., outcomes: _Optional[_Iterable[int]] = ..., runs: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ..., moments: _Optional[_Iterable[int]] = ..., delays: _Optional[_Iterable[int]] = ...) -> None: ...
+    reasons: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, partition: _Optional[int] = ..., request: _Optional[int] = ..., answered: _Optional[int] = ..., grants: _Optional[_Iterable[int]] = ..., outcomes: _Optional[_Iterable[int]] = ..., runs: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ..., moments: _Optional[_Iterable[int]] = ..., delays: _Optional[_Iterable[int]] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ExtendRows(_message.Message):
     __slots__ = ("partition", "number", "lease", "grants", "runs", "offsets", "rows")
@@ -980,18 +1002,22 @@ class ConsumeOpened(_message.Message):
     def __init__(self, topic_id: _Optional[int] = ..., subscription_id: _Optional[int] = ..., mode: _Optional[str] = ..., lease: _Optional[int] = ..., created: _Optional[bool] = ..., requests: _Optional[_Iterable[int]] = ..., retention: _Optional[int] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ("grant", "until", "again", "retry_counts", "retry_rows")
+    __slots__ = ("grant", "until", "again", "retry_counts", "retry_rows", "topic", "partition")
     GRANT_FIELD_NUMBER: _ClassVar[int]
     UNTIL_FIELD_NUMBER: _ClassVar[int]
     AGAIN_FIELD_NUMBER: _ClassVar[int]
     RETRY_COUNTS_FIELD_NUMBER: _ClassVar[int]
     RETRY_ROWS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
     grant: int
     until: int
     again: bool
     retry_counts: _containers.RepeatedScalarFieldContainer[int]
     retry_rows: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, grant: _Optional[int] = ..., until: _Optional[int] = ..., again: _Optional[bool] = ..., retry_counts: _Optional[_Iterable[int]] = ..., retry_rows: _Optional[_Iterable[int]] = ...) -> None: ...
+    topic: str
+    partition: int
+    def __init__(self, grant: _Optional[int] = ..., until: _Optional[int] = ..., again: _Optional[bool] = ..., retry_counts: _Optional[_Iterable[int]] = ..., retry_rows: _Optional[_Iterable[int]] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
 
 class RowsSettled(_message.Message):
     __slots__ = ("partition", "request", "refused")
