@@ -21,7 +21,7 @@ READY_DOCS := $(VENV)/.stamp-installed-docs
 PYTHON_FOLDERS = $(wildcard src tests tools benchmarks demo)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test test-long sim bench soak demo docs shown lint types tidy format proto lock setup clean
+.PHONY: help run test test-long sim bench soak demo demo-queue docs shown lint types tidy format proto lock setup clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +47,9 @@ soak: $(READY) ## a broker under load for MINUTES=30: do memory, files and start
 
 demo: $(READY) ## a broker, a stream of orders, a Spark that adds them up; ends with a picture, demo.svg
 	@$(BIN)/python -m demo
+
+demo-queue: $(READY) ## workers on a queue: a retry, a crash, dead letters, and how they are sent back; half a minute
+	@$(BIN)/python -m demo.queue
 
 docs: $(READY_DOCS) ## build the site of docs/ to build/docs; a link that leads nowhere is an error
 	@$(BIN)/python tools/reference.py --check
