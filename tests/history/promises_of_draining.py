@@ -45,15 +45,15 @@ def subscribed(events: list[Event], topic: str, name: str) -> Subscribed:
 
 def nothing_is_forgotten(queue: QueueFacts, made: Subscribed, kept: Keeping, clocks: LeaseClocks) -> Cases:
     """Invariant 8: every message that is there at the end, and that the subscription has to deliver,
-    was acked; or its ack was not answered, and then it was carried out, for else it would have come
-    again.
+    was acked, or is a dead letter; or its ack was not answered, and then it was carried out, for else it
+    would have come again.
     """
     facts = kept.facts
     if not any(session.is_drain and session.closed < inf for session in queue.sessions.values()):
         return
     for place, row in sorted(facts.final.items()):
         send = facts.sends.get(row.label)
-        if (queue.identity, *place) in clocks.damaged:
+        if (queue.identity, *place) in clocks.damaged | clocks.buried:
             continue
         if send is None or (made.start == LATEST and send.invoked < made.ended) or kept.may_be_gone(place, facts.over, send):
             continue

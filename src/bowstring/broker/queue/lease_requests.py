@@ -103,6 +103,17 @@ class GrantToConsumer(LeaseRequest[Granted | None]):
         return Decided(() if granted is None else granted.changes, granted)
 
 
+class GrantSuspects(GrantToConsumer):
+    """A consumer that holds nothing gets rows that are suspected of a crash."""
+
+    __slots__ = ()
+
+    def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[Granted | None]:
+        del partition
+        self.granted = granted = granting.grant_apart(ledger, self._consumer, self._most, self._lease, now)
+        return Decided(() if granted is None else granted.changes, granted)
+
+
 class PassRows(LeaseRequest[None]):
     """The cursor passes rows that are not due."""
 
