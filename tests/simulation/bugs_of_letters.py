@@ -38,7 +38,7 @@ def the_dead_letter_and_the_settlement_are_two_flushes() -> Generator[None]:
 @bug(CALM, REJECTING)
 def a_condemned_row_is_granted_again() -> Generator[None]:
     """It waits for its dead letter, and for its next delivery."""
-    condemn = Ledger._condemn
+    condemn = Ledger._condemn  # pyright: ignore[reportPrivateUsage]
 
     def wrong(self: Ledger, rows: RowSet, last: LastDelivery) -> None:
         condemn(self, rows, last)
