@@ -225,7 +225,7 @@ class TopicStream:
         found: dict[str | None, list[OpenRange]] = {}
         for each in self._open_ranges():
             found.setdefault(self._connection.routes.address(self._wanted.topic, each[0]), []).append(each)
-        return found or {None: []}
+        return found
 
     def _opening(self, parts: list[OpenRange], credit: int) -> bytes:
         until = 0 if self._ended else self._until
@@ -241,8 +241,12 @@ class TopicStream:
 
     async def _serve(self) -> None:
         """Reads from all brokers until every stream has ended well; the first that breaks ends the
-        others."""
+        others. After a break there may be nothing left to ask for: all rows have come, and the program
+        has them."""
         groups = self._by_broker()
+        if not groups:
+            self._ended = self._is_over = True
+            return
         share = self._credit // len(groups)
         fetches = [asyncio.create_task(self._fetch(address, parts, share)) for address, parts in groups.items()]
         try:
