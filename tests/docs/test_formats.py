@@ -143,7 +143,7 @@ def test_a_subscription_is_its_changes_and_its_state(queue: Path) -> None:
     assert [msgspec.msgpack.decode(state)[-2:] for (state,) in heads] == [[3, [2]]]
     ((head,),) = rows(queue, "select state from state where machine = 'ledger-2' and part = 0")
     version, name, settings, _, _, floor, cursor, next_grant, *_, consumers, _ = msgspec.msgpack.decode(head)
-    assert (version, name, settings) == (VERSIONS["ledger"], "billing", ["shared", 7_000_000])
+    assert (version, name, settings) == (VERSIONS["ledger"], "billing", ["shared", 7_000_000, 10, None, "", "drop", 0, ""])
     assert (floor, cursor, next_grant >= 2, [one[1] for one in consumers]) == (1, 11, True, ["ada"])
     assert {row[0] for row in rows(queue, "select distinct machine from state")} == {"partition", "ledger-2"}
     ours = [change for _, _, change in changes(queue) if change[0] >= 6]

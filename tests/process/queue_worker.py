@@ -3,7 +3,9 @@
     python -m tests.process.queue_worker ADDRESS TOPIC SUBSCRIPTION NAME
 
 A line "got" comes before the message is worked on, "acking" or "nacking" before it is settled, "acked" when the broker has answered.
-Moments are those of the machine's monotonic clock, which all processes share. The worker ends when its stdin does.
+Moments are those of the machine's monotonic clock, which all processes share. A row is a partition, an offset, the number of its
+lease, and the lease's end as far as the kit knows it, in microseconds by the broker's lease clock: a lease begins when the broker
+grants it, and not when the program gets the message. The worker ends when its stdin does.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from typing import Any
 
 import bowstring
 from bowstring import errors
@@ -23,20 +26,28 @@ GATHERED = 10
 """So many messages are settled before the worker waits for the answers."""
 
 
-def tell(kind: str, rows: list[tuple[int, int]], **more: object) -> None:
+def tell(kind: str, messages: list[bowstring.LeasedMessage], **more: object) -> None:
     """One line, in one write: a killed worker leaves no half of it."""
-    os.write(1, (json.dumps({"kind": kind, "at": time.monotonic(), "rows": rows, **more}) + "\n").encode())
+    rows = [(message.partition, message.offset, grant(message), round(message.lease_end.timestamp() * 1e6)) for message in messages]
+    line = {"kind": kind, "at": time.monotonic(), "rows": rows, "process": os.getpid(), **more}
+    os.write(1, (json.dumps(line) + "\n").encode())
+
+
+def grant(message: bowstring.LeasedMessage) -> int:
+    """The number of its lease. The kit does not show it to programs."""
+    page: Any = message._page  # pyright: ignore[reportPrivateUsage]
+    return page.lease.grant
 
 
 def settle(gathered: list[tuple[bowstring.LeasedMessage, bool]]) -> None:
     """Acks or nacks messages, and tells which acks the broker has answered."""
-    tell("acking", [(message.partition, message.offset) for message, good in gathered if good])
-    tell("nacking", [(message.partition, message.offset) for message, good in gathered if not good])
+    tell("acking", [message for message, good in gathered if good])
+    tell("nacking", [message for message, good in gathered if not good])
     for message, good, receipt in [(message, good, message.ack() if good else message.nack()) for message, good in gathered]:
         with suppress(errors.LeaseLost):
             receipt.result(timeout=30)
             if good:
-                tell("acked", [(message.partition, message.offset)])
+                tell("acked", [message])
 
 
 def main(address: str, topic: str, subscription: str, name: str) -> None:
@@ -44,7 +55,7 @@ def main(address: str, topic: str, subscription: str, name: str) -> None:
         threading.Thread(target=lambda: (sys.stdin.read(), consumer.close()), daemon=True).start()
         gathered: list[tuple[bowstring.LeasedMessage, bool]] = []
         for message in consumer:
-            tell("got", [(message.partition, message.offset)], retry_count=message.retry_count, name=name)
+            tell("got", [message], retry_count=message.retry_count, name=name)
             gathered.append((message, (message.offset + message.retry_count) % 7 != 0))
             if len(gathered) >= GATHERED or consumer.statistics().ahead == 0:
                 settle(gathered)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring
+from bowstring import errors
 
 
 @pytest.fixture
@@ -281,3 +282,38 @@ def test_who_holds_what_is_listed_and_taken_away(broker, client):
                 message.ack().result()
         consumer.resume()
         assert [message.retry_count for message in first(consumer, 4)] == [0] * 4
+
+
+def test_the_settings_of_a_subscription_are_told_altered_and_outlive_a_restart(tmp_path):
+    with bowstring.Broker(data=tmp_path) as broker, broker.connect() as client:
+        client.create_topic("orders")
+        made = client.create_subscription("orders", "billing", max_deliveries=3, backoff=(1, 2.5, timedelta(minutes=5)), unsettled="keep")
+        assert (made.max_deliveries, made.backoff, made.unsettled, made.keep_max) == (3, (1.0, 2.5, 300.0), "keep", None)
+        assert made.dead_letters == "orders.billing.dead-letters"
+        changed = client.alter_subscription("orders", "billing", max_deliveries=None, backoff=None, keep_max=timedelta(days=1))
+        assert (changed.max_deliveries, changed.backoff, changed.keep_max) == (None, None, timedelta(days=1))
+        assert changed.lease == made.lease
+    with bowstring.Broker(data=tmp_path) as broker, broker.connect() as client:
+        found = client.subscription("orders", "billing")
+        assert (found.max_deliveries, found.backoff, found.unsettled, found.keep_max) == (None, None, "keep", timedelta(days=1))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"max_deliveries": 0}, "max_deliveries=0 is not valid"),
+        ({"max_deliveries": True}, "max_deliveries=True is not valid"),
+        ({"backoff": 5}, "backoff=5 is not valid"),
+        ({"backoff": (0, 2, 10)}, "is not valid. The first wait is above 0"),
+        ({"backoff": (10, 2, 1)}, "is not valid. The first wait is above 0"),
+        ({"backoff": (1, 0.5, 10)}, "the factor 0.5"),
+        ({"backoff": (1, float("nan"), 10)}, "the factor nan"),
+        ({"unsettled": "forget"}, "unsettled='forget' is not known"),
+        ({"keep_max": -1}, "is negative"),
+        ({"dead_letters": "a b"}, "'a b' is not a topic name"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(client, given, told):
+    with pytest.raises(errors.InvalidArgument) as refused:
+        client.create_subscription("orders", "billing", **given)
+    assert told in str(refused.value)

@@ -42,7 +42,8 @@ class FakeSubscriptions:
         known = self.queues.get(place)
         if known is not None and not asked.exists_ok:
             raise errors.SubscriptionExists(f"'{asked.name}' exists already.")
-        self.subscriptions.setdefault(place, pb.Subscription(topic=asked.topic, name=asked.name, lease=asked.lease, mode="shared"))
+        made = pb.Subscription(topic=asked.topic, name=asked.name, lease=asked.lease, mode="shared", max_deliveries=asked.max_deliveries)
+        self.subscriptions.setdefault(place, made)
         if known is None:
             self.queue(asked.topic, asked.name)
         return self.subscriptions[place]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bowstring import errors, times
-from bowstring.cli import commands, completing
+from bowstring.cli import commands, completing, failing
 from bowstring.cli.connecting import Context, Server, Timeout, connect, span
 from bowstring.cli.options import TIMEOUT
 from bowstring.cli.output import Output, Printer, age, check_can_ask, many, note
@@ -42,11 +42,17 @@ before there is a consumer, or with other settings.
 `-1h`. --lease is how long a consumer holds a message unless it extends the lease: 1s to 24h. With
 --exists-ok an existing subscription stays as it is.
 
+After --max-deliveries (10, or `never`) a message goes to the topic --dead-letters. --backoff is how
+long a message waits that failed: at first, factor, at most. --unsettled says what becomes of
+messages that retention reaches before they are settled: `drop`, `dead_letter`, or `keep` for
+--keep-max.
+
 Examples:
 
 \b
   bowstring subscription create orders billing
   bowstring subscription create orders audit --start latest --lease 5m
+  bowstring subscription create orders mail --max-deliveries 5 --backoff 1s,2,5m
   bowstring subscription create orders billing --exists-ok
 """
 LIST_HELP = """Lists subscriptions with their backlogs, by topic and name: all of them, or those of
@@ -76,6 +82,7 @@ Examples:
 
 \b
   bowstring subscription alter orders billing --lease 5m
+  bowstring subscription alter orders billing --max-deliveries never --backoff none
 """
 DELETE_HELP = """Deletes a subscription: it forgets what is settled and what is not, and its
 consumers end. The messages stay in the topic. On a terminal it asks first; elsewhere it needs
@@ -117,6 +124,11 @@ def create(
     mode: Mode = None,
     start: Start = None,
     lease: Lease = None,
+    max_deliveries: failing.MaxDeliveries = None,
+    backoff: failing.BackoffSpans = None,
+    dead_letters: failing.DeadLetters = None,
+    unsettled: failing.Unsettled = None,
+    keep_max: failing.KeepMax = None,
     exists_ok: Annotated[bool, typer.Option("--exists-ok", help="A subscription that is there already is no error.")] = False,
     output: Output = None,
     server: Server = None,
@@ -124,7 +136,7 @@ def create(
     timeout: Timeout = TIMEOUT,
 ) -> None:
     printer = Printer(output)
-    given = settings(mode, start, lease)
+    given = settings(mode, start, lease) | failing.given(max_deliveries, backoff, dead_letters, unsettled, keep_max)
     with connect(server, context, timeout) as client, told_as_given(start=start), named("name"):
         subscription = client.create_subscription(topic, name, exists_ok=exists_ok, **given)
     _print_one(printer, subscription)
@@ -170,17 +182,22 @@ def alter(
     topic: Topic,
     name: Name,
     lease: Lease = None,
+    max_deliveries: failing.MaxDeliveries = None,
+    backoff: failing.BackoffSpans = None,
+    dead_letters: failing.DeadLetters = None,
+    unsettled: failing.Unsettled = None,
+    keep_max: failing.KeepMax = None,
     output: Output = None,
     server: Server = None,
     context: Context = None,
     timeout: Timeout = TIMEOUT,
 ) -> None:
     printer = Printer(output)
-    if lease is None:
-        raise errors.InvalidArgument("nothing to change was given.", hint="Give --lease.")
-    seconds = lease_seconds(lease)
+    given = settings(None, None, lease) | failing.given(max_deliveries, backoff, dead_letters, unsettled, keep_max)
+    if not given:
+        raise errors.InvalidArgument("nothing to change was given.", hint="Give --lease, --max-deliveries or another setting.")
     with connect(server, context, timeout) as client, named("name"):
-        _print_one(printer, client.alter_subscription(topic, name, lease=seconds))
+        _print_one(printer, client.alter_subscription(topic, name, **given))
 
 
 def delete(
@@ -277,6 +294,12 @@ def row(subscription: Subscription) -> dict[str, Any]:
         "name": subscription.name,
         "mode": subscription.mode,
         "lease": subscription.lease.total_seconds(),
+        "max_deliveries": subscription.max_deliveries,
+        "backoff": subscription.backoff,
+        "dead_letters": subscription.dead_letters,
+        "unsettled": subscription.unsettled,
+        "keep_max": None if subscription.keep_max is None else subscription.keep_max.total_seconds(),
+        "where": subscription.where,
         "created": _moment(subscription.created),
         "backlog": subscription.backlog,
         "leased": subscription.leased,
@@ -314,6 +337,7 @@ def _print_whole(printer: Printer, each: Subscription) -> None:
     if printer.is_data:
         return printer.objects([row(each)])
     printer.line(f"{_headline(each)}, id {each.id}, created {each.created:%Y-%m-%d %H:%M}")
+    printer.line(failing.told(each))
     oldest = "" if each.oldest is None else f", the oldest {age(each.oldest)} old"
     printer.line(f"{many(each.backlog, 'message')} not settled{oldest}, {each.leased:,} leased")
     rates = ", ".join(f"{rate:,.1f} {what}" for what, rate in asdict(each.rates).items())

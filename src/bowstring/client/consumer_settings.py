@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from bowstring import errors, times
-from bowstring.client import arguments, ranges
+from bowstring.client import arguments, ranges, subscription_request
 from bowstring.client.arguments import shown
 from bowstring.client.ranges import Clocks, Moment
+from bowstring.client.subscription_request import checked_lease
 from bowstring.wire.generated import bowstring_pb2 as pb
 
-LEASE_MIN: Final = 1.0
-LEASE_MAX: Final = 86_400.0
-"""How long a lease may last, in seconds."""
 LATER: Final = {"key_shared": "mode='key_shared'"}
 """Modes that later versions have."""
 CREDIT_MAX: Final = 2**31 - 1
@@ -73,10 +71,10 @@ class ConsumerSettings(NamedTuple):
 
 
 def subscription_creation(
-    topic: str, name: str, clocks: Clocks, *, mode: Any = None, start: Any = None, lease: Any = None, exists_ok: bool = False
+    topic: str, name: str, clocks: Clocks, *, mode: Any = None, start: Any = None, exists_ok: bool = False, **given: Any
 ) -> pb.CreateSubscriptionRequest:
-    """The request that makes a subscription. It does not send None: the broker fills in its
-    default.
+    """The request that makes a subscription. It does not send settings that are not given: the
+    broker fills in its defaults.
     """
     request = pb.CreateSubscriptionRequest(topic=topic, name=name, exists_ok=exists_ok)
     if mode is not None:
@@ -91,8 +89,7 @@ def subscription_creation(
     else:
         hint = "Use 'beginning', 'latest', an aware datetime or a timedelta from now."
         raise errors.InvalidArgument(f"start={shown(start)} is not a start of a subscription.", hint=hint)
-    if lease is not None:
-        request.lease = checked_lease(lease, clocks.now)
+    subscription_request.fill(request, clocks.now, given)
     return request
 
 
@@ -103,15 +100,6 @@ def checked_mode(given: object) -> str:
     if isinstance(given, str) and given in LATER:
         raise errors.NotSupported(f"{LATER[given]} is not in this version.", hint="Use mode='shared'.")
     raise errors.InvalidArgument(f"mode={shown(given)} is not known.", hint="Use mode='shared'.")
-
-
-def checked_lease(given: object, now: int) -> int:
-    """The span of a lease, or its end, as microseconds from now."""
-    seconds = times.span_until(given, "lease", now)
-    if not LEASE_MIN <= seconds <= LEASE_MAX:
-        what = "shorter than a second" if seconds < LEASE_MIN else "longer than a day"
-        raise errors.InvalidArgument(f"lease={shown(given)} is {what}.", hint="A lease lasts from 1 s to 24 h.")
-    return times.microseconds(seconds)
 
 
 def checked_name(given: object, argument: str) -> str:

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import EllipsisType
 from typing import Any
 
 from bowstring import errors, times
-from bowstring.client import arguments
+from bowstring.client import arguments, subscription_request
 from bowstring.client.arguments import Span, SpanOrMoment
 from bowstring.client.broker_time import BrokerTime
 from bowstring.client.connection import Connection
-from bowstring.client.consumer_settings import checked_lease, checked_name, subscription_creation
+from bowstring.client.consumer_settings import checked_name, subscription_creation
 from bowstring.client.ranges import Clocks, Start
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 PAGE_SUBSCRIPTIONS = 1000
 PAGE_LEASES = 1000
+
+Backoff = tuple[Span, float, Span]
+"""Seconds at first, factor, seconds at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,18 @@ class Subscription:
     mode: str
     lease: timedelta
     """How long a consumer holds a message, unless it asks for another span."""
+    max_deliveries: int | None
+    """After so many a message is a dead letter; None for never."""
+    backoff: tuple[float, float, float] | None
+    """How long a message waits that failed: seconds at first, factor, seconds at most."""
+    dead_letters: str
+    """The topic for dead letters."""
+    unsettled: str
+    """What becomes of messages that retention reaches: "drop", "dead_letter" or "keep"."""
+    keep_max: timedelta | None
+    """How long "keep" keeps them from there on; None for until they are settled."""
+    where: str | None
+    """The filter that its messages pass."""
     created: datetime
     backlog: int
     """Messages that are not settled; those under a lease among them."""
@@ -112,6 +128,12 @@ def from_wire(message: pb.Subscription, now: int) -> Subscription:
         name=message.name,
         mode=message.mode,
         lease=timedelta(microseconds=message.lease),
+        max_deliveries=message.max_deliveries or None,
+        backoff=_backoff(message.backoff) if message.HasField("backoff") else None,
+        dead_letters=message.dead_letters,
+        unsettled=message.unsettled,
+        keep_max=timedelta(microseconds=message.keep_max) if message.keep_max else None,
+        where=message.where or None,
         created=times.to_datetime(message.created),
         backlog=message.backlog,
         leased=message.leased,
@@ -121,6 +143,10 @@ def from_wire(message: pb.Subscription, now: int) -> Subscription:
         consumers=tuple(ConsumerInfo(each.name, each.connected, each.address, each.leased, each.credit) for each in message.consumers),
         id=message.id,
     )
+
+
+def _backoff(told: pb.Backoff) -> tuple[float, float, float]:
+    return told.first / 1e6, told.factor, told.most / 1e6
 
 
 def _part(told: pb.SubscriptionPartition) -> SubscriptionPart:
@@ -142,28 +168,53 @@ class SubscriptionCalls:
         mode: str = "shared",
         start: Start = "beginning",
         lease: SpanOrMoment = 30,
+        max_deliveries: int | None = 10,
+        backoff: Backoff | None = None,
+        dead_letters: str | None = None,
+        unsettled: str = "drop",
+        keep_max: Span | None = None,
         exists_ok: bool = False,
     ) -> Subscription:
         """Creates a subscription: a queue on a topic that has every message from `start` on, which is
-        `"beginning"`, `"latest"` or a moment. `lease` is how long a consumer holds a message. Raises
+        `"beginning"`, `"latest"` or a moment.
+
+        `lease` is how long a consumer holds a message. After `max_deliveries` a message is a dead
+        letter (None: never) and goes to the topic `dead_letters`, by default
+        `TOPIC.NAME.dead-letters`. `backoff=(1, 2, 300)` lets a message that failed wait: seconds at
+        first, factor, seconds at most. `unsettled` says what becomes of messages that retention
+        reaches: `"drop"`, `"dead_letter"`, or `"keep"`, for `keep_max` from there on. Raises
         `SubscriptionExists` if there is one; with `exists_ok` returns it as it is.
         """
         names = arguments.topic_name(topic), checked_name(name, "name")
         clocks = Clocks(self._broker_time.now(), self._broker_time.drift())
-        request = subscription_creation(*names, clocks, mode=mode, start=start, lease=lease, exists_ok=exists_ok)
+        given = {"lease": lease, "max_deliveries": max_deliveries, "backoff": backoff, "dead_letters": dead_letters}
+        given |= {"unsettled": unsettled, "keep_max": keep_max}
+        request = subscription_creation(*names, clocks, mode=mode, start=start, exists_ok=exists_ok, **given)
         answer = await self._connection.change("CreateSubscription", request.SerializeToString(), self._timeout)
         if answer is not None:
             return self._subscription(answer)
         found = await self.subscription(topic, name)
-        if (found.mode, times.microseconds(found.lease.total_seconds())) != (request.mode, request.lease):
+        if not _is_as_asked(found, request):
             raise errors.SubscriptionExists(f"'{topic}' has a subscription '{name}', with other settings.", hint="Use exists_ok=True.")
         return found
 
-    async def alter_subscription(self, topic: str, name: str, *, lease: SpanOrMoment | None = None) -> Subscription:
+    async def alter_subscription(
+        self,
+        topic: str,
+        name: str,
+        *,
+        lease: SpanOrMoment | EllipsisType = ...,
+        max_deliveries: int | EllipsisType | None = ...,
+        backoff: Backoff | EllipsisType | None = ...,
+        dead_letters: str | EllipsisType | None = ...,
+        unsettled: str | EllipsisType = ...,
+        keep_max: Span | EllipsisType | None = ...,
+    ) -> Subscription:
         """Changes the given settings, and no others. Leases that are held already keep their end."""
         request = pb.AlterSubscriptionRequest(topic=arguments.topic_name(topic), name=checked_name(name, "name"))
-        if lease is not None:
-            request.lease = checked_lease(lease, self._broker_time.now())
+        given = {"lease": lease, "max_deliveries": max_deliveries, "backoff": backoff, "dead_letters": dead_letters}
+        given |= {"unsettled": unsettled, "keep_max": keep_max}
+        subscription_request.fill(request, self._broker_time.now(), given)
         return self._subscription(await self._connection.call("AlterSubscription", request.SerializeToString(), self._timeout))
 
     async def subscription(self, topic: str, name: str) -> Subscription:
@@ -245,6 +296,17 @@ class SubscriptionCalls:
 
     def _subscription(self, answer: bytes) -> Subscription:
         return from_wire(pb.Subscription.FromString(answer), self._broker_time.now())
+
+
+def _is_as_asked(found: Subscription, request: pb.CreateSubscriptionRequest) -> bool:
+    """Whether a subscription that was there after a lost answer is the one that was asked for."""
+    asked = _backoff(request.backoff) if request.HasField("backoff") else None
+    return (found.mode, times.microseconds(found.lease.total_seconds()), found.max_deliveries or 0, found.backoff) == (
+        request.mode,
+        request.lease,
+        request.max_deliveries,
+        asked,
+    )
 
 
 def _of_leases(topic: object, subscription: object, consumer: object, older_than: object) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import EllipsisType
 
 from bowstring.client import client as asynchronous
 from bowstring.client.arguments import Span, SpanOrMoment
 from bowstring.client.ranges import Start
-from bowstring.client.subscriptions import Lease, Subscription
+from bowstring.client.subscriptions import Backoff, Lease, Subscription
 from bowstring.wire.loops import LoopThread
 
 # This module is the other face of that class, and uses what it keeps from programs.
@@ -28,17 +29,64 @@ class SyncSubscriptionCalls:
         mode: str = "shared",
         start: Start = "beginning",
         lease: SpanOrMoment = 30,
+        max_deliveries: int | None = 10,
+        backoff: Backoff | None = None,
+        dead_letters: str | None = None,
+        unsettled: str = "drop",
+        keep_max: Span | None = None,
         exists_ok: bool = False,
     ) -> Subscription:
         """Creates a subscription: a queue on a topic that has every message from `start` on, which is
-        `"beginning"`, `"latest"` or a moment. `lease` is how long a consumer holds a message. Raises
+        `"beginning"`, `"latest"` or a moment.
+
+        `lease` is how long a consumer holds a message. After `max_deliveries` a message is a dead
+        letter (None: never) and goes to the topic `dead_letters`, by default
+        `TOPIC.NAME.dead-letters`. `backoff=(1, 2, 300)` lets a message that failed wait: seconds at
+        first, factor, seconds at most. `unsettled` says what becomes of messages that retention
+        reaches: `"drop"`, `"dead_letter"`, or `"keep"`, for `keep_max` from there on. Raises
         `SubscriptionExists` if there is one; with `exists_ok` returns it as it is.
         """
-        return self._thread.run(self._client.create_subscription(topic, name, mode=mode, start=start, lease=lease, exists_ok=exists_ok))
+        return self._thread.run(
+            self._client.create_subscription(
+                topic,
+                name,
+                mode=mode,
+                start=start,
+                lease=lease,
+                max_deliveries=max_deliveries,
+                backoff=backoff,
+                dead_letters=dead_letters,
+                unsettled=unsettled,
+                keep_max=keep_max,
+                exists_ok=exists_ok,
+            )
+        )
 
-    def alter_subscription(self, topic: str, name: str, *, lease: SpanOrMoment | None = None) -> Subscription:
+    def alter_subscription(
+        self,
+        topic: str,
+        name: str,
+        *,
+        lease: SpanOrMoment | EllipsisType = ...,
+        max_deliveries: int | EllipsisType | None = ...,
+        backoff: Backoff | EllipsisType | None = ...,
+        dead_letters: str | EllipsisType | None = ...,
+        unsettled: str | EllipsisType = ...,
+        keep_max: Span | EllipsisType | None = ...,
+    ) -> Subscription:
         """Changes the given settings, and no others. Leases that are held already keep their end."""
-        return self._thread.run(self._client.alter_subscription(topic, name, lease=lease))
+        return self._thread.run(
+            self._client.alter_subscription(
+                topic,
+                name,
+                lease=lease,
+                max_deliveries=max_deliveries,
+                backoff=backoff,
+                dead_letters=dead_letters,
+                unsettled=unsettled,
+                keep_max=keep_max,
+            )
+        )
 
     def subscription(self, topic: str, name: str) -> Subscription:
         """A subscription with its backlog, rates and consumers. Raises `SubscriptionNotFound`."""

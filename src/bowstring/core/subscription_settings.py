@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
+
+MAX_DELIVERIES = 10
+
+
+class Backoff(NamedTuple):
+    """How long a message waits that failed, in microseconds."""
+
+    first: int
+    """After the first failure."""
+    factor: float
+    """By what the wait grows with each further one."""
+    most: int
 
 
 class SubscriptionSettings(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -11,3 +25,16 @@ class SubscriptionSettings(msgspec.Struct, array_like=True, frozen=True, gc=Fals
     mode: str = "shared"
     lease: int = 30_000_000
     """How long a consumer holds a message, in microseconds, if it does not say."""
+    max_deliveries: int = MAX_DELIVERIES
+    """After so many a message is a dead letter; 0 for never."""
+    backoff: Backoff | None = None
+    dead_letters: str = ""
+    """The topic for dead letters; empty for the one that is named after the subscription."""
+    unsettled: str = "drop"
+    """What becomes of messages that retention reaches before they are settled: "drop",
+    "dead_letter" or "keep".
+    """
+    keep_max: int = 0
+    """How long "keep" keeps them from there on, in microseconds; 0 for until they are settled."""
+    where: str = ""
+    """The filter that its messages pass; empty for all messages."""

@@ -21,11 +21,11 @@ from typing import Any, Final, NamedTuple
 from bowstring import errors
 from bowstring.broker.broker import Broker
 from bowstring.broker.queue.consumer import LiveConsumer
+from bowstring.broker.queue.given_settings import check_lease
 from bowstring.broker.queue.holdings import ConsumerCredit
 from bowstring.broker.queue.opening import ConsumerOpening, open_consumer, resume
 from bowstring.broker.queue.pushes import Grants, PushedRows
 from bowstring.broker.queue.settlement import NamedRows, check_together, grant_parts, outcome_parts
-from bowstring.broker.queue.subscriptions import check_lease
 from bowstring.core.settling import LostRows, RowsDone
 from bowstring.gateway.value_stream import ValueStream
 from bowstring.ports.disk import Buffer

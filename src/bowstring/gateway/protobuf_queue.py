@@ -12,6 +12,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from bowstring import errors
+from bowstring.broker.queue.given_settings import GivenSettings
 from bowstring.broker.queue.holdings import ConsumerCredit
 from bowstring.broker.queue.lease_list import LeaseFilter, LeasePage
 from bowstring.broker.queue.opening import ConsumerOpening
@@ -23,6 +24,7 @@ from bowstring.broker.reading.fetched import Fetched
 from bowstring.broker.reading.places import TopicPlace
 from bowstring.core.row_set import RowSet
 from bowstring.core.settling import LostRows
+from bowstring.core.subscription_settings import Backoff
 from bowstring.gateway import requests
 from bowstring.gateway.consume_session import (
     ConsumeAnswers,
@@ -89,7 +91,22 @@ def _opening(opening: pb.ConsumeOpen) -> ConsumerOpening:
 def new_subscription(request: pb.CreateSubscriptionRequest) -> NewSubscription:
     start = request.WhichOneof("start")
     place = TopicPlace(beginning=True) if start is None else TopicPlace(**{start: getattr(request, start)})
-    return NewSubscription(request.topic, request.name, request.mode, place, request.lease if request.HasField("lease") else None)
+    given = GivenSettings(
+        mode=request.mode,
+        lease=request.lease if request.HasField("lease") else None,
+        max_deliveries=request.max_deliveries if request.HasField("max_deliveries") else None,
+        backoff=_backoff(request),
+        dead_letters=request.dead_letters,
+        unsettled=request.unsettled,
+        keep_max=request.keep_max,
+        where=request.where,
+    )
+    return NewSubscription(request.topic, request.name, place, given)
+
+
+def _backoff(request: pb.CreateSubscriptionRequest | pb.AlterSubscriptionRequest) -> Backoff | None:
+    told = request.backoff
+    return Backoff(told.first, told.factor, told.most) if request.HasField("backoff") else None
 
 
 def _settling(settle: pb.SettleRows) -> Settling:
@@ -184,7 +201,15 @@ def create_subscription(request: pb.CreateSubscriptionRequest) -> requests.Creat
 
 
 def alter_subscription(request: pb.AlterSubscriptionRequest) -> requests.AlterSubscriptionRequest:
-    return requests.AlterSubscriptionRequest(request.topic, request.name, request.lease if request.HasField("lease") else None)
+    given = GivenSettings(
+        lease=request.lease if request.HasField("lease") else None,
+        max_deliveries=request.max_deliveries if request.HasField("max_deliveries") else None,
+        backoff=_backoff(request),
+        dead_letters=request.dead_letters if request.HasField("dead_letters") else None,
+        unsettled=request.unsettled if request.HasField("unsettled") else None,
+        keep_max=request.keep_max if request.HasField("keep_max") else None,
+    )
+    return requests.AlterSubscriptionRequest(request.topic, request.name, given)
 
 
 def list_subscriptions(request: pb.ListSubscriptionsRequest) -> requests.ListSubscriptionsRequest:
@@ -197,8 +222,14 @@ def subscription(facts: SubscriptionFacts) -> pb.Subscription:
         name=facts.name,
         id=facts.id,
         topic_id=facts.topic_id,
-        mode=facts.mode,
-        lease=facts.lease,
+        mode=facts.settings.mode,
+        lease=facts.settings.lease,
+        max_deliveries=facts.settings.max_deliveries,
+        backoff=None if facts.settings.backoff is None else pb.Backoff(**facts.settings.backoff._asdict()),
+        dead_letters=facts.dead_letters,
+        unsettled=facts.settings.unsettled,
+        keep_max=facts.settings.keep_max,
+        where=facts.settings.where,
         created=facts.created,
         backlog=facts.backlog,
         leased=facts.leased,

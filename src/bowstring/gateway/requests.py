@@ -13,6 +13,7 @@ from typing import NamedTuple
 from bowstring import errors
 from bowstring.broker.log.message_lookup import MessagePlace as MessagePlace
 from bowstring.broker.log.positions import PositionFacts
+from bowstring.broker.queue.given_settings import GivenSettings
 from bowstring.broker.queue.lease_list import LeaseFilter
 from bowstring.broker.queue.subscription_facts import SubscriptionFacts
 from bowstring.broker.queue.subscriptions import NewSubscription
@@ -171,8 +172,8 @@ class CreateSubscriptionRequest(NamedTuple):
 class AlterSubscriptionRequest(NamedTuple):
     topic: str
     name: str
-    lease: int | None
-    """Microseconds; None to leave it as it is."""
+    given: GivenSettings
+    """What is not given stays as it is."""
 
 
 class DescribeSubscriptionRequest(NamedTuple):

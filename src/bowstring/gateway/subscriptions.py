@@ -25,7 +25,7 @@ async def create(broker: Broker, request: requests.CreateSubscriptionRequest, ca
 async def alter(broker: Broker, request: requests.AlterSubscriptionRequest, caller: Caller) -> SubscriptionFacts:
     """Changes the settings that are given, and no others."""
     queues = broker.serving.queues
-    subscription = await subscriptions.alter(queues, request.topic, request.name, request.lease, caller)
+    subscription = await subscriptions.alter(queues, request.topic, request.name, request.given, caller)
     return await subscription_facts.facts_of(queues, subscription)
 
 

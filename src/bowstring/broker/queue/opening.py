@@ -10,6 +10,7 @@ from bowstring import errors
 from bowstring.broker.queue import subscriptions
 from bowstring.broker.queue.consumer import LiveConsumer
 from bowstring.broker.queue.delivery import Delivery
+from bowstring.broker.queue.given_settings import check_lease
 from bowstring.broker.queue.pushes import Grants, PushReceiver
 from bowstring.broker.queue.queues import Queues
 from bowstring.broker.queue.subscription import LiveSubscription
@@ -53,7 +54,7 @@ async def open_consumer(queues: Queues, opening: ConsumerOpening, receiver: Push
     if len(opening.instance) != INSTANCE_BYTES:
         raise errors.InvalidArgument(f"an instance has {INSTANCE_BYTES} bytes, this one has {len(opening.instance)}.")
     if opening.lease:
-        subscriptions.check_lease(opening.lease)
+        check_lease(opening.lease)
     subscription, created = await _subscription(queues, opening, caller)
     await _claim(subscription, opening)
     if subscription.ended is not None:
@@ -81,7 +82,8 @@ async def _subscription(queues: Queues, opening: ConsumerOpening, caller: Caller
     subscription = queues.of(topic).get(opening.subscription)
     created = False
     if subscription is None and opening.create is not None and not opening.subscription_id:
-        wanted = opening.create._replace(topic=opening.topic, name=opening.subscription, mode=opening.create.mode or opening.mode)
+        given = opening.create.given._replace(mode=opening.create.given.mode or opening.mode)
+        wanted = opening.create._replace(topic=opening.topic, name=opening.subscription, given=given)
         subscription, created = await subscriptions.create(queues, wanted, caller, exists_ok=True)
     if subscription is None:
         await queues.log.durable()

@@ -62,6 +62,11 @@ class LiveSubscription:
         self.ended: errors.Error | None = None
         topic.actors[0].followers[self] = None  # all of them end together
 
+    @property
+    def dead_letters(self) -> str:
+        """The name of the topic for its dead letters."""
+        return self.settings.dead_letters or f"{self.topic.row.name}.{self.name}.dead-letters"
+
     def ledger(self, actor: PartitionActor) -> Ledger | None:
         """What it has done in a partition; None when it is deleted."""
         return actor.partition.ledgers.get(self.number)

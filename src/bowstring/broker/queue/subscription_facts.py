@@ -18,6 +18,7 @@ from bowstring.broker.reading.page_reader import PageReader, arrivals
 from bowstring.core.ledgers import LedgerFigures
 from bowstring.core.pages import PageEntry, decode_header
 from bowstring.core.partition import Partition
+from bowstring.core.subscription_settings import SubscriptionSettings
 from bowstring.ports.failures import Damaged
 
 
@@ -48,9 +49,9 @@ class SubscriptionFacts(NamedTuple):
     name: str
     id: int
     topic_id: int
-    mode: str
-    lease: int
-    """Microseconds."""
+    settings: SubscriptionSettings
+    dead_letters: str
+    """The topic for its dead letters."""
     created: int
     backlog: int
     """Messages that are not settled."""
@@ -89,8 +90,8 @@ async def facts_of(queues: Queues, subscription: LiveSubscription) -> Subscripti
         name=subscription.name,
         id=subscription.number,
         topic_id=subscription.topic.row.id,
-        mode=subscription.settings.mode,
-        lease=subscription.settings.lease,
+        settings=subscription.settings,
+        dead_letters=subscription.dead_letters,
         created=subscription.created,
         backlog=sum(each.backlog for each in partitions),
         leased=sum(each.leased for each in partitions),

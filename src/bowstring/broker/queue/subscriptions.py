@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.queue.given_settings import GivenSettings, mode_of, settings_of
 from bowstring.broker.queue.lease_requests import AlterLedger, SubscribePartition, UnsubscribePartition
 from bowstring.broker.queue.queues import Queues
 from bowstring.broker.queue.subscription import LiveSubscription
@@ -20,11 +21,6 @@ from bowstring.broker.topics import NAME, Topic
 from bowstring.core.subscription_settings import SubscriptionSettings
 from bowstring.ports.transport import Caller
 
-LEASE_DEFAULT: Final = 30_000_000
-LEASE_MIN: Final = 1_000_000
-LEASE_MAX: Final = 24 * 3_600_000_000
-"""Leases last 1 s to 24 h, in microseconds."""
-MODES: Final = ("shared",)
 FUTURE_MAX: Final = 1_000_000
 """A start may be so far in the future, in microseconds: clocks differ."""
 BEGINNING: Final = TopicPlace(beginning=True)
@@ -35,11 +31,8 @@ class NewSubscription(NamedTuple):
 
     topic: str
     name: str
-    mode: str = ""
-    """Empty for the default."""
     place: TopicPlace = BEGINNING
-    lease: int | None = None
-    """Microseconds; None for the default."""
+    given: GivenSettings = GivenSettings()
 
 
 async def create(queues: Queues, wanted: NewSubscription, caller: Caller, *, exists_ok: bool) -> tuple[LiveSubscription, bool]:
@@ -48,13 +41,13 @@ async def create(queues: Queues, wanted: NewSubscription, caller: Caller, *, exi
     """
     topic = queues.log.topics.topic(wanted.topic)
     check_name(wanted.name, "subscription")
-    settings = SubscriptionSettings(mode_of(wanted.mode), check_lease(LEASE_DEFAULT if wanted.lease is None else wanted.lease))
+    settings = settings_of(wanted.given)
     offsets = await _offsets(queues, topic, wanted.place)
     existing = queues.of(topic).get(wanted.name)
     if existing is None:
         return await _create(queues, topic, wanted.name, settings, offsets, caller), True
     await queues.log.durable()
-    check_mode(existing, wanted.mode)
+    check_mode(existing, wanted.given.mode or "")
     if not exists_ok:
         raise errors.SubscriptionExists(
             f"'{topic.row.name}' has a subscription '{wanted.name}' already.", hint="Use exists_ok=True if that is fine."
@@ -98,17 +91,17 @@ async def _create(
     return subscription
 
 
-async def alter(queues: Queues, topic: str, name: str, lease: int | None, caller: Caller) -> LiveSubscription:
+async def alter(queues: Queues, topic: str, name: str, given: GivenSettings, caller: Caller) -> LiveSubscription:
     """Changes what is given, durably."""
     subscription = find(queues, topic, name)
-    if lease is not None:
-        settings = SubscriptionSettings(subscription.settings.mode, check_lease(lease))
+    if not given.is_empty:
+        settings = settings_of(given, subscription.settings)
         queues.log.room.check(0)
         asked = [(actor, AlterLedger(subscription.number, settings)) for actor in subscription.topic.actors]
         answered = PartitionActor.ask_together(asked)
         subscription.settings = settings
         await answered
-        queues.observer.note("subscription-altered", topic=topic, subscription=name, lease=lease / 1e6, client=caller.address)
+        queues.observer.note("subscription-altered", topic=topic, subscription=name, lease=settings.lease / 1e6, client=caller.address)
     await queues.log.durable()
     return subscription
 
@@ -170,13 +163,6 @@ def check_name(name: str, what: str) -> None:
         )
 
 
-def mode_of(mode: str) -> str:
-    """Raises InvalidArgument for an unknown one."""
-    if (mode or MODES[0]) not in MODES:
-        raise errors.InvalidArgument(f"mode={mode!r} is not known.", hint=f"Use {' or '.join(map(repr, MODES))}.")
-    return mode or MODES[0]
-
-
 def check_mode(subscription: LiveSubscription, mode: str) -> None:
     """Raises Conflict if another mode is asked for than it has."""
     if mode and mode_of(mode) != subscription.settings.mode:
@@ -184,10 +170,3 @@ def check_mode(subscription: LiveSubscription, mode: str) -> None:
             f"the subscription '{subscription.name}' has the mode '{subscription.settings.mode}', not '{mode}'.",
             hint="Omit mode=, or use another subscription.",
         )
-
-
-def check_lease(lease: int) -> int:
-    """Raises InvalidArgument for a span that is too short or too long."""
-    if not LEASE_MIN <= lease <= LEASE_MAX:
-        raise errors.InvalidArgument(f"a lease of {lease / 1e6:g} s is out of range.", hint="Leases last 1 s to 24 h.")
-    return lease

@@ -534,7 +534,7 @@ class DeletedMessage(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ..., refused: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class CreateSubscriptionRequest(_message.Message):
-    __slots__ = ("topic", "name", "mode", "beginning", "latest", "moment", "lease", "exists_ok")
+    __slots__ = ("topic", "name", "mode", "beginning", "latest", "moment", "lease", "exists_ok", "max_deliveries", "backoff", "dead_letters", "unsettled", "keep_max", "where")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
@@ -543,6 +543,12 @@ class CreateSubscriptionRequest(_message.Message):
     MOMENT_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     EXISTS_OK_FIELD_NUMBER: _ClassVar[int]
+    MAX_DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    BACKOFF_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    UNSETTLED_FIELD_NUMBER: _ClassVar[int]
+    KEEP_MAX_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     name: str
     mode: str
@@ -551,17 +557,43 @@ class CreateSubscriptionRequest(_message.Message):
     moment: int
     lease: int
     exists_ok: bool
-    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., mode: _Optional[str] = ..., beginning: _Optional[bool] = ..., latest: _Optional[bool] = ..., moment: _Optional[int] = ..., lease: _Optional[int] = ..., exists_ok: _Optional[bool] = ...) -> None: ...
+    max_deliveries: int
+    backoff: Backoff
+    dead_letters: str
+    unsettled: str
+    keep_max: int
+    where: str
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., mode: _Optional[str] = ..., beginning: _Optional[bool] = ..., latest: _Optional[bool] = ..., moment: _Optional[int] = ..., lease: _Optional[int] = ..., exists_ok: _Optional[bool] = ..., max_deliveries: _Optional[int] = ..., backoff: _Optional[_Union[Backoff, _Mapping]] = ..., dead_letters: _Optional[str] = ..., unsettled: _Optional[str] = ..., keep_max: _Optional[int] = ..., where: _Optional[str] = ...) -> None: ...
+
+class Backoff(_message.Message):
+    __slots__ = ("first", "factor", "most")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    FACTOR_FIELD_NUMBER: _ClassVar[int]
+    MOST_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    factor: float
+    most: int
+    def __init__(self, first: _Optional[int] = ..., factor: _Optional[float] = ..., most: _Optional[int] = ...) -> None: ...
 
 class AlterSubscriptionRequest(_message.Message):
-    __slots__ = ("topic", "name", "lease")
+    __slots__ = ("topic", "name", "lease", "max_deliveries", "backoff", "dead_letters", "unsettled", "keep_max")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
+    MAX_DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    BACKOFF_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    UNSETTLED_FIELD_NUMBER: _ClassVar[int]
+    KEEP_MAX_FIELD_NUMBER: _ClassVar[int]
     topic: str
     name: str
     lease: int
-    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., lease: _Optional[int] = ...) -> None: ...
+    max_deliveries: int
+    backoff: Backoff
+    dead_letters: str
+    unsettled: str
+    keep_max: int
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., lease: _Optional[int] = ..., max_deliveries: _Optional[int] = ..., backoff: _Optional[_Union[Backoff, _Mapping]] = ..., dead_letters: _Optional[str] = ..., unsettled: _Optional[str] = ..., keep_max: _Optional[int] = ...) -> None: ...
 
 class DescribeSubscriptionRequest(_message.Message):
     __slots__ = ("topic", "name")
@@ -608,7 +640,7 @@ class DeleteSubscriptionAnswer(_message.Message):
     def __init__(self, deleted: _Optional[bool] = ...) -> None: ...
 
 class Subscription(_message.Message):
-    __slots__ = ("topic", "name", "id", "topic_id", "mode", "lease", "created", "backlog", "leased", "oldest", "delivered_rate", "acked_rate", "nacked_rate", "expired_rate", "partitions", "consumers")
+    __slots__ = ("topic", "name", "id", "topic_id", "mode", "lease", "created", "backlog", "leased", "oldest", "delivered_rate", "acked_rate", "nacked_rate", "expired_rate", "partitions", "consumers", "max_deliveries", "backoff", "dead_letters", "unsettled", "keep_max", "where")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
@@ -625,6 +657,12 @@ class Subscription(_message.Message):
     EXPIRED_RATE_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    MAX_DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    BACKOFF_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    UNSETTLED_FIELD_NUMBER: _ClassVar[int]
+    KEEP_MAX_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     name: str
     id: int
@@ -641,7 +679,13 @@ class Subscription(_message.Message):
     expired_rate: float
     partitions: _containers.RepeatedCompositeFieldContainer[SubscriptionPartition]
     consumers: _containers.RepeatedCompositeFieldContainer[ConsumerFacts]
-    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., id: _Optional[int] = ..., topic_id: _Optional[int] = ..., mode: _Optional[str] = ..., lease: _Optional[int] = ..., created: _Optional[int] = ..., backlog: _Optional[int] = ..., leased: _Optional[int] = ..., oldest: _Optional[int] = ..., delivered_rate: _Optional[float] = ..., acked_rate: _Optional[float] = ..., nacked_rate: _Optional[float] = ..., expired_rate: _Optional[float] = ..., partitions: _Optional[_Iterable[_Union[SubscriptionPartition, _Mapping]]] = ..., consumers: _Optional[_Iterable[_Union[ConsumerFacts, _Mapping]]] = ...) -> None: ...
+    max_deliveries: int
+    backoff: Backoff
+    dead_letters: str
+    unsettled: str
+    keep_max: int
+    where: str
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., id: _Optional[int] = ..., topic_id: _Optional[int] = ..., mode: _Optional[str] = ..., lease: _Optional[int] = ..., created: _Optional[int] = ..., backlog: _Optional[int] = ..., leased: _Optional[int] = ..., oldest: _Optional[int] = ..., delivered_rate: _Optional[float] = ..., acked_rate: _Optional[float] = ..., nacked_rate: _Optional[float] = ..., expired_rate: _Optional[float] = ..., partitions: _Optional[_Iterable[_Union[SubscriptionPartition, _Mapping]]] = ..., consumers: _Optional[_Iterable[_Union[ConsumerFacts, _Mapping]]] = ..., max_deliveries: _Optional[int] = ..., backoff: _Optional[_Union[Backoff, _Mapping]] = ..., dead_letters: _Optional[str] = ..., unsettled: _Optional[str] = ..., keep_max: _Optional[int] = ..., where: _Optional[str] = ...) -> None: ...
 
 class SubscriptionPartition(_message.Message):
     __slots__ = ("partition", "floor", "cursor", "backlog", "leased")
