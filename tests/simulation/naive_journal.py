@@ -29,6 +29,7 @@ from bowstring.core.ledger_changes import (
     SetAsideReason,
     Settle,
     Settlement,
+    Skip,
     Subscribe,
     Unsubscribe,
 )
@@ -102,6 +103,9 @@ class NaiveSubscription:
                 self.consumers[change.consumer] = change.name, change.lease
             case AlterSubscription():
                 self.settings = change.settings
+            case Skip():
+                self._skip(range(self.cursor, self.cursor + change.passed), self.cursor + change.passed)
+                self.cursor += change.passed
             case Reset():
                 self._reset(change)
             case Delete():
@@ -125,6 +129,7 @@ class NaiveSubscription:
             self.wrong.append(f"grant {change.number} is for consumer {change.consumer}, who never came")
         _, lease = self.consumers.get(change.consumer, ("", 0))
         chosen = offsets_of(change.rows) if change.rows else range(self.cursor, self.cursor + change.passed)
+        self._skip(offsets_of(change.skipped), self.cursor + change.passed)
         self.cursor += change.passed
         for offset in chosen:
             row = self.rows.get(offset)
@@ -134,6 +139,14 @@ class NaiveSubscription:
             self.rows[offset] = Message(granted=True, grant=change.number, until=self.moment + lease, retries=row.retries)
             self.rows[offset].consumer = str(change.consumer)
             self.held.add(offset)
+
+    def _skip(self, offsets: Iterable[int], upto: int) -> None:
+        """The filter leaves these out, of those that the cursor passes."""
+        for offset in offsets:
+            row = self.rows.get(offset)
+            if row is None or row.grant or not self.cursor <= offset < upto:
+                self.wrong.append(f"row {offset} is left out, which is {row}, when the cursor goes from {self.cursor} to {upto}")
+            self.rows[offset] = Message(settled=True)
 
     def _settle(self, change: Settle) -> None:
         if change.request <= self.requests.get(change.consumer, 0):
@@ -286,8 +299,11 @@ class NaiveJournal:
         """Rare states, as they are before the change."""
         match change:
             case Grant():
-                self._sometimes("rows were granted again", bool(change.rows))
+                self._sometimes("rows were granted again", bool(change.rows) and not change.skipped)
+                self._sometimes("rows were left out by a grant", bool(change.skipped))
                 self._sometimes("rows were granted by the flush that stores them", self._appended > 0 and not change.rows)
+            case Skip():
+                self._sometimes("rows were left out without a grant", change.passed)
             case Expire():
                 ended = sum(ledger.rows[offset].until <= change.moment for offset in ledger.held)
                 self._sometimes("lease of a row expired", ended)

@@ -48,7 +48,40 @@ class NaiveLedger:
         free = [offset for offset, row in sorted(self.rows.items()) if not row.settled and not row.grant]
         again = [offset for offset in free if self.rows[offset].granted]
         fresh = [offset for offset in free if not self.rows[offset].granted]
-        chosen = (again + fresh)[:most]
+        return self._granted(consumer, mine, (again + fresh)[:most], lease, now)
+
+    def grant_filtered(
+        self, consumer: str, most: int, lease: int, now: int, eligible: set[int], scouted: int
+    ) -> tuple[int, list[int]] | None:
+        """Rows from the cursor on are granted if they are eligible. What the filter leaves out before the next eligible
+        row is settled.
+        """
+        mine = {row.grant for row in self.rows.values() if row.grant and row.consumer == consumer}
+        free = [offset for offset, row in sorted(self.rows.items()) if not row.settled and not row.grant]
+        again = [offset for offset in free if self.rows[offset].granted][:most]
+        fresh = sorted(eligible)[: most - len(again)]
+        found = self._granted(consumer, mine, again + fresh, lease, now)
+        if found is not None and fresh:
+            left = sorted(eligible - set(fresh))
+            self.skip(0, left[0] if left else scouted)
+        return found
+
+    def grant_these(self, consumer: str, chosen: set[int], upto: int, lease: int, now: int) -> tuple[int, list[int]] | None:
+        """The other rows before `upto` count as delivered before."""
+        mine = {row.grant for row in self.rows.values() if row.grant and row.consumer == consumer}
+        found = self._granted(consumer, mine, sorted(chosen), lease, now)
+        if found is not None:
+            for offset in range(1, upto):
+                self.rows[offset].granted = True
+        return found
+
+    def skip(self, first: int, upto: int) -> None:
+        """The filter leaves these out."""
+        for offset, row in self.rows.items():
+            if first <= offset < upto and not row.granted:
+                self.rows[offset] = Message(settled=True)
+
+    def _granted(self, consumer: str, mine: set[int], chosen: list[int], lease: int, now: int) -> tuple[int, list[int]] | None:
         if not chosen or len(mine) >= GRANTS_MAX:
             return None
         self.grants += 1

@@ -17,6 +17,7 @@ import pytest
 
 from bowstring.core import granting, journal, leases, offset_set, settling
 from bowstring.core.changes import Delete, Floor, Reason
+from bowstring.core.granting import ChosenRows
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import LedgerChange, SetAsideReason, Settlement, Subscribe
 from bowstring.core.ledger_state import HEAD
@@ -156,6 +157,43 @@ class LedgerWorld:
         if granted is not None:
             self.write(*granted.changes)
             self.given.append((granted.number, name, offsets(granted.rows)))
+
+    def choose(self) -> None:
+        """A grant of rows that a filter lets pass, of those that were looked at."""
+        name, most, lease = self.one_of(NAMES), self.number(1, 25), self.one_of([10, 10, 25])
+        start = max(self.ledger.cursor, self.ledger.floor)
+        scouted = self.number(start, self.end) if start < self.end else start
+        free = {offset for offset in range(start, scouted) if not self.model.rows[offset].settled}
+        eligible = self.some(free)
+        chosen = granting.choose(self.ledger, np.array(sorted(eligible), np.int64), scouted, most)
+        granted = granting.grant_chosen(self.ledger, name, chosen, lease, self.now)
+        expected = self.model.grant_filtered(name, most, lease, self.now, eligible, scouted)
+        assert (granted and (granted.number, granted.rows.offsets().tolist())) == expected
+        if granted is not None:
+            self.write(*granted.changes)
+            self.given.append((granted.number, name, offsets(granted.rows)))
+
+    def skip(self) -> None:
+        """Nothing passes the filter for a while."""
+        cursor = self.ledger.cursor
+        upto = min(self.end, cursor + self.number(0, 20))
+        if (change := granting.skip(self.ledger, cursor, upto)) is not None:
+            self.write(change)
+            self.model.skip(cursor, upto)
+
+    def pass_over(self) -> None:
+        """The cursor passes rows that are not granted and not left out: they are returned."""
+        start = max(self.ledger.cursor, self.ledger.floor)
+        free = {offset for offset in range(start, self.end) if not self.model.rows[offset].settled}
+        if free:
+            upto = self.number(min(free) + 1, self.end)
+            taken = self.some({offset for offset in free if offset < upto}) or {min(free)}
+            granted = granting.grant_chosen(self.ledger, "eve", ChosenRows(rows(taken), upto), 10, self.now)
+            expected = self.model.grant_these("eve", taken, upto, 10, self.now)
+            assert (granted and (granted.number, granted.rows.offsets().tolist())) == expected
+            if granted is not None:
+                self.write(*granted.changes)
+                self.given.append((granted.number, "eve", taken))
 
     def some(self, among: set[int]) -> set[int]:
         """Some of them: a stretch, every second one, or any."""
@@ -322,7 +360,22 @@ class LedgerWorld:
 
 
 OFTEN = ["publish", "wait", "grant", "grant", "grant", "settle", "settle", "settle", "settle", "expire", "extend", "seal", "load"]
-STEPS = [*OFTEN, *OFTEN, "delete", "raise_floor", "repeat", "repeat", "give_back", "set_aside", "seek", "a_snapshot_has_everything"]
+STEPS = [
+    *OFTEN,
+    *OFTEN,
+    "delete",
+    "raise_floor",
+    "repeat",
+    "repeat",
+    "give_back",
+    "set_aside",
+    "seek",
+    "choose",
+    "choose",
+    "skip",
+    "pass_over",
+    "a_snapshot_has_everything",
+]
 NEED_A_GRANT = {"settle", "repeat", "extend", "give_back", "set_aside"}
 
 

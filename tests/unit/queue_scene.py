@@ -23,6 +23,8 @@ from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.lease_requests import SubscribePartition
 from bowstring.broker.queue.pushes import Grants, PushedRows
 from bowstring.broker.queue.rates import Rates
+from bowstring.broker.queue.scout import Scout
+from bowstring.broker.queue.scouted_rows import RowLook
 from bowstring.broker.queue.subscription import LiveSubscription
 from bowstring.broker.queue.topic_queue import TopicQueue
 from bowstring.broker.reading.visibility import Moments
@@ -36,7 +38,7 @@ from bowstring.core.partition import Partition
 from bowstring.core.row_set import RowSet
 from bowstring.core.settling import GrantRows, OutcomeRows, RowsDone
 from bowstring.core.subscription_settings import SubscriptionSettings
-from bowstring.messages import encoding
+from bowstring.messages import encoding, filters
 from bowstring.ports.catalog import TopicRow
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page
@@ -140,6 +142,7 @@ class SceneReading:
         self.damaged: set[int] = set()
         """First offsets of pages."""
         self.out_of_memory = False
+        self.clock = clock
         self._flusher = flusher
         self._clock = clock
 
@@ -243,7 +246,7 @@ def values_of(pushed: PushedRows) -> list[bytes]:
 class QueueScene:
     """Everything together."""
 
-    def __init__(self, partitions: int = 1, lease: int = 30 * SECOND) -> None:
+    def __init__(self, partitions: int = 1, lease: int = 30 * SECOND, where: str = "", *, with_keys: bool = False) -> None:
         self.clock, self.flusher = SceneClock(), SceneFlusher()
         clock: Any = self.clock
         flusher: Any = self.flusher
@@ -267,6 +270,12 @@ class QueueScene:
         self.subscription = LiveSubscription(
             self.topic, 1, "billing", SubscriptionSettings("shared", lease), 0, rates=rates, look_at=self.granter.look_at
         )
+        if where or with_keys:
+            reading: Any = self.reading
+            tree = filters.parse(where, None) if where else None
+            found, failed = self.subscription.may_grant, self.subscription.end_consumers
+            clocks = self.lease_clock, self.lease_alarm
+            self.subscription.scout = Scout(1, reading, *clocks, RowLook(tree, with_keys=with_keys), found=found, failed=failed)
         self.queue.add(self.subscription)
         self.flusher.settle()
         self._number = 0
@@ -275,14 +284,20 @@ class QueueScene:
         """What publishers were told."""
 
     def publish(
-        self, *values: bytes, partition: int = 0, timeout: int = 30 * SECOND, expires: int | None = None, sizes: Sequence[int] = ()
+        self,
+        *values: bytes,
+        partition: int = 0,
+        timeout: int = 30 * SECOND,
+        expires: int | None = None,
+        sizes: Sequence[int] = (),
+        keys: Sequence[bytes | None] | None = None,
     ) -> None:
-        """A batch of these values, or of values of these sizes."""
-        given = [b"x" * size for size in sizes] or list(values)
+        """A batch of these values, or of values of these sizes, or of keys."""
+        given = [b"x" * size for size in sizes] or list(values) or [key or b"" for key in keys or ()]
         self._number += 1
         previous, self._last[partition] = self._last.get(partition, 0), self._number
         moments = None if expires is None else [expires] * len(given)
-        encoded = encoding.encode_columns(len(given), values=given, expires=moments)
+        encoded = encoding.encode_columns(len(given), values=given, keys=keys, expires=moments)
         batch: pa.RecordBatch = encoding.decode(encoded.mask, encoded.data)
         publish = Publish(
             b"a" * 16, self._number, previous, self.clock.now(), timeout, len(given), encoded.mask, None, expires=expires or 0

@@ -30,6 +30,7 @@ from bowstring.core.ledger_changes import (
     Settle,
     SettledPart,
     Settlement,
+    Skip,
     Subscribe,
     Unsubscribe,
 )
@@ -44,11 +45,12 @@ APPEND = Append(7, 3, 1, 2, 5, 2, ADA, 1, segment=9, position=64, length=100)
 LEDGER: list[LedgerChange] = [
     Subscribe(7, 3, 4, "billing", SubscriptionSettings(), 5, 1, 2, (1, 1)),
     Join(7, 3, 4, 1, "ada", 30, 1000),
-    Grant(7, 3, 4, 1, 1, 5, 1, (2, 1)),
+    Grant(7, 3, 4, 1, 1, 5, 3, (2, 1), (1, 1, 1, 1)),
     Settle(7, 3, 4, 1, 1, (SettledPart(1, Settlement.NACK, (2, 1)),), (GrantPart(9, (3, 1)),)),
     GiveBack(7, 3, 4, (GrantPart(1, (2, 1)),)),
     Extend(7, 3, 4, 2000, (GrantPart(1),)),
     SetAside(7, 3, 4, (GrantPart(1),), SetAsideReason.DAMAGED),
+    Skip(7, 3, 4, 5),
     Expire(7, 3, 4, 2000),
     Reset(7, 3, 4, 2, (1, 1)),
     AlterSubscription(7, 3, 4, SubscriptionSettings(lease=5)),

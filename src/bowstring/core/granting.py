@@ -2,16 +2,22 @@
 
 What was given back comes first, in its old place; then the rows that the cursor comes to. A grant is
 decided when its flush is taken, so `end` may be the end of rows that are stored by the same flush.
+
+A subscription that has to look at rows before it grants them, because it has a filter, gets those
+that were chosen: `choose` takes them from the rows that were looked at, `grant_chosen` grants them.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bowstring.core.leases import GRANTS_MAX
 from bowstring.core.ledger import Ledger
-from bowstring.core.ledger_changes import Grant, Join, OneLedgerChange
-from bowstring.core.row_set import RowSet
+from bowstring.core.ledger_changes import Grant, Join, OneLedgerChange, Skip
+from bowstring.core.row_set import NO_ROWS, RowSet
 
 
 class Granted(NamedTuple):
@@ -23,16 +29,53 @@ class Granted(NamedTuple):
     until: int
 
 
+class ChosenRows(NamedTuple):
+    """Rows for one consumer."""
+
+    rows: RowSet
+    upto: int
+    """The cursor comes to this offset, if it is before it. Rows that it passes, and that are neither
+    chosen nor skipped, are returned from then on.
+    """
+    skipped: RowSet = NO_ROWS
+    """Rows that it passes and that the filter leaves out."""
+
+
 def grant(ledger: Ledger, consumer: str, most: int, end: int, lease: int, now: int) -> Granted | None:
     """At most so many rows before `end`, for a span of `lease`. None if there are none, or if the
     consumer has as many grants as it may.
     """
+    rows = ledger.next_rows(most, end) if may_hold_more(ledger, consumer) else NO_ROWS
+    return grant_chosen(ledger, consumer, ChosenRows(rows, rows.stop), lease, now) if rows else None
+
+
+def may_hold_more(ledger: Ledger, consumer: str) -> bool:
+    """Whether the consumer has fewer grants than it may have."""
     known = ledger.consumers.named(consumer)
-    if known is not None and ledger.leases.grants_of(known.number) >= GRANTS_MAX:
+    return known is None or ledger.leases.grants_of(known.number) < GRANTS_MAX
+
+
+def choose(ledger: Ledger, eligible: NDArray[np.int64], scouted: int, most: int) -> ChosenRows:
+    """At most so many rows: those that were given back, then eligible ones. `eligible` are the
+    unsettled rows of [cursor, scouted) that the filter lets pass, ascending.
+    """
+    again = ledger.returned.smallest(most)
+    taken = eligible[: most - len(again)]
+    if not len(taken):
+        return ChosenRows(again, ledger.cursor)
+    upto = int(eligible[len(taken)]) if len(taken) < len(eligible) else scouted
+    fresh = RowSet.of_offsets(taken)
+    return ChosenRows(RowSet.union((again, fresh)), upto, RowSet(ledger.cursor, upto) - fresh)
+
+
+def grant_chosen(ledger: Ledger, consumer: str, chosen: ChosenRows, lease: int, now: int) -> Granted | None:
+    """Grants rows that can be granted. None if there are none, or if the consumer has as many
+    grants as it may.
+    """
+    rows = chosen.rows
+    if not rows or not may_hold_more(ledger, consumer):
         return None
-    rows = ledger.next_rows(most, end)
-    if not rows:
-        return None
+    known = ledger.consumers.named(consumer)
     number, before = ledger.next_grant, ledger.moment
     joins: tuple[Join, ...] = ()
     if known is None or known.lease != lease:
@@ -41,8 +84,14 @@ def grant(ledger: Ledger, consumer: str, most: int, end: int, lease: int, now: i
         before = now
     else:
         joiner = known.number
-    passed = max(0, rows.stop - ledger.cursor)
-    plain = rows.is_run and rows.first == ledger.cursor
-    spans = () if plain else rows.spans()
-    change = Grant(*ledger.place, number, joiner, now - before, passed, spans)
+    passed = max(0, chosen.upto - ledger.cursor)
+    plain = rows.is_run and rows.first == ledger.cursor and len(rows) == passed
+    change = Grant(*ledger.place, number, joiner, now - before, passed, () if plain else rows.spans(), chosen.skipped.spans())
     return Granted((*joins, change), number, rows, now + lease)
+
+
+def skip(ledger: Ledger, cursor: int, upto: int) -> Skip | None:
+    """The filter leaves out all rows of [cursor, upto), as was found when the cursor stood there.
+    None if it does not stand there any more.
+    """
+    return Skip(*ledger.place, upto - cursor) if ledger.cursor == cursor < upto else None

@@ -44,6 +44,7 @@ from bowstring.core.ledger_changes import (
     SetAside,
     Settle,
     Settlement,
+    Skip,
     Subscribe,
 )
 from bowstring.core.ledger_consumers import LedgerConsumers
@@ -141,6 +142,9 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             case SetAside():
                 for part in change.parts:
                     self._settle(self._taken(part.grant, part.rows))
+            case Skip():
+                self.cursor += change.passed
+                self._settle(RowSet(self.cursor - change.passed, self.cursor))
             case Delete():
                 self._leave(RowSet.of_runs(change.runs))
             case Floor():
@@ -157,11 +161,21 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             rows = RowSet.of_spans(change.rows)
             if self._returned is not None:
                 self._returned.take_out(rows)
+            if change.passed:
+                self._pass_over(change, rows)
         else:
             rows = RowSet(self.cursor, self.cursor + change.passed)
         self.cursor += change.passed
         consumer.active = self.moment
         self.leases.add(Lease(change.number, change.consumer, self.moment, self.moment + consumer.lease, rows))
+
+    def _pass_over(self, change: Grant, rows: RowSet) -> None:
+        """The cursor passes rows that the grant does not have."""
+        passed, skipped = RowSet(self.cursor, self.cursor + change.passed), RowSet.of_spans(change.skipped)
+        self._settle(skipped)
+        left = passed - rows - skipped
+        if left and self._returned is not None:
+            self._returned.put(left - self.settled.of(left))
 
     def _apply_settle(self, change: Settle) -> None:
         self.consumers.settle(change, self.moment)

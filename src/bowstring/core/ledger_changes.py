@@ -92,6 +92,10 @@ class Grant(LedgerStruct, tag=6, array_like=True, gc=False):
     """How far the cursor moves."""
     rows: Spans = ()
     """The rows, if they are not just those that the cursor passes."""
+    skipped: Spans = ()
+    """Rows that the cursor passes and that the subscription's filter leaves out: they are settled.
+    Other rows that it passes are returned.
+    """
 
 
 class Settle(LedgerStruct, tag=7, array_like=True, gc=False):
@@ -176,7 +180,16 @@ class SetAside(LedgerStruct, tag=16, array_like=True, gc=False):
     reason: SetAsideReason
 
 
-OneLedgerChange = Grant | Settle | GiveBack | Extend | Expire | Reset | Join | AlterSubscription | SetAside
+class Skip(LedgerStruct, tag=26, array_like=True, gc=False):
+    """The cursor moves without a grant: the subscription's filter leaves out all the rows that it
+    passes, and they are settled.
+    """
+
+    passed: int
+    """How far the cursor moves."""
+
+
+OneLedgerChange = Grant | Settle | GiveBack | Extend | Expire | Reset | Join | AlterSubscription | SetAside | Skip
 """What changes a ledger."""
 
 LedgerChange = OneLedgerChange | Subscribe | Unsubscribe

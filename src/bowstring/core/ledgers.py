@@ -30,6 +30,7 @@ from bowstring.core.ledger_changes import (
     Reset,
     SetAside,
     Settle,
+    Skip,
     Subscribe,
     Unsubscribe,
 )
@@ -110,7 +111,7 @@ class Ledgers(Machine[LedgerChange | Delete | Floor, LedgersParts]):
             case Delete() | Floor():
                 for ledger in self:
                     ledger.apply(change)
-            case Grant() | Settle() | GiveBack() | Extend() | Expire() | Reset() | Join() | AlterSubscription() | SetAside():
+            case Grant() | Settle() | GiveBack() | Extend() | Expire() | Reset() | Join() | AlterSubscription() | SetAside() | Skip():
                 self[change.subscription].apply(change)
             case _:
                 assert_never(change)

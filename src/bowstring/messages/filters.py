@@ -130,9 +130,10 @@ class Any(NamedTuple):
 Filter = Compare | In | Like | IsNull | Not | Every | Any
 
 
-def parse(text: str, now: int = 0) -> Filter:
+def parse(text: str, now: int | None = 0) -> Filter:
     """The tree of a filter. Raises InvalidArgument that points at the place. Moments such as `-1h`
-    count from `now`.
+    count from `now`; if that is None they are refused, because a filter that lasts means the same at all
+    times.
     """
     if len(text) > LENGTH_MAX:
         raise errors.InvalidArgument(f"where has {len(text)} characters.", hint=f"The maximum is {LENGTH_MAX}.")
@@ -160,7 +161,7 @@ class _Literal(NamedTuple):
 class _Parser:
     """Goes through the tokens from left to right."""
 
-    def __init__(self, text: str, now: int) -> None:
+    def __init__(self, text: str, now: int | None) -> None:
         self._text = text
         self._now = now
         self._tokens = list(self._split())
@@ -337,8 +338,10 @@ class _Parser:
             self._refuse(place, f"{column.name} is compared with bytes", "Only a key is bytes; write 'text'.")
         if not column.is_time:
             return value
+        if self._now is None and value.strip()[:1] in ("-", "+"):
+            self._refuse(place, f"{literal.token.text} counts from now, and this filter lasts", "Write a moment: '2026-11-15T09:00Z'.")
         try:
-            return times.moment_from_text(value, column.name, self._now)
+            return times.moment_from_text(value, column.name, self._now or 0)
         except errors.InvalidArgument as error:
             self._refuse(place, f"{literal.token.text} is not a moment", error.hint)
 

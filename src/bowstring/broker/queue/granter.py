@@ -25,7 +25,7 @@ from bowstring.broker.queue.consumer import LiveConsumer
 from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.lease_requests import GrantToConsumer
 from bowstring.broker.queue.subscription import LiveSubscription
-from bowstring.core.granting import Granted
+from bowstring.core.granting import ChosenRows, Granted, choose
 from bowstring.core.ledger import Ledger
 from bowstring.core.partition import Partition
 
@@ -83,7 +83,7 @@ class Granter:
         if not hungry:
             return False
         partitions = _with_rows(subscription)
-        waiting = sum(ledger.waiting(actor.partition.next_offset) for actor, ledger in partitions)
+        waiting = sum(subscription.grantable(actor, ledger) for actor, ledger in partitions)
         share = -(-waiting // max(1, min(len(hungry), -(-waiting // SHARE_MIN))))
         while partitions and hungry:
             consumer, (actor, ledger) = next(iter(hungry)), partitions[0]
@@ -94,25 +94,31 @@ class Granter:
             if not most:
                 del hungry[consumer]
                 continue
-            has_granted |= self._grant(subscription, consumer, actor, _to_a_page_end(actor.partition, ledger, most))
+            has_granted |= self._grant(subscription, consumer, actor, ledger, most)
             if consumer in hungry:
                 hungry.move_to_end(consumer)
             partitions.popleft()
-            if ledger.waiting(actor.partition.next_offset):
+            if subscription.grantable(actor, ledger):
                 partitions.append((actor, ledger))
                 subscription.waiting.move_to_end(actor)
             else:
                 del subscription.waiting[actor]
         return has_granted
 
-    def _grant(self, subscription: LiveSubscription, consumer: LiveConsumer, actor: PartitionActor, most: int) -> bool:
+    def _grant(self, subscription: LiveSubscription, consumer: LiveConsumer, actor: PartitionActor, ledger: Ledger, most: int) -> bool:
         """False if the consumer has as many grants in the partition as it may."""
+        chosen: ChosenRows | None = None
+        if subscription.scout is None:
+            most = _to_a_page_end(actor.partition, ledger, most)
+        else:
+            scouted = subscription.scout.eligible(actor, ledger, most)
+            chosen = choose(ledger, scouted.offsets, scouted.end, most)
 
         def told(granted: Granted | Exception | None) -> None:
             if isinstance(granted, Granted) and consumer.delivery is not None:
                 consumer.delivery.add(actor, granted.number)
 
-        request = GrantToConsumer(subscription.number, self._clock.now, told, consumer.name, most, consumer.lease)
+        request = GrantToConsumer(subscription.number, self._clock.now, told, consumer.name, most, consumer.lease, chosen)
         actor.receive(request)
         return request.granted is not None
 
@@ -131,7 +137,7 @@ def _with_rows(subscription: LiveSubscription) -> Open:
     found: Open = deque()
     for actor in list(subscription.waiting):
         ledger = subscription.ledger(actor)
-        if ledger is None or actor.closed is not None or not ledger.waiting(actor.partition.next_offset):
+        if ledger is None or actor.closed is not None or not subscription.grantable(actor, ledger):
             del subscription.waiting[actor]
             continue
         found.append((actor, ledger))

@@ -14,7 +14,7 @@ from bowstring import errors
 from bowstring.broker.log.requests import Question, Request
 from bowstring.core import granting, settling, subscribing
 from bowstring.core.decisions import Decided, Decision, Found, Refused
-from bowstring.core.granting import Granted
+from bowstring.core.granting import ChosenRows, Granted
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import SetAsideReason, Settle, Settlement
 from bowstring.core.partition import Partition
@@ -68,22 +68,34 @@ class LeaseRequest(Request[Told]):
 
 
 class GrantToConsumer(LeaseRequest[Granted | None]):
-    """A consumer gets at most so many rows."""
+    """A consumer gets at most so many rows, or those that were chosen for it."""
 
-    __slots__ = ("_consumer", "_lease", "_most", "granted")
+    __slots__ = ("_chosen", "_consumer", "_lease", "_most", "granted")
 
     def __init__(
-        self, subscription: int, now: Now, told: Callable[[Granted | Exception | None], None], consumer: str, most: int, lease: int
+        self,
+        subscription: int,
+        now: Now,
+        told: Callable[[Granted | Exception | None], None],
+        consumer: str,
+        most: int,
+        lease: int,
+        chosen: ChosenRows | None = None,
     ) -> None:
         super().__init__(subscription, now, told)
         self._consumer = consumer
         self._most = most
         self._lease = lease
+        self._chosen = chosen
         self.granted: Granted | None = None
         """What was decided."""
 
     def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[Granted | None]:
-        self.granted = granted = granting.grant(ledger, self._consumer, self._most, partition.next_offset, self._lease, now)
+        if self._chosen is None:
+            granted = granting.grant(ledger, self._consumer, self._most, partition.next_offset, self._lease, now)
+        else:
+            granted = granting.grant_chosen(ledger, self._consumer, self._chosen, self._lease, now)
+        self.granted = granted
         return Decided(() if granted is None else granted.changes, granted)
 
 
@@ -204,6 +216,21 @@ class SetAsideRows(LeaseRequest[None]):
 
     def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[None]:
         change = settling.set_aside(ledger, self._parts, self._reason)
+        return Decided(() if change is None else (change,), None)
+
+
+class SkipRows(LeaseRequest[None]):
+    """The filter leaves out all rows of [cursor, upto): the cursor passes them."""
+
+    __slots__ = ("_cursor", "_upto")
+
+    def __init__(self, subscription: int, now: Now, cursor: int, upto: int) -> None:
+        super().__init__(subscription, now, _nothing)
+        self._cursor = cursor
+        self._upto = upto
+
+    def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[None]:
+        change = granting.skip(ledger, self._cursor, self._upto)
         return Decided(() if change is None else (change,), None)
 
 

@@ -14,6 +14,7 @@ from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.queue.consumer import LiveConsumer
 from bowstring.broker.queue.rates import Rates
+from bowstring.broker.queue.scout import Scout
 from bowstring.broker.topics import Topic
 from bowstring.core.addresses import Runs
 from bowstring.core.ledger import Ledger
@@ -59,6 +60,8 @@ class LiveSubscription:
         self.waiting: OrderedDict[PartitionActor, None] = OrderedDict()
         """Partitions that may have rows to grant, in turn; kept only while there are consumers."""
         self._means: dict[PartitionActor, float] = {}
+        self.scout: Scout | None = None
+        """Looks at rows before they are granted, if that is needed."""
         self.ended: errors.Error | None = None
         topic.actors[0].followers[self] = None  # all of them end together
 
@@ -94,6 +97,8 @@ class LiveSubscription:
             del self.consumers[consumer.name]
             if not self.consumers:
                 self.waiting.clear()
+                if self.scout is not None:
+                    self.scout.stop()
 
     def room_changed(self, consumer: LiveConsumer) -> None:
         """It may have room now, or not any more."""
@@ -112,6 +117,10 @@ class LiveSubscription:
             self.waiting[actor] = None
             if self.hungry:
                 self._look_at(self)
+
+    def grantable(self, actor: PartitionActor, ledger: Ledger) -> int:
+        """How many rows of a partition can be granted, as far as is known."""
+        return ledger.waiting(actor.partition.next_offset) if self.scout is None else self.scout.waiting(actor, ledger)
 
     def mean(self, actor: PartitionActor) -> float:
         """About how many bytes a message of the partition has."""
@@ -175,6 +184,10 @@ class LiveSubscription:
         incarnation has ended.
         """
         self.ended = error
+        self.end_consumers(error)
+
+    def end_consumers(self, error: errors.Error) -> None:
+        """Those that are connected get this error. They may come again."""
         for consumer in tuple(self.consumers.values()):
             consumer.end(error)
 

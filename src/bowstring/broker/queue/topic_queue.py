@@ -86,6 +86,8 @@ class TopicQueue:
         elif isinstance(change, Settle):
             subscription.settled(actor, ledger, change)
         else:
+            if isinstance(change, Reset) and subscription.scout is not None:
+                subscription.scout.forget(actor)
             subscription.leases_changed(actor, ledger)
 
     def _leases_changed(self, subscription: LiveSubscription, actor: PartitionActor) -> None:

@@ -1,0 +1,104 @@
+"""Rows that were looked at before they are granted: which of them a filter lets pass, and the hashes
+of their keys. Everything is arrays, page by page.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bowstring.broker.queue.granted_pages import PagesFound
+from bowstring.broker.reading.selection import Selection
+from bowstring.core.pages import PageEntry, decode_header
+from bowstring.core.row_set import RowSet
+from bowstring.messages import encoding
+from bowstring.messages.filters import Filter
+from bowstring.messages.hashing import id_hashes
+from bowstring.ports.store import Page
+
+Keys = tuple[NDArray[np.uint64], NDArray[np.bool_]]
+"""Hashes of keys, and which rows have a key; both are empty if keys are not wanted."""
+
+
+class ScoutedRows(NamedTuple):
+    """What was found in [first, end) of a partition. The arrays go together, row by row."""
+
+    first: int
+    end: int
+    offsets: NDArray[np.int64]
+    """Rows that pass the filter, ascending."""
+    hashes: NDArray[np.uint64]
+    """Of their keys; empty if keys are not wanted."""
+    keyed: NDArray[np.bool_]
+    """Which of them have a key; empty likewise."""
+
+    def rows(self, low: int, high: int) -> ScoutedRows:
+        """Some of the rows, by their places in the arrays."""
+        return self._replace(offsets=self.offsets[low:high], hashes=self.hashes[low:high], keyed=self.keyed[low:high])
+
+    def only(self, wanted: NDArray[np.bool_]) -> ScoutedRows:
+        """Those of the rows that are wanted."""
+        keys = (self.hashes[wanted], self.keyed[wanted]) if len(self.hashes) else (self.hashes, self.keyed)
+        return ScoutedRows(self.first, self.end, self.offsets[wanted], *keys)
+
+
+_NO_HASHES: Final = np.empty(0, np.uint64)
+_NO_FLAGS: Final = np.empty(0, np.bool_)
+_NO_OFFSETS: Final = np.empty(0, np.int64)
+
+
+def nothing(first: int, end: int) -> ScoutedRows:
+    """No row of [first, end) can be granted."""
+    return ScoutedRows(first, end, _NO_OFFSETS, _NO_HASHES, _NO_FLAGS)
+
+
+def joined(parts: list[ScoutedRows]) -> ScoutedRows:
+    """Parts that follow each other, as one."""
+    if len(parts) == 1:
+        return parts[0]
+    arrays = [np.concatenate(each) for each in zip(*[part[2:] for part in parts], strict=True)]
+    return ScoutedRows(parts[0].first, parts[-1].end, *arrays)
+
+
+class RowLook:
+    """What a subscription wants to know of rows."""
+
+    def __init__(self, where: Filter | None, *, with_keys: bool) -> None:
+        self._selection = Selection(where)
+        self._with_keys = with_keys
+
+    def of_page(self, first: int, entry: PageEntry, page: Page) -> ScoutedRows:
+        """The rows of a page from the offset on that pass the filter."""
+        header = decode_header(page.header)
+        batch = encoding.decode(header.columns, page.body)
+        offsets = self._selection.passing(entry, header, batch, np.arange(first, entry.end, dtype=np.int64))
+        return ScoutedRows(first, entry.end, offsets, *self._keys(batch, offsets - entry.first_offset))
+
+    def _keys(self, batch: pa.RecordBatch, rows: NDArray[np.int64]) -> Keys:
+        if not self._with_keys or "key" not in batch.schema.names:
+            return self._no_keys(len(rows))
+        column = batch.column("key")
+        return id_hashes(column)[rows], column.is_valid().to_numpy(zero_copy_only=False)[rows]
+
+    def _no_keys(self, count: int) -> Keys:
+        return (np.zeros(count, np.uint64), np.zeros(count, np.bool_)) if self._with_keys else (_NO_HASHES, _NO_FLAGS)
+
+    def unknown(self, first: int, end: int, offsets: NDArray[np.int64]) -> ScoutedRows:
+        """Rows that cannot be looked at: they count as rows that pass, without a key."""
+        return ScoutedRows(first, end, offsets, *self._no_keys(len(offsets)))
+
+    def among(self, rows: RowSet, found: PagesFound) -> ScoutedRows:
+        """Those of the rows that are in these pages, which need not follow each other, or should be."""
+        pages = zip(found.entries, found.pages, strict=True)
+        parts = [self.of_page(max(rows.first, entry.first_offset), entry, page) for entry, page in pages]
+        end = found.damaged.end if found.damaged is not None else parts[-1].end if parts else rows.stop
+        asked = rows.below(end)
+        missing = (asked - RowSet.of_runs([(part.first, part.end - part.first) for part in parts])).offsets()
+        seen = joined([*parts, self.unknown(rows.first, end, missing)])
+        seen = seen.only(np.isin(seen.offsets, asked.offsets(), assume_unique=True))
+        order = np.argsort(seen.offsets, kind="stable")
+        keys = (seen.hashes[order], seen.keyed[order]) if self._with_keys else (seen.hashes, seen.keyed)
+        return ScoutedRows(rows.first, end, seen.offsets[order], *keys)
