@@ -90,6 +90,8 @@ class LeasedMessage(Message, eq=False, gc=False):
         if marks[row]:
             return page.mark_again(row, code)
         marks[row] = code
+        if code != ACK and page.is_keyed:
+            page.revoke_behind(row)
         if page.idle:
             page.enlist()
         return page.receipt(page, row)
@@ -102,6 +104,8 @@ class LeasedMessage(Message, eq=False, gc=False):
         row, marks = self._row, page.marks
         if not marks[row]:
             marks[row] = ACK if kind is None else NACK
+            if kind is not None and page.is_keyed:
+                page.revoke_behind(row)
             if page.idle:
                 page.enlist()
         elif kind is None and marks[row] >= LOST:

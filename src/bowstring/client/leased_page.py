@@ -19,7 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bowstring import errors, times
-from bowstring.client.lease_marks import COPIED, DONE, ELSEWHERE, FORKED, LOST, OPEN, WORDS, Rows
+from bowstring.client import key_order
+from bowstring.client.lease_marks import COPIED, DONE, ELSEWHERE, FORKED, GIVING_BACK, LOST, OPEN, REVOKED, WORDS, Rows
 from bowstring.client.pages import LEASED_COLUMNS, FetchedPage
 from bowstring.client.receipts import raisable
 from bowstring.client.refusals import Refusal
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 class HeldLease:
     """A lease of this consumer, with its pages."""
 
-    __slots__ = ("due", "grant", "is_lost", "pages", "partition", "until")
+    __slots__ = ("due", "given_back", "grant", "is_lost", "pages", "partition", "until")
 
     def __init__(self, partition: int, grant: int, until: int) -> None:
         self.partition = partition
@@ -48,6 +49,10 @@ class HeldLease:
         """Whether the broker says that the consumer does not have it any more."""
         self.pages: dict[LeasedPage, None] = {}
         """Those with rows that are not settled."""
+        self.given_back: dict[bytes, int] = {}
+        """Keys of which a message was given back, and the first such: those behind it are revoked
+        (`key_order`).
+        """
 
 
 class LeasedPage(FetchedPage):
@@ -61,6 +66,8 @@ class LeasedPage(FetchedPage):
         super().__init__(topic, header, data)
         self.lease = lease
         self.settlements = settlements
+        self.is_keyed = settlements.is_keyed
+        """Whether it is of a key-shared subscription."""
         self.receipt: type[MarkReceipt] = settlements.receipt
         """The class of the receipts of its rows."""
         self.marks = bytearray(self.rows)
@@ -110,6 +117,8 @@ class LeasedPage(FetchedPage):
         if wanted is not None:
             free &= wanted
         marks[free] = code
+        if self.is_keyed and code in GIVING_BACK:
+            key_order.revoke_behind(self, np.flatnonzero(free) + first)
         if self.idle:
             self.enlist()
         return free
@@ -130,6 +139,9 @@ class LeasedPage(FetchedPage):
         place = f"{self.topic}/{self.partition}@{int(self.offsets[row])}"
         if code == COPIED:
             return errors.Conflict(f"this is a copy of {place}, made by pickling.", hint="Settle the message that the consumer handed out.")
+        if code == REVOKED:
+            what = f"{place} was revoked: an earlier message of its key was given back, or its lease has ended."
+            return errors.LeaseLost(what, hint="It comes again behind that one.")
         if code in WORDS:
             return errors.LeaseLost(f"{place} {WORDS[code]}.", hint="A message is settled once.")
         return self.refused(row)
@@ -138,6 +150,8 @@ class LeasedPage(FetchedPage):
         """The error of a row that was refused, or that the consumer does not hold; it counts as
         seen.
         """
+        if self.marks[row] == REVOKED:
+            return self.why_not(row)
         offset = int(self.offsets[row])
         for rows, refusal in self.refusals:
             if rows is None or row in rows:
@@ -154,12 +168,16 @@ class LeasedPage(FetchedPage):
         self.has_lost = True
         self.mark(first, rows, LOST)
 
-    def lose_rows(self, rows: npt.NDArray[np.intp]) -> None:
+    def lose_rows(self, rows: npt.NDArray[np.intp], code: int = LOST) -> None:
         """The same for any rows."""
         self.has_lost = True
         wanted = np.zeros(self.rows, np.bool_)
         wanted[rows] = True
-        self.mark(0, self.rows, LOST, wanted)
+        self.mark(0, self.rows, code, wanted)
+
+    def revoke_behind(self, row: int) -> None:
+        """A row is given back: the later ones of its key are revoked."""
+        key_order.revoke_behind(self, np.array([row]))
 
     def until(self, row: int) -> int:
         """When the lease of a row ends."""

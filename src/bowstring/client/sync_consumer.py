@@ -169,16 +169,17 @@ class Consumer(SyncHand[LeasedMessage, LeasedBatch]):
         threads.add()
         try:
             for message in self:
-                failure: BaseException | None = None
-                try:
-                    handler(message)
-                except Exception as error:
-                    failure = error
-                except BaseException as error:
-                    handling.settle(message, error)
-                    raise
-                handling.settle(message, failure)
-                del message, failure
+                if not self._consumer._enters(message):
+                    continue
+                following: LeasedMessage | None = message
+                while following is not None:
+                    try:
+                        _handle(handler, following)
+                    except BaseException:
+                        self._consumer._gate.fail(following)
+                        raise
+                    following = self._consumer._next_of_key(following)
+                del message, following
         finally:
             threads.discard()
 
@@ -219,6 +220,18 @@ class Consumer(SyncHand[LeasedMessage, LeasedBatch]):
             if error is None:
                 raise
             error.add_note(f"Closing the consumer also raised {type(failure).__name__}: {failure}")
+
+
+def _handle(handler: Callable[[LeasedMessage], Any], message: LeasedMessage) -> None:
+    failure: BaseException | None = None
+    try:
+        handler(message)
+    except Exception as error:
+        failure = error
+    except BaseException as error:
+        handling.settle(message, error)
+        raise
+    handling.settle(message, failure)
 
 
 def prepared(consumer: asynchronous_consumer.Consumer, thread: LoopThread) -> asynchronous_consumer.Consumer:

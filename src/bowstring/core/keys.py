@@ -21,18 +21,17 @@ caller, which stops to look for more (`is_full`).
 
 from __future__ import annotations
 
-from collections import deque
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bowstring.core.key_rows import NO_KEY_ROWS, Hashes, KeyFront, KeyRows, Numbers, once
 from bowstring.core.machine import NEVER
 from bowstring.core.offset_set import Offsets
 
-Hashes = NDArray[np.uint64]
-Numbers = NDArray[np.intp]
 Owners = NDArray[np.int16]
 
 SLOTS: Final = 4_096
@@ -55,29 +54,6 @@ ROOM_FIRST: Final = 64
 _ONE: Final = np.int32(1)  # of the same type as the counts: 25 times as fast as an integer
 
 
-class KeyRows(NamedTuple):
-    """Rows in the order of their offsets, and the numbers of their keys."""
-
-    offsets: Offsets
-    numbers: Numbers
-
-    def at(self, where: NDArray[np.bool_] | NDArray[np.intp] | slice) -> KeyRows:
-        """Some of them."""
-        return KeyRows(self.offsets[where], self.numbers[where])
-
-    @staticmethod
-    def joined(parts: list[KeyRows]) -> KeyRows:
-        """All rows of several, in order."""
-        if len(parts) == 1:
-            return parts[0]
-        offsets = np.concatenate([part.offsets for part in parts])
-        order = np.argsort(offsets, kind="stable")
-        return KeyRows(offsets[order], np.concatenate([part.numbers for part in parts])[order])
-
-
-NO_KEY_ROWS: Final = KeyRows(np.empty(0, np.int64), np.empty(0, np.intp))
-
-
 class KeyFacts(NamedTuple):
     """What is known about one key."""
 
@@ -89,49 +65,6 @@ class KeyFacts(NamedTuple):
     later: int
     """The first row that comes back later and holds the others back; 0 if there is none."""
     slot: int
-
-
-class _Front:
-    """Rows that wait, in order. What comes next is apart from what comes behind, so that rows which
-    are given back cost little however many wait.
-    """
-
-    __slots__ = ("_head", "_tail", "rows")
-
-    def __init__(self) -> None:
-        self._head = NO_KEY_ROWS
-        self._tail: deque[KeyRows] = deque()
-        """Parts of ascending rows, behind the head."""
-        self.rows = 0
-
-    def put(self, rows: KeyRows) -> None:
-        """Ascending rows, anywhere."""
-        if not len(rows.offsets):
-            return
-        self.rows += len(rows.offsets)
-        self._fill()
-        last = self._tail[-1] if self._tail else self._head
-        if not len(last.offsets) or rows.offsets[0] > last.offsets[-1]:
-            self._tail.append(rows)
-        elif not self._tail or rows.offsets[-1] < self._tail[0].offsets[0]:
-            self._head = KeyRows.joined([self._head, rows])
-        else:
-            self._head = KeyRows.joined([self._head, *self._tail, rows])
-            self._tail.clear()
-
-    def _fill(self) -> None:
-        if not len(self._head.offsets) and self._tail:
-            self._head = self._tail.popleft()
-
-    def pop(self, most: int) -> KeyRows:
-        """The first rows, at least one if there is one, and at most so many."""
-        self._fill()
-        found, self._head = self._head.at(slice(most)), self._head.at(slice(most, None))
-        self.rows -= len(found.offsets)
-        return found
-
-    def all(self) -> KeyRows:
-        return KeyRows.joined([self._head, *self._tail])
 
 
 class KeyedRows:
@@ -155,7 +88,7 @@ class KeyedRows:
         """The first of them."""
         self._first_later = np.full(ROOM_FIRST, NEVER, np.int64)
         """The first row that comes back later: those behind it wait for it."""
-        self._fronts: dict[int, _Front] = {}
+        self._fronts: dict[int, KeyFront] = {}
         self._parked_parts: list[KeyRows] = []
         """Parked rows; the first part is in order, the others came since."""
         self.parked = 0
@@ -214,10 +147,11 @@ class KeyedRows:
         if wanted <= size:
             return
         more = max(wanted, 2 * size) - size
-        self._hashes, self._rows, self._leased, self._grants, self._parked = (
-            np.concatenate((old, np.zeros(more, old.dtype)))
-            for old in (self._hashes, self._rows, self._leased, self._grants, self._parked)
-        )
+        self._hashes = np.concatenate((self._hashes, np.zeros(more, np.uint64)))
+        self._rows = np.concatenate((self._rows, np.zeros(more, np.int32)))
+        self._leased = np.concatenate((self._leased, np.zeros(more, np.int32)))
+        self._parked = np.concatenate((self._parked, np.zeros(more, np.int32)))
+        self._grants = np.concatenate((self._grants, np.zeros(more, np.int64)))
         never = np.full(more, NEVER, np.int64)
         self._first_later = np.concatenate((self._first_later, never))
         self._first_parked = np.concatenate((self._first_parked, never))
@@ -242,13 +176,13 @@ class KeyedRows:
         order = np.argsort(owners, kind="stable")
         rows, owners = rows.at(order), owners[order]
         starts = np.concatenate(([0], np.flatnonzero(np.diff(owners)) + 1, [len(owners)])).tolist()
-        for start, end in zip(starts, starts[1:], strict=False):
+        for start, end in itertools.pairwise(starts):
             self._front(int(owners[start])).put(rows.at(slice(start, end)))
 
-    def _front(self, owner: int) -> _Front:
+    def _front(self, owner: int) -> KeyFront:
         front = self._fronts.get(owner)
         if front is None:
-            front = self._fronts[owner] = _Front()
+            front = self._fronts[owner] = KeyFront()
         return front
 
     def _slots(self, numbers: Numbers) -> NDArray[np.intp]:
@@ -256,20 +190,21 @@ class KeyedRows:
 
     # Choosing
 
-    def choose(self, owner: int, most: int) -> KeyRows:
-        """The first rows that this consumer may get, at most so many. They stand nowhere from here
-        on: `grant`, `put_back` or `drop` them.
+    def choose(self, owner: int, most: int, keyless_most: int = WAITING_MAX) -> KeyRows:
+        """The first rows that this consumer may get, at most so many, and of those without a key at
+        most so many. They stand nowhere from here on: `grant`, `put_back` or `drop` them.
         """
         if self._freed:
             self._unpark()
-        mine, anyones = self._free_rows(self._fronts.get(owner), most), self._free_rows(self._fronts.get(ANY_OWNER), most)
+        mine = self._free_rows(self._fronts.get(owner), most)
+        anyones = self._free_rows(self._fronts.get(ANY_OWNER), min(most, keyless_most))
         found = KeyRows.joined([part for part in (mine, anyones) if len(part.offsets)] or [NO_KEY_ROWS])
         if len(found.offsets) > most:
             self._to_fronts(found.at(slice(most, None)))
             found = found.at(slice(most))
         return found
 
-    def _free_rows(self, front: _Front | None, most: int) -> KeyRows:
+    def _free_rows(self, front: KeyFront | None, most: int) -> KeyRows:
         found: list[KeyRows] = []
         while front is not None and front.rows and most:
             rows = front.pop(max(most, BLOCK))
@@ -324,7 +259,7 @@ class KeyedRows:
             del self._leases[grant]
         keyed = rows.numbers[rows.numbers != KEYLESS]
         np.subtract.at(self._leased, keyed, _ONE)
-        free = _once(keyed[self._leased[keyed] == 0])
+        free = once(keyed[self._leased[keyed] == 0])
         self._grants[free] = 0
         self._freed.append(free)
         waiting, later = waiting[gone], later[gone]
@@ -351,7 +286,7 @@ class KeyedRows:
         self._first_later[rows.numbers] = NEVER
         keyed = self._later.at(self._later.numbers != KEYLESS)
         np.minimum.at(self._first_later, keyed.numbers, keyed.offsets)
-        self._freed.append(_once(rows.numbers))
+        self._freed.append(once(rows.numbers))
         waits = waiting[over]
         self._wait(rows.at(waits))
         self._forget(rows.numbers[~waits])
@@ -376,7 +311,7 @@ class KeyedRows:
         if not len(numbers):
             return
         np.subtract.at(self._rows, numbers, _ONE)
-        over = _once(numbers[(self._rows[numbers] == 0) & (numbers != KEYLESS)])
+        over = once(numbers[(self._rows[numbers] == 0) & (numbers != KEYLESS)])
         if len(over):
             for key in self._hashes[over].tolist():
                 del self._by_hash[key]
@@ -422,10 +357,20 @@ class KeyedRows:
         left[away] = False
         np.minimum.at(self._first_parked, rows.numbers[left], rows.offsets[left])
         if len(away) == UNPARKED_MAX:
-            self._freed = [_once(freed)]
+            self._freed = [once(freed)]
         self._to_fronts(rows.at(away))
 
+    def take_leases(self, others: KeyedRows) -> None:
+        """Knows the leased rows that the others know."""
+        for grant, rows in others._leases.items():
+            self.meet_leased(grant, rows.offsets, others._hashes[rows.numbers])
+
     # Owners
+
+    @property
+    def owners(self) -> Owners:
+        """Of each slot."""
+        return self._owners
 
     def own(self, owners: Owners) -> None:
         """Slots have these owners from here on. Busy keys finish where they are."""
@@ -456,12 +401,12 @@ class KeyedRows:
         return self._hashes[self.leased(grant).numbers]
 
     def behind(self, grant: int, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which other rows of a grant come behind one of these in the order of their key."""
+        """Which rows of a grant come behind one of these in the order of their key."""
         known = self._leases[grant]
         first = np.full(len(self._hashes), NEVER, np.int64)
         some = known.at(rows & (known.numbers != KEYLESS))
         np.minimum.at(first, some.numbers, some.offsets)
-        return (known.offsets > first[known.numbers]) & ~rows
+        return known.offsets > first[known.numbers]
 
     def facts(self, key: int) -> KeyFacts | None:
         """None if no row of the key is known."""
@@ -503,9 +448,3 @@ class KeyedRows:
 def slots_of(hashes: Hashes) -> NDArray[np.intp]:
     """The slots of keys."""
     return (hashes & np.uint64(SLOTS - 1)).astype(np.intp)
-
-
-def _once(numbers: Numbers) -> Numbers:
-    """Each number once. They are sorted: `np.unique` hashes them, which takes twice as long."""
-    numbers = np.sort(numbers)
-    return numbers[np.concatenate(([True], numbers[1:] != numbers[:-1]))] if len(numbers) else numbers

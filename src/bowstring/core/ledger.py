@@ -131,6 +131,8 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
                     self.leases.extend(part.grant, RowSet.of_spans(part.rows) if part.rows else None, change.until)
             case Expire():
                 self.moment = change.moment
+                for part in change.revoked:
+                    self._give_back(self._taken(part.grant, part.rows))
                 self._give_back(self.leases.expire(change.moment), counted=True)
             case Reset():
                 self._apply_reset(change)

@@ -128,6 +128,8 @@ class Expire(LedgerStruct, tag=10, array_like=True, gc=False):
     """All leases that last until the moment at most have ended."""
 
     moment: int
+    revoked: tuple[GrantPart, ...] = ()
+    """Rows that are given back before, uncounted: those behind others of their key that end."""
 
 
 class Reset(LedgerStruct, tag=11, array_like=True, gc=False):

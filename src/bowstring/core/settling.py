@@ -6,6 +6,10 @@ lease has ended, whether or not the ledger has expired it yet. Once refused is r
 because numbers of grants never come again. Each row gets an answer of its own: those that are not
 refused are done.
 
+In a key-shared subscription a row that is given back takes the later ones of its key along that the
+same grant has: they are **revoked**, which means given back uncounted by the same change. Who knows
+the keys is asked (`Behind`).
+
 A repeat of a request changes nothing and gets the answer of the first time, but for who holds the
 refused rows: the answer says that as it is now.
 """
@@ -13,7 +17,7 @@ refused rows: the answer says that as it is now.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from bowstring import errors
@@ -89,6 +93,20 @@ class SettleRequest(NamedTuple):
     """It has the answers to all its requests up to this number."""
 
 
+Behind = Callable[[int, RowSet], RowSet]
+"""The rows of a grant that come behind some of its rows in the order of their keys."""
+
+
+class RevokedRows(NamedTuple):
+    """Rows that a consumer does not hold any more because an earlier one of their key was given back,
+    or has ended.
+    """
+
+    consumer: str
+    grant: int
+    rows: RowSet
+
+
 class RowsDone(NamedTuple):
     """What a request comes to: changes to apply before anything else is decided, and the rows that
     were refused. All others are done.
@@ -99,9 +117,10 @@ class RowsDone(NamedTuple):
     until: int = 0
     """Of an extension: until when the rows are held at least."""
     repeated: bool = False
+    revoked: tuple[RevokedRows, ...] = ()
 
 
-def settle(ledger: Ledger, request: SettleRequest, now: int) -> RowsDone:
+def settle(ledger: Ledger, request: SettleRequest, now: int, behind: Behind | None = None) -> RowsDone:
     """Acks, nacks, rejects and releases. Raises for a request that cannot be carried out."""
     if not 0 < request.number - request.answered <= UNANSWERED_MAX or request.number < 1:
         raise _wrong_number(request)
@@ -116,12 +135,17 @@ def settle(ledger: Ledger, request: SettleRequest, now: int) -> RowsDone:
         spans = held.of(grant, rows)
         if spans is not None:
             parts.append(SettledPart(grant, outcome, spans))
+    revoked: tuple[RevokedRows, ...] = ()
+    if behind is not None:
+        back = [GrantPart(part.grant, part.rows) for part in parts if part.outcome is not Settlement.ACK]
+        revoked = held.revoked(back, behind)
+        parts += [SettledPart(grant, Settlement.RELEASE, rows.spans()) for _, grant, rows in revoked]
     answered = request.answered if consumer.refused else 0
     change = Settle(*ledger.place, consumer.number, request.number, tuple(parts), (), answered)
     if not held.refused:
-        return RowsDone((change,), ())
+        return RowsDone((change,), (), revoked=revoked)
     change.refused = tuple(GrantPart(part.grant, part.rows.spans() if part.rows else ()) for part in held.refused)
-    return RowsDone((change,), _told(ledger, held.refused, now))
+    return RowsDone((change,), _told(ledger, held.refused, now), revoked=revoked)
 
 
 def extend(ledger: Ledger, consumer: str, parts: Iterable[GrantRows], until: int, now: int) -> RowsDone:
@@ -137,7 +161,8 @@ def extend(ledger: Ledger, consumer: str, parts: Iterable[GrantRows], until: int
 
 def give_back(ledger: Ledger, parts: Iterable[GrantRows], now: int) -> RowsDone:
     """Gives rows back, whoever holds them, without counting it. Leases that have ended are left to
-    `expire`, which counts them.
+    `expire`, which counts them. In a key-shared subscription these are whole grants, or all rows of a
+    grant from one on: then there is nothing to revoke.
     """
     held = _Held(ledger, None, now)
     back = tuple(GrantPart(grant, spans) for grant, rows in parts if (spans := held.of(grant, rows)) is not None)
@@ -156,6 +181,33 @@ def set_aside(ledger: Ledger, parts: Iterable[GrantRows], reason: SetAsideReason
 def expire(ledger: Ledger, now: int) -> Expire | None:
     """None if no lease ends by now."""
     return Expire(*ledger.place, now) if ledger.next_deadline() <= now else None
+
+
+class Expired(NamedTuple):
+    """Leases that end."""
+
+    change: Expire
+    revoked: tuple[RevokedRows, ...] = ()
+    """Rows that would have been held for longer."""
+
+
+def expire_by_key(ledger: Ledger, now: int, behind: Behind) -> Expired | None:
+    """The same in a key-shared subscription. Of the rows of a key only the first one counts as
+    delivered in vain: the others waited for it.
+    """
+    if ledger.next_deadline() > now:
+        return None
+    ending = {lease.number for lease in ledger.leases if lease.until <= now}
+    parts, revoked = list[GrantPart](), list[RevokedRows]()
+    for grant in sorted(ending):
+        leases = ledger.leases.of_grant(grant)
+        ended = RowSet.union(lease.rows for lease in leases if lease.until <= now)
+        back = behind(grant, ended) & RowSet.union(lease.rows for lease in leases)
+        if back:
+            parts.append(GrantPart(grant, back.spans()))
+        if early := back - ended:
+            revoked.append(RevokedRows(ledger.consumers[leases[0].consumer].name, grant, early))
+    return Expired(Expire(*ledger.place, now, tuple(parts)), tuple(revoked))
 
 
 def reset(ledger: Ledger, offset: int, gone: RowSet = NO_ROWS) -> Reset:
@@ -215,6 +267,19 @@ class _Held:
         self._named[grant] = counting if named is None else RowSet.union((counting, named))
         whole = len(live) == len(leases) and len(counting) == len(left)  # the parts before are applied before
         return () if whole else counting.spans()
+
+    def revoked(self, back: Iterable[GrantPart], behind: Behind) -> tuple[RevokedRows, ...]:
+        """Rows that are not named, but come behind rows that are given back."""
+        given: dict[int, list[RowSet]] = {}
+        for grant, spans in back:
+            given.setdefault(grant, []).append(RowSet.of_spans(spans) if spans else self._named[grant])
+        found: list[RevokedRows] = []
+        for grant, some in given.items():
+            leases = self._ledger.leases.of_grant(grant)
+            left = RowSet.union(lease.rows for lease in leases if lease.until > self._now) - self._named[grant]
+            if left and (rows := behind(grant, RowSet.union(some)) & left):
+                found.append(RevokedRows(self._ledger.consumers[leases[0].consumer].name, grant, rows))
+        return tuple(found)
 
 
 def _told(ledger: Ledger, refused: Sequence[GrantRows], now: int) -> tuple[LostRows, ...]:

@@ -81,7 +81,14 @@ class LiveConsumer:
     def settle(self, partition: int, number: int, answered: int, parts: Sequence[OutcomeRows], told: RowsTold) -> None:
         """Says what became of messages. Raises InvalidArgument for a partition that is not there."""
         request = SettleRequest(self.name, number, parts, answered)
-        settle = SettleForConsumer(self.subscription.number, self._clock.now, told, request)
+        behind = self.subscription.behind(partition) if partition < len(self.subscription.topic.actors) else None
+
+        def also_revoked(outcome: RowsDone | Exception) -> None:
+            if isinstance(outcome, RowsDone) and outcome.revoked:
+                self.subscription.revoked(partition, outcome.revoked)
+            told(outcome)
+
+        settle = SettleForConsumer(self.subscription.number, self._clock.now, told if behind is None else also_revoked, request, behind)
         self.subscription.topic.actor(partition).receive(settle)
         self.subscription.rates.count(acked=settle.acked, nacked=settle.nacked)
 

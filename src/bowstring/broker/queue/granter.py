@@ -16,6 +16,7 @@ settlements and credit, is shared out together: grants grow with the load by the
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import Final
 
 from bowstring.broker.log.actor import PartitionActor
@@ -79,6 +80,8 @@ class Granter:
 
     def _share_out(self, subscription: LiveSubscription) -> bool:
         """Says whether something was granted."""
+        if subscription.keys is not None:
+            return bool(subscription.hungry) and subscription.keys.share_out(partial(self._grant_chosen, subscription))
         hungry, served, has_granted = subscription.hungry, set[tuple[LiveConsumer, PartitionActor]](), False
         if not hungry:
             return False
@@ -113,14 +116,24 @@ class Granter:
         else:
             scouted = subscription.scout.eligible(actor, ledger, most)
             chosen = choose(ledger, scouted.offsets, scouted.end, most)
+        return self._ask(subscription, consumer, actor, most, chosen) is not None
 
+    def _grant_chosen(
+        self, subscription: LiveSubscription, consumer: LiveConsumer, actor: PartitionActor, chosen: ChosenRows
+    ) -> Granted | None:
+        """Grants rows that were chosen by their keys."""
+        return self._ask(subscription, consumer, actor, len(chosen.rows), chosen)
+
+    def _ask(
+        self, subscription: LiveSubscription, consumer: LiveConsumer, actor: PartitionActor, most: int, chosen: ChosenRows | None
+    ) -> Granted | None:
         def told(granted: Granted | Exception | None) -> None:
             if isinstance(granted, Granted) and consumer.delivery is not None:
                 consumer.delivery.add(actor, granted.number)
 
         request = GrantToConsumer(subscription.number, self._clock.now, told, consumer.name, most, consumer.lease, chosen)
         actor.receive(request)
-        return request.granted is not None
+        return request.granted
 
 
 def _has_plenty(subscription: LiveSubscription) -> bool:

@@ -18,7 +18,7 @@ from bowstring.core.granting import ChosenRows, Granted
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import SetAsideReason, Settle, Settlement
 from bowstring.core.partition import Partition
-from bowstring.core.settling import GrantRows, RowsDone, SettleRequest
+from bowstring.core.settling import Behind, GrantRows, RevokedRows, RowsDone, SettleRequest
 from bowstring.core.subscription_settings import SubscriptionSettings
 
 Told = TypeVar("Told")
@@ -102,16 +102,24 @@ class GrantToConsumer(LeaseRequest[Granted | None]):
 class SettleForConsumer(LeaseRequest[RowsDone]):
     """A consumer says what became of its rows."""
 
-    __slots__ = ("_request", "acked", "nacked", "released")
+    __slots__ = ("_behind", "_request", "acked", "nacked", "released")
 
-    def __init__(self, subscription: int, now: Now, told: Callable[[RowsDone | Exception], None], request: SettleRequest) -> None:
+    def __init__(
+        self,
+        subscription: int,
+        now: Now,
+        told: Callable[[RowsDone | Exception], None],
+        request: SettleRequest,
+        behind: Behind | None = None,
+    ) -> None:
         super().__init__(subscription, now, told)
         self._request = request
+        self._behind = behind
         self.acked = self.nacked = self.released = 0
         """How many rows were settled so."""
 
     def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[RowsDone]:
-        done = settling.settle(ledger, self._request, now)
+        done = settling.settle(ledger, self._request, now, self._behind)
         for change in done.changes:
             if isinstance(change, Settle):
                 self._count(ledger, change)
@@ -159,17 +167,31 @@ class ExtendForConsumer(LeaseRequest[RowsDone]):
 class ExpireEnded(LeaseRequest[None]):
     """Leases that have ended give their rows back, and count it."""
 
-    __slots__ = ("returned_before",)
+    __slots__ = ("_behind", "_revoked", "returned_before", "revoked_told")
 
-    def __init__(self, subscription: int, now: Now) -> None:
-        super().__init__(subscription, now, _nothing)
+    def __init__(self, subscription: int, now: Now, behind: Behind | None = None) -> None:
+        super().__init__(subscription, now, self._commit)
+        self._behind = behind
+        self._revoked: tuple[RevokedRows, ...] = ()
+        self.revoked_told: Callable[[tuple[RevokedRows, ...]], None] = _nothing
+        """Is told, when that is committed, which rows were revoked before their end."""
         self.returned_before = 0
         """How many rows could be granted again before."""
 
     def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[None]:
         self.returned_before = len(ledger.returned)
-        change = settling.expire(ledger, now)
-        return Decided(() if change is None else (change,), None)
+        if self._behind is None:
+            change = settling.expire(ledger, now)
+            return Decided(() if change is None else (change,), None)
+        expired = settling.expire_by_key(ledger, now, self._behind)
+        if expired is None:
+            return Decided((), None)
+        self._revoked = expired.revoked
+        return Decided((expired.change,), None)
+
+    def _commit(self, outcome: object) -> None:
+        if self._revoked and not isinstance(outcome, Exception):
+            self.revoked_told(self._revoked)
 
 
 class GiveBackGrants(LeaseRequest[RowsDone]):

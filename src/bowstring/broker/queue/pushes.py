@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from bowstring import errors
 from bowstring.broker.reading.fetched import Fetched
+from bowstring.core.settling import GrantRows
 
 
 class PushedLease(NamedTuple):
@@ -46,6 +47,12 @@ class PushReceiver(Protocol):
 
     def lost(self, grants: Grants) -> None:
         """The consumer does not hold these any more."""
+        ...
+
+    def revoked(self, partition: int, parts: Sequence[GrantRows]) -> None:
+        """The consumer does not hold these rows any more: an earlier one of their key was given
+        back.
+        """
         ...
 
     def ping(self) -> None:

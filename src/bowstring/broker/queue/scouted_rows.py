@@ -67,6 +67,7 @@ class RowLook:
     """What a subscription wants to know of rows."""
 
     def __init__(self, where: Filter | None, *, with_keys: bool) -> None:
+        self.has_filter = where is not None
         self._selection = Selection(where)
         self._with_keys = with_keys
 

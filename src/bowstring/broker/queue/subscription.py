@@ -8,17 +8,19 @@ and follows the changes of the ledgers when they are applied.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.queue.consumer import LiveConsumer
+from bowstring.broker.queue.key_share import KeyShare
 from bowstring.broker.queue.rates import Rates
 from bowstring.broker.queue.scout import Scout
 from bowstring.broker.topics import Topic
 from bowstring.core.addresses import Runs
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import Grant, Settle
+from bowstring.core.settling import Behind, GrantRows, RevokedRows
 from bowstring.core.subscription_settings import SubscriptionSettings
 
 FIRST_MEAN = 1024.0
@@ -62,6 +64,8 @@ class LiveSubscription:
         self._means: dict[PartitionActor, float] = {}
         self.scout: Scout | None = None
         """Looks at rows before they are granted, if that is needed."""
+        self.keys: KeyShare | None = None
+        """Shares the keys of a key-shared subscription out."""
         self.ended: errors.Error | None = None
         topic.actors[0].followers[self] = None  # all of them end together
 
@@ -85,6 +89,8 @@ class LiveSubscription:
         if not self.consumers:
             self.waiting = OrderedDict.fromkeys(self.topic.actors)
         self.consumers[consumer.name] = consumer
+        if self.keys is not None:
+            self.keys.join(consumer)
         for actor, ledger in self.ledgers():
             known = ledger.consumers.named(consumer.name)
             for lease in ledger.leases.of_consumer(known.number) if known is not None else ():
@@ -95,6 +101,8 @@ class LiveSubscription:
         self.hungry.pop(consumer, None)
         if self.consumers.get(consumer.name) is consumer:
             del self.consumers[consumer.name]
+            if self.keys is not None:
+                self.keys.leave(consumer)
             if not self.consumers:
                 self.waiting.clear()
                 if self.scout is not None:
@@ -167,6 +175,20 @@ class LiveSubscription:
                 self.room_changed(consumer)
         self.may_grant(actor)
 
+    def behind(self, partition: int) -> Behind | None:
+        """Which rows a row that is given back takes along; None where there are no keys."""
+        return None if self.keys is None else self.keys.partition(self.topic.actors[partition]).behind
+
+    def revoked(self, partition: int, revoked: Iterable[RevokedRows]) -> None:
+        """Consumers do not hold these rows any more, and are told so."""
+        by_consumer: dict[str, list[GrantRows]] = {}
+        for name, grant, rows in revoked:
+            by_consumer.setdefault(name, []).append(GrantRows(grant, rows))
+        for name, parts in by_consumer.items():
+            consumer = self.consumers.get(name)
+            if consumer is not None:
+                consumer.receiver.revoked(partition, parts)
+
     def _update(self, actor: PartitionActor, ledger: Ledger, consumer: LiveConsumer, grant: int) -> None:
         rows = sum(len(lease.rows) for lease in ledger.leases.of_grant(grant))
         consumer.holdings.update(actor, grant, rows, self.mean(actor))
@@ -185,6 +207,9 @@ class LiveSubscription:
         """
         self.ended = error
         self.end_consumers(error)
+
+        if self.keys is not None:
+            self.keys.stop()
 
     def end_consumers(self, error: errors.Error) -> None:
         """Those that are connected get this error. They may come again."""

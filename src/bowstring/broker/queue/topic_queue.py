@@ -4,10 +4,13 @@ and tells the subscriptions what concerns them; it ends leases when their time h
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.alarm import Alarm
+from bowstring.broker.queue.key_share import KeyShare
 from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.lease_requests import ExpireEnded
 from bowstring.broker.queue.subscription import LiveSubscription
@@ -39,6 +42,7 @@ class TopicQueue:
         self._alarm = alarm
         self._by_name: dict[str, LiveSubscription] = {}
         self._by_number: dict[int, LiveSubscription] = {}
+        self._preparing: set[asyncio.Task[None]] = set()
         self._ends = {actor: LeaseEnds(self, actor) for actor in topic.actors}
         for actor in topic.actors:
             actor.taken = self.taken
@@ -71,7 +75,7 @@ class TopicQueue:
                         subscription.may_grant(actor)
             elif isinstance(change, Delete | Floor):
                 for subscription in self._by_number.values():
-                    self._leases_changed(subscription, actor)
+                    self._leases_changed(subscription, actor, change)
             elif isinstance(change, Grant | Settle | Expire | GiveBack | SetAside | Reset):
                 self._told(actor, change)
 
@@ -80,6 +84,8 @@ class TopicQueue:
         ledger = None if subscription is None else subscription.ledger(actor)
         if subscription is None or ledger is None:
             return
+        if subscription.keys is not None:
+            subscription.keys.follow(actor, ledger, change)
         if isinstance(change, Grant):
             subscription.granted(actor, ledger, change)
             self._alarm.set(self._ends[actor], ledger.next_deadline())
@@ -90,9 +96,11 @@ class TopicQueue:
                 subscription.scout.forget(actor)
             subscription.leases_changed(actor, ledger)
 
-    def _leases_changed(self, subscription: LiveSubscription, actor: PartitionActor) -> None:
-        ledger = subscription.ledger(actor) if subscription.consumers else None
+    def _leases_changed(self, subscription: LiveSubscription, actor: PartitionActor, change: Delete | Floor) -> None:
+        ledger = subscription.ledger(actor) if subscription.consumers or subscription.keys is not None else None
         if ledger is not None:
+            if subscription.keys is not None:
+                subscription.keys.follow(actor, ledger, change)
             subscription.leases_changed(actor, ledger)
 
     # Ends of leases
@@ -106,8 +114,25 @@ class TopicQueue:
             return
         for subscription in tuple(self._by_number.values()):
             ledger = subscription.ledger(actor)
-            if ledger is not None and ledger.next_deadline() <= now:
-                request = ExpireEnded(subscription.number, self._clock.now)
-                actor.receive(request)
-                subscription.rates.count(expired=max(0, len(ledger.returned) - request.returned_before))
+            if ledger is None or ledger.next_deadline() > now:
+                continue
+            if subscription.keys is not None and not subscription.keys.partition(actor).is_prepared:
+                self._expire_later(subscription.keys, actor)
+                return
+            request = ExpireEnded(subscription.number, self._clock.now, subscription.behind(actor.partition.number))
+            request.revoked_told = partial(subscription.revoked, actor.partition.number)
+            actor.receive(request)
+            subscription.rates.count(expired=max(0, len(ledger.returned) - request.returned_before))
         self._set_alarm(actor)
+
+    def _expire_later(self, keys: KeyShare, actor: PartitionActor) -> None:
+        """Which rows count follows from their keys, which are read first."""
+
+        def prepared(task: asyncio.Task[None]) -> None:
+            self._preparing.discard(task)
+            if not task.cancelled() and task.exception() is None:
+                self.expire(actor, self._clock.now())
+
+        task = asyncio.create_task(keys.prepare([actor]))
+        self._preparing.add(task)
+        task.add_done_callback(prepared)

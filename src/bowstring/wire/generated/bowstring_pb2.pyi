@@ -773,6 +773,52 @@ class ReleaseLeasesRequest(_message.Message):
     older_than: int
     def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., consumer: _Optional[str] = ..., older_than: _Optional[int] = ...) -> None: ...
 
+class ExplainKeyRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "key")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    key: bytes
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., key: _Optional[bytes] = ...) -> None: ...
+
+class ExplainKeyAnswer(_message.Message):
+    __slots__ = ("now", "standings", "consumers")
+    NOW_FIELD_NUMBER: _ClassVar[int]
+    STANDINGS_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    now: int
+    standings: _containers.RepeatedCompositeFieldContainer[KeyStanding]
+    consumers: int
+    def __init__(self, now: _Optional[int] = ..., standings: _Optional[_Iterable[_Union[KeyStanding, _Mapping]]] = ..., consumers: _Optional[int] = ...) -> None: ...
+
+class KeyStanding(_message.Message):
+    __slots__ = ("partition", "consumer", "since", "until", "held", "waiting", "first", "later", "preferred", "looked", "stopped")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LATER_FIELD_NUMBER: _ClassVar[int]
+    PREFERRED_FIELD_NUMBER: _ClassVar[int]
+    LOOKED_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    consumer: str
+    since: int
+    until: int
+    held: int
+    waiting: int
+    first: int
+    later: int
+    preferred: str
+    looked: int
+    stopped: bool
+    def __init__(self, partition: _Optional[int] = ..., consumer: _Optional[str] = ..., since: _Optional[int] = ..., until: _Optional[int] = ..., held: _Optional[int] = ..., waiting: _Optional[int] = ..., first: _Optional[int] = ..., later: _Optional[int] = ..., preferred: _Optional[str] = ..., looked: _Optional[int] = ..., stopped: _Optional[bool] = ...) -> None: ...
+
 class ReleaseLeasesAnswer(_message.Message):
     __slots__ = ("messages",)
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -876,7 +922,7 @@ class ExtendRows(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., number: _Optional[int] = ..., lease: _Optional[int] = ..., grants: _Optional[_Iterable[int]] = ..., runs: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ConsumeAnswer(_message.Message):
-    __slots__ = ("now", "opened", "page", "lease", "settled", "extended", "lost", "ping", "batch")
+    __slots__ = ("now", "opened", "page", "lease", "settled", "extended", "lost", "ping", "revoked", "batch")
     NOW_FIELD_NUMBER: _ClassVar[int]
     OPENED_FIELD_NUMBER: _ClassVar[int]
     PAGE_FIELD_NUMBER: _ClassVar[int]
@@ -885,6 +931,7 @@ class ConsumeAnswer(_message.Message):
     EXTENDED_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
     PING_FIELD_NUMBER: _ClassVar[int]
+    REVOKED_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     now: int
     opened: ConsumeOpened
@@ -894,8 +941,21 @@ class ConsumeAnswer(_message.Message):
     extended: _containers.RepeatedCompositeFieldContainer[RowsExtended]
     lost: _containers.RepeatedCompositeFieldContainer[HeldLeases]
     ping: int
+    revoked: _containers.RepeatedCompositeFieldContainer[RevokedRows]
     batch: bytes
-    def __init__(self, now: _Optional[int] = ..., opened: _Optional[_Union[ConsumeOpened, _Mapping]] = ..., page: _Optional[_Union[FetchAnswer, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., settled: _Optional[_Iterable[_Union[RowsSettled, _Mapping]]] = ..., extended: _Optional[_Iterable[_Union[RowsExtended, _Mapping]]] = ..., lost: _Optional[_Iterable[_Union[HeldLeases, _Mapping]]] = ..., ping: _Optional[int] = ..., batch: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, now: _Optional[int] = ..., opened: _Optional[_Union[ConsumeOpened, _Mapping]] = ..., page: _Optional[_Union[FetchAnswer, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., settled: _Optional[_Iterable[_Union[RowsSettled, _Mapping]]] = ..., extended: _Optional[_Iterable[_Union[RowsExtended, _Mapping]]] = ..., lost: _Optional[_Iterable[_Union[HeldLeases, _Mapping]]] = ..., ping: _Optional[int] = ..., revoked: _Optional[_Iterable[_Union[RevokedRows, _Mapping]]] = ..., batch: _Optional[bytes] = ...) -> None: ...
+
+class RevokedRows(_message.Message):
+    __slots__ = ("partition", "grant", "offsets", "rows")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    GRANT_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    grant: int
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    rows: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition: _Optional[int] = ..., grant: _Optional[int] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ConsumeOpened(_message.Message):
     __slots__ = ("topic_id", "subscription_id", "mode", "lease", "created", "requests")
