@@ -38,7 +38,7 @@ from bowstring.core.partition import Partition
 from bowstring.core.row_set import RowSet
 from bowstring.core.settling import GrantRows, OutcomeRows, RowsDone
 from bowstring.core.subscription_settings import SubscriptionSettings
-from bowstring.messages import encoding, filters
+from bowstring.messages import encoding
 from bowstring.ports.catalog import TopicRow
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page
@@ -265,18 +265,16 @@ class QueueScene:
         self.queue = TopicQueue(self.topic, self.lease_clock, self.lease_alarm)
         self.granter = Granter(flusher, self.lease_clock, self.lease_alarm)
         for actor in self.actors:
-            actor.receive(SubscribePartition(1, "billing", SubscriptionSettings("shared", lease), 0, 0))
+            actor.receive(SubscribePartition(1, "billing", SubscriptionSettings("shared", lease, where=where), 0, 0))
+        asked = SubscriptionSettings("shared", lease, where=where)
         rates = Rates(self.clock.monotonic, self.reading.counters.queue)
-        self.subscription = LiveSubscription(
-            self.topic, 1, "billing", SubscriptionSettings("shared", lease), 0, rates=rates, look_at=self.granter.look_at
-        )
-        if where or with_keys:
-            reading: Any = self.reading
-            tree = filters.parse(where, None) if where else None
+        self.subscription = LiveSubscription(self.topic, 1, "billing", asked, 0, rates=rates, look_at=self.granter.look_at)
+        reading: Any = self.reading
+        self.queue.add(self.subscription, reading)
+        if with_keys:
             found, failed = self.subscription.may_grant, self.subscription.end_consumers
             clocks = self.lease_clock, self.lease_alarm
-            self.subscription.scout = Scout(1, reading, *clocks, RowLook(tree, with_keys=with_keys), found=found, failed=failed)
-        self.queue.add(self.subscription)
+            self.subscription.scout = Scout(1, reading, *clocks, RowLook(None, with_keys=True), found=found, failed=failed)
         self.flusher.settle()
         self._number = 0
         self._last: dict[int, int] = {}

@@ -26,7 +26,7 @@ from bowstring.cli.options import TIMEOUT
 from bowstring.cli.output import many, note
 from bowstring.cli.place import told_as_given
 from bowstring.cli.read import Form_, absences_told, nobody_reads
-from bowstring.cli.subscription import Mode, Name, Start, Topic, named, settings
+from bowstring.cli.subscription import Mode, Name, Start, Topic, Where, named, settings
 
 if TYPE_CHECKING:
     from bowstring.cli.forms import OutputForm
@@ -48,8 +48,8 @@ rejects, anything else nacks: the message is delivered again, at once, with a hi
 Ctrl-C passes the signal on to the commands that run, and waits for them; a second Ctrl-C kills
 them.
 
-A missing subscription is created, with --mode and --start; with --no-create it is an error. --lease
-is this consumer's own. It extends its leases while messages are worked on.
+A missing subscription is created, with --mode, --start and --where; with --no-create it is an
+error. --lease is this consumer's own. It extends its leases while messages are worked on.
 
 On a terminal it prints a table, elsewhere JSON; -o, --columns and --format are those of `bowstring
 read`, with {retry_count}, {age} and {lease_end} in addition.
@@ -89,6 +89,7 @@ def consume(
     extend_max: Annotated[str | None, typer.Option(metavar="SPAN", help="How long it extends leases. [default: 1h]")] = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="The name of this consumer; leases belong to it.")] = None,
     mode: Mode = None,
+    where: Where = None,
     start: Start = None,
     create: Annotated[bool, typer.Option("--create/--no-create", help="Create a missing subscription.")] = True,
     columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these fields.")] = None,
@@ -99,7 +100,7 @@ def consume(
     timeout: Timeout = TIMEOUT,
 ) -> None:
     _check(exec, concurrency, no_ack=no_ack, printed=output or format or columns)
-    options: dict[str, Any] = {**settings(mode, start, lease), "name": name, "credit": credit, "create": create}
+    options: dict[str, Any] = {**settings(mode, start, lease), "name": name, "credit": credit, "create": create, "where": where}
     if extend_max is not None:
         options["extend_max"] = span(extend_max, "--extend-max")
     seconds = None if idle is None else _idle(idle)

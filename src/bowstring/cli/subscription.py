@@ -103,6 +103,7 @@ Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", autoco
 Name = Annotated[str, typer.Argument(metavar="SUBSCRIPTION", help="The subscription.", autocompletion=completing.subscriptions)]
 Lease = Annotated[str | None, typer.Option(metavar="SPAN", help="How long a message is held: 30s, 5m.", show_default=False)]
 Mode = Annotated[str | None, typer.Option(metavar="MODE", help="shared: any consumer gets any message.", show_default=False)]
+Where = Annotated[str | None, typer.Option(metavar="EXPR", help="Only messages that pass this filter.", show_default=False)]
 Start = Annotated[
     str | None, typer.Option(metavar="PLACE", help="Where it begins: beginning, latest, a moment. [default: beginning]", show_default=False)
 ]
@@ -124,6 +125,7 @@ def create(
     mode: Mode = None,
     start: Start = None,
     lease: Lease = None,
+    where: Where = None,
     max_deliveries: failing.MaxDeliveries = None,
     backoff: failing.BackoffSpans = None,
     dead_letters: failing.DeadLetters = None,
@@ -137,6 +139,7 @@ def create(
 ) -> None:
     printer = Printer(output)
     given = settings(mode, start, lease) | failing.given(max_deliveries, backoff, dead_letters, unsettled, keep_max)
+    given |= {} if where is None else {"where": where}
     with connect(server, context, timeout) as client, told_as_given(start=start), named("name"):
         subscription = client.create_subscription(topic, name, exists_ok=exists_ok, **given)
     _print_one(printer, subscription)
@@ -338,6 +341,8 @@ def _print_whole(printer: Printer, each: Subscription) -> None:
         return printer.objects([row(each)])
     printer.line(f"{_headline(each)}, id {each.id}, created {each.created:%Y-%m-%d %H:%M}")
     printer.line(failing.told(each))
+    if each.where:
+        printer.line(f"only messages for which {each.where}")
     oldest = "" if each.oldest is None else f", the oldest {age(each.oldest)} old"
     printer.line(f"{many(each.backlog, 'message')} not settled{oldest}, {each.leased:,} leased")
     rates = ", ".join(f"{rate:,.1f} {what}" for what, rate in asdict(each.rates).items())

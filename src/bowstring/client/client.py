@@ -209,6 +209,7 @@ class Client(KeyCalls, PositionCalls, SubscriptionCalls, TopicCalls):
         credit_bytes: int = 16 * 2**20,
         extend_max: timedelta | float = 3600,
         alive: Callable[[], object] | None = None,
+        where: str | None = None,
         create: bool = True,
     ) -> Consumer:
         """A consumer of a subscription, which is created if there is none, at `start`, unless
@@ -217,6 +218,8 @@ class Client(KeyCalls, PositionCalls, SubscriptionCalls, TopicCalls):
         in about a second. Leases are extended while `alive()`, if given, says yes, up to
         `extend_max`. Under its `name` a consumer gets its leases again; None stands for a name of
         its own. `lease` is how long it holds messages; None is as long as the subscription says.
+        `where` is the filter of a subscription that is created; another one than an existing
+        subscription has is a `Conflict`.
         """
         from bowstring.client.consumer import Consumer
         from bowstring.client.consumer_settings import ConsumerSettings
@@ -233,6 +236,7 @@ class Client(KeyCalls, PositionCalls, SubscriptionCalls, TopicCalls):
             credit_bytes=credit_bytes,
             extend_max=extend_max,
             alive=alive,
+            where=where,
             create=create,
         )
         self._check_open()

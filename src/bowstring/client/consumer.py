@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from types import TracebackType
 from typing import Any, ClassVar
 
@@ -70,7 +70,7 @@ class Consumer(Hand[Deliveries, LeasedMessage, LeasedBatch]):
         """Set when none is any more."""
         self._threads: Any = None
         """The threads of `run` (`sync_consumer`)."""
-        self._gate = KeyGate()
+        self._gate = KeyGate(nullcontext())
         """Shares keys among the workers of `run`."""
         self._ask_alive: Callable[[Callable[[], Any]], Awaitable[Any]] = _asked
         hand = LeaseHand(self._doubted, self._seen, self._give_back, self._alive)

@@ -33,6 +33,8 @@ class ConsumerSettings(NamedTuple):
     alive: Callable[[], Any] | None
     creation: pb.CreateSubscriptionRequest | None
     """How to make the subscription if there is none."""
+    where: str
+    """The filter; empty for the one that the subscription has."""
 
     @classmethod
     def checked(
@@ -49,13 +51,14 @@ class ConsumerSettings(NamedTuple):
         credit_bytes: Any = 16 * 2**20,
         extend_max: Any = 3600,
         alive: Any = None,
+        where: Any = None,
         create: Any = True,
     ) -> ConsumerSettings:
         """Refuses arguments that make no sense."""
         topic_name, subscription_name = arguments.topic_name(topic), checked_name(subscription, "subscription")
         if alive is not None and not callable(alive):
             raise errors.InvalidArgument(f"alive={shown(alive)} cannot be called.", hint="Use a function that returns a truth value.")
-        creation = subscription_creation(topic_name, subscription_name, clocks, mode=mode, start=start)
+        creation = subscription_creation(topic_name, subscription_name, clocks, mode=mode, start=start, where=where)
         return cls(
             topic_name,
             subscription_name,
@@ -67,6 +70,7 @@ class ConsumerSettings(NamedTuple):
             times.span(extend_max, "extend_max"),
             alive,
             creation if create else None,
+            creation.where,
         )
 
 

@@ -116,6 +116,7 @@ class Consumption:
             instance=self._instance,
             lease=settings.lease,
             mode=settings.mode,
+            where=settings.where,
             topic_id=self._topic_id,
             subscription_id=self._subscription_id,
             create=settings.creation if not self._subscription_id else None,
@@ -202,8 +203,9 @@ class Consumption:
             self._pushed(told, data)
         written = [self._settled(each, told.now) for each in told.settled]
         written += [self._extended(each, told.now) for each in told.extended]
-        if latest := max(written, default=0.0):
-            self.lease_time.heard(told.now, latest)
+        answered = [moment for moment in written if moment is not None]
+        if answered:
+            self.lease_time.heard(told.now, max(answered))
             self._pump()
 
     def _opened(self, told: pb.ConsumeAnswer) -> None:
@@ -254,16 +256,16 @@ class Consumption:
         edges = np.flatnonzero(np.diff(np.concatenate(([True], held, [True])).astype(np.int8)))
         return [Chunk(page, int(first), int(end - first)) for first, end in edges.reshape(-1, 2)]
 
-    def _settled(self, told: pb.RowsSettled, now: int) -> float:
+    def _settled(self, told: pb.RowsSettled, now: int) -> float | None:
         before = self.settlements.counts[LOST]
         written = self.settlements.answered(told, now)
         self._tell_lost(self.settlements.counts[LOST] - before)
-        return written or 0.0
+        return written
 
-    def _extended(self, told: pb.RowsExtended, now: int) -> float:
+    def _extended(self, told: pb.RowsExtended, now: int) -> float | None:
         extension = self._extensions.answered(told, now)
         if extension is None:
-            return 0.0
+            return None
         self._watch.extended(extension.leases)
         if told.refused:
             self._hand.doubted()

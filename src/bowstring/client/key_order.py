@@ -12,9 +12,9 @@ the next message of a key that is being worked on leaves it to the worker that h
 
 from __future__ import annotations
 
-import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -69,10 +69,11 @@ def _revoke(page: LeasedPage, firsts: dict[bytes, int]) -> None:
 
 
 class KeyGate:
-    """Lets one worker at a time have a key. A lock is cheaper here than what handlers do."""
+    """Lets one worker at a time have a key."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, lock: AbstractContextManager[Any]) -> None:
+        """The lock is one if workers are threads."""
+        self._lock = lock
         self._waiting: dict[tuple[int, bytes], deque[LeasedMessage]] = {}
         """By partition and key, of those that are worked on."""
         self._is_closed = False

@@ -9,6 +9,7 @@ from typing import Any, Final
 from bowstring import errors, times
 from bowstring.client import arguments
 from bowstring.client.arguments import shown
+from bowstring.messages import filters
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 LEASE_MIN: Final = 1.0
@@ -85,6 +86,19 @@ def _keep_max(request: Request, given: Any, now: int) -> None:
     request.keep_max = 0 if given is None else max(1, times.microseconds(times.span(given, "keep_max")))
 
 
+def checked_filter(given: object) -> str:
+    """A filter that lasts: its moments do not count from now."""
+    if not isinstance(given, str):
+        raise errors.InvalidArgument(f"where={shown(given)} is of type {type(given).__name__}.", hint="Use text: \"key = 'a'\".")
+    filters.parse(given, None)
+    return given
+
+
+def _where(request: Request, given: Any, now: int) -> None:
+    if given is not None and isinstance(request, pb.CreateSubscriptionRequest):
+        request.where = checked_filter(given)
+
+
 _FILL: Final[dict[str, Callable[[Request, Any, int], None]]] = {
     "lease": _lease,
     "max_deliveries": _max_deliveries,
@@ -92,4 +106,5 @@ _FILL: Final[dict[str, Callable[[Request, Any, int], None]]] = {
     "dead_letters": _dead_letters,
     "unsettled": _unsettled,
     "keep_max": _keep_max,
+    "where": _where,
 }

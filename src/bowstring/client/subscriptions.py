@@ -173,6 +173,7 @@ class SubscriptionCalls:
         dead_letters: str | None = None,
         unsettled: str = "drop",
         keep_max: Span | None = None,
+        where: str | None = None,
         exists_ok: bool = False,
     ) -> Subscription:
         """Creates a subscription: a queue on a topic that has every message from `start` on, which is
@@ -182,13 +183,14 @@ class SubscriptionCalls:
         letter (None: never) and goes to the topic `dead_letters`, by default
         `TOPIC.NAME.dead-letters`. `backoff=(1, 2, 300)` lets a message that failed wait: seconds at
         first, factor, seconds at most. `unsettled` says what becomes of messages that retention
-        reaches: `"drop"`, `"dead_letter"`, or `"keep"`, for `keep_max` from there on. Raises
+        reaches: `"drop"`, `"dead_letter"`, or `"keep"`, for `keep_max` from there on.
+        `where` is a filter: other messages are settled when the queue comes to them. Raises
         `SubscriptionExists` if there is one; with `exists_ok` returns it as it is.
         """
         names = arguments.topic_name(topic), checked_name(name, "name")
         clocks = Clocks(self._broker_time.now(), self._broker_time.drift())
         given = {"lease": lease, "max_deliveries": max_deliveries, "backoff": backoff, "dead_letters": dead_letters}
-        given |= {"unsettled": unsettled, "keep_max": keep_max}
+        given |= {"unsettled": unsettled, "keep_max": keep_max, "where": where}
         request = subscription_creation(*names, clocks, mode=mode, start=start, exists_ok=exists_ok, **given)
         answer = await self._connection.change("CreateSubscription", request.SerializeToString(), self._timeout)
         if answer is not None:
@@ -301,11 +303,13 @@ class SubscriptionCalls:
 def _is_as_asked(found: Subscription, request: pb.CreateSubscriptionRequest) -> bool:
     """Whether a subscription that was there after a lost answer is the one that was asked for."""
     asked = _backoff(request.backoff) if request.HasField("backoff") else None
-    return (found.mode, times.microseconds(found.lease.total_seconds()), found.max_deliveries or 0, found.backoff) == (
+    lease = times.microseconds(found.lease.total_seconds())
+    return (found.mode, lease, found.max_deliveries or 0, found.backoff, found.where or "") == (
         request.mode,
         request.lease,
         request.max_deliveries,
         asked,
+        request.where,
     )
 
 

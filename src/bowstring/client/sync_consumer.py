@@ -22,6 +22,7 @@ from bowstring import errors
 from bowstring.client import consumer as asynchronous_consumer
 from bowstring.client import handling
 from bowstring.client.arguments import Span
+from bowstring.client.key_order import KeyGate
 from bowstring.client.lease_receipts import MarkReceipt, MarksReceipt, OneExtension
 from bowstring.client.leased_batch import LeasedBatch
 from bowstring.client.leased_message import LeasedMessage
@@ -240,6 +241,7 @@ def prepared(consumer: asynchronous_consumer.Consumer, thread: LoopThread) -> as
     settlements.receipt, settlements.batch_receipt, settlements.extend_receipt = LeaseReceipt, LeaseBatchReceipt, ExtendReceipt
     settlements.wake = thread.loop.call_soon_threadsafe
     consumer._threads = RunThreads()
+    consumer._gate = KeyGate(threading.Lock())
     consumer._ask_alive = _ask_in_thread
     return consumer
 

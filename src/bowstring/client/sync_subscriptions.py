@@ -35,6 +35,7 @@ class SyncSubscriptionCalls:
         dead_letters: str | None = None,
         unsettled: str = "drop",
         keep_max: Span | None = None,
+        where: str | None = None,
         exists_ok: bool = False,
     ) -> Subscription:
         """Creates a subscription: a queue on a topic that has every message from `start` on, which is
@@ -44,7 +45,8 @@ class SyncSubscriptionCalls:
         letter (None: never) and goes to the topic `dead_letters`, by default
         `TOPIC.NAME.dead-letters`. `backoff=(1, 2, 300)` lets a message that failed wait: seconds at
         first, factor, seconds at most. `unsettled` says what becomes of messages that retention
-        reaches: `"drop"`, `"dead_letter"`, or `"keep"`, for `keep_max` from there on. Raises
+        reaches: `"drop"`, `"dead_letter"`, or `"keep"`, for `keep_max` from there on.
+        `where` is a filter: other messages are settled when the queue comes to them. Raises
         `SubscriptionExists` if there is one; with `exists_ok` returns it as it is.
         """
         return self._thread.run(
@@ -59,6 +61,7 @@ class SyncSubscriptionCalls:
                 dead_letters=dead_letters,
                 unsettled=unsettled,
                 keep_max=keep_max,
+                where=where,
                 exists_ok=exists_ok,
             )
         )

@@ -15,8 +15,7 @@ key becomes free its parked rows go to their front again. Rows of one key are ch
 in a front counts as blocked while an earlier one of its key is parked.
 
 Nothing here is durable, nor does it decide anything that replay would need: a ledger says which rows
-are settled, leased or returned, and this follows it. How many rows wait here is bounded by the
-caller, which stops to look for more (`is_full`).
+are settled, leased or returned, and this follows it. The caller looks for no more when it `is_full`.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bowstring.core.key_rows import NO_KEY_ROWS, Hashes, KeyFront, KeyRows, Numbers, once
+from bowstring.core.key_table import KEYLESS, ONE, KeyTable
 from bowstring.core.machine import NEVER
 from bowstring.core.offset_set import Offsets
 
@@ -40,18 +40,12 @@ WAITING_MAX: Final = 1 << 18
 """So many rows wait in one partition before the search for free keys stops."""
 UNPARKED_MAX: Final = 4_096
 """So many parked rows go to the fronts at once: a key may have all rows that wait."""
-KEYLESS: Final = 0
-"""The hash, and the number, of no key."""
 NO_OWNER: Final = -1
 """The owner of slots while there is no consumer."""
 ANY_OWNER: Final = -2
 """The front of rows without a key."""
 
-BLOCK: Final = 256
-"""At least so many rows of a front are looked at."""
-ROOM_FIRST: Final = 64
-"""So many keys have room at first."""
-_ONE: Final = np.int32(1)  # of the same type as the counts: 25 times as fast as an integer
+BLOCK: Final = 256  # at least so many rows of a front are looked at
 
 
 class KeyFacts(NamedTuple):
@@ -71,22 +65,17 @@ class KeyedRows:
     """The rows of one ledger that are known with their keys."""
 
     def __init__(self) -> None:
-        self._by_hash: dict[int, int] = {}
-        self._unused: list[int] = []
-        """Numbers that no key has any more."""
-        self._next = 1
-        self._hashes = np.zeros(ROOM_FIRST, np.uint64)
-        """By number, as everything that follows."""
-        self._rows = np.zeros(ROOM_FIRST, np.int32)
-        """How many rows are known."""
-        self._leased = np.zeros(ROOM_FIRST, np.int32)
-        self._grants = np.zeros(ROOM_FIRST, np.int64)
+        self._table = KeyTable()
+        size = self._table.size
+        self._leased = np.zeros(size, np.int32)
+        """By the number of a key, as everything that follows: how many rows are leased."""
+        self._grants = np.zeros(size, np.int64)
         """The grant that makes it busy; 0 for none."""
-        self._parked = np.zeros(ROOM_FIRST, np.int32)
+        self._parked = np.zeros(size, np.int32)
         """How many rows are parked."""
-        self._first_parked = np.full(ROOM_FIRST, NEVER, np.int64)
+        self._first_parked = np.full(size, NEVER, np.int64)
         """The first of them."""
-        self._first_later = np.full(ROOM_FIRST, NEVER, np.int64)
+        self._first_later = np.full(size, NEVER, np.int64)
         """The first row that comes back later: those behind it wait for it."""
         self._fronts: dict[int, KeyFront] = {}
         self._parked_parts: list[KeyRows] = []
@@ -118,43 +107,15 @@ class KeyedRows:
 
     def _numbered(self, hashes: Hashes) -> Numbers:
         """The numbers of keys. Their rows count as known from here on."""
-        keys, at, counts = np.unique(hashes, return_inverse=True, return_counts=True)
-        texts = keys.tolist()
-        numbers: list[int] = [-1 if number is None else number for number in map(self._by_hash.get, texts)]
-        if keys[0] == KEYLESS:
-            numbers[0] = KEYLESS
-        if -1 in numbers:
-            self._name(texts, numbers)
-        found = np.array(numbers, np.intp)
-        self._rows[found] += counts.astype(np.int32)
-        return found[at]
-
-    def _name(self, keys: list[int], numbers: list[int]) -> None:
-        new = [place for place, number in enumerate(numbers) if number < 0]
-        again = [self._unused.pop() for _ in range(min(len(new), len(self._unused)))]
-        fresh = len(new) - len(again)
-        given = [*again, *range(self._next, self._next + fresh)]
-        self._next += fresh
-        self._make_room(self._next)
-        named = [keys[place] for place in new]
-        self._hashes[given] = np.array(named, np.uint64)
-        self._by_hash.update(zip(named, given, strict=True))
-        for place, number in zip(new, given, strict=True):
-            numbers[place] = number
-
-    def _make_room(self, wanted: int) -> None:
-        size = len(self._hashes)
-        if wanted <= size:
-            return
-        more = max(wanted, 2 * size) - size
-        self._hashes = np.concatenate((self._hashes, np.zeros(more, np.uint64)))
-        self._rows = np.concatenate((self._rows, np.zeros(more, np.int32)))
-        self._leased = np.concatenate((self._leased, np.zeros(more, np.int32)))
-        self._parked = np.concatenate((self._parked, np.zeros(more, np.int32)))
-        self._grants = np.concatenate((self._grants, np.zeros(more, np.int64)))
-        never = np.full(more, NEVER, np.int64)
-        self._first_later = np.concatenate((self._first_later, never))
-        self._first_parked = np.concatenate((self._first_parked, never))
+        numbers = self._table.numbered(hashes)
+        more = self._table.size - len(self._leased)
+        if more > 0:
+            none, never = np.zeros(more, np.int32), np.full(more, NEVER, np.int64)
+            self._leased, self._parked = np.concatenate((self._leased, none)), np.concatenate((self._parked, none))
+            self._grants = np.concatenate((self._grants, np.zeros(more, np.int64)))
+            self._first_later = np.concatenate((self._first_later, never))
+            self._first_parked = np.concatenate((self._first_parked, never))
+        return numbers
 
     def _wait(self, rows: KeyRows) -> None:
         """Rows wait from here on: in their fronts, or parked if earlier ones of their key are."""
@@ -186,7 +147,7 @@ class KeyedRows:
         return front
 
     def _slots(self, numbers: Numbers) -> NDArray[np.intp]:
-        return slots_of(self._hashes[numbers])
+        return slots_of(self._table.hashes[numbers])
 
     # Choosing
 
@@ -235,12 +196,13 @@ class KeyedRows:
 
     def drop(self, rows: KeyRows) -> None:
         """Rows that were chosen cannot be granted any more."""
-        self._forget(rows.numbers)
+        self._table.forget(rows.numbers)
 
     # Rows leave
 
+    @property
     def grants(self) -> list[int]:
-        """The grants whose rows are known."""
+        """Those whose rows are known."""
         return list(self._leases)
 
     def leased(self, grant: int) -> KeyRows:
@@ -258,7 +220,7 @@ class KeyedRows:
         else:
             del self._leases[grant]
         keyed = rows.numbers[rows.numbers != KEYLESS]
-        np.subtract.at(self._leased, keyed, _ONE)
+        np.subtract.at(self._leased, keyed, ONE)
         free = once(keyed[self._leased[keyed] == 0])
         self._grants[free] = 0
         self._freed.append(free)
@@ -267,7 +229,7 @@ class KeyedRows:
             self._come_later(rows.at(later))
         if waiting.any():
             self._wait(rows.at(waiting))
-        self._forget(rows.numbers[~(waiting | later)])
+        self._table.forget(rows.numbers[~(waiting | later)])
 
     def _come_later(self, rows: KeyRows) -> None:
         self._later = KeyRows.joined([self._later, rows])
@@ -276,7 +238,6 @@ class KeyedRows:
 
     @property
     def later(self) -> Offsets:
-        """The known rows that come back later."""
         return self._later.offsets
 
     def no_longer(self, waiting: NDArray[np.bool_], gone: NDArray[np.bool_]) -> None:
@@ -289,7 +250,7 @@ class KeyedRows:
         self._freed.append(once(rows.numbers))
         waits = waiting[over]
         self._wait(rows.at(waits))
-        self._forget(rows.numbers[~waits])
+        self._table.forget(rows.numbers[~waits])
 
     def leave(self, are_gone: Callable[[Offsets], NDArray[np.bool_]]) -> None:
         """Waiting rows that were settled without a delivery leave."""
@@ -299,23 +260,12 @@ class KeyedRows:
         for rows, put in ((waiting, self._to_fronts), (parked, self._park)):
             gone = are_gone(rows.offsets)
             put(rows.at(~gone))
-            self._forget(rows.numbers[gone])
+            self._table.forget(rows.numbers[gone])
 
     def _hold(self, grant: int, rows: KeyRows) -> None:
         numbers = rows.numbers[rows.numbers != KEYLESS]
         self._grants[numbers] = grant
-        np.add.at(self._leased, numbers, _ONE)
-
-    def _forget(self, numbers: Numbers) -> None:
-        """Rows of these keys are not known any more."""
-        if not len(numbers):
-            return
-        np.subtract.at(self._rows, numbers, _ONE)
-        over = once(numbers[(self._rows[numbers] == 0) & (numbers != KEYLESS)])
-        if len(over):
-            for key in self._hashes[over].tolist():
-                del self._by_hash[key]
-            self._unused += over.tolist()
+        np.add.at(self._leased, numbers, ONE)
 
     # Parked rows
 
@@ -323,7 +273,7 @@ class KeyedRows:
         if len(rows.offsets):
             self._parked_parts.append(rows)
             self.parked += len(rows.offsets)
-            np.add.at(self._parked, rows.numbers, _ONE)
+            np.add.at(self._parked, rows.numbers, ONE)
             np.minimum.at(self._first_parked, rows.numbers, rows.offsets)
 
     def _take_parked(self) -> KeyRows:
@@ -343,7 +293,7 @@ class KeyedRows:
         if not len(freed):
             return
         parked = KeyRows.joined(self._parked_parts)
-        wanted = np.zeros(len(self._hashes), np.bool_)
+        wanted = np.zeros(self._table.size, np.bool_)
         wanted[freed] = True
         of_freed = np.flatnonzero(wanted[parked.numbers])
         rows = parked.at(of_freed)
@@ -351,7 +301,7 @@ class KeyedRows:
         keep = np.ones(len(parked.offsets), np.bool_)
         keep[of_freed[away]] = False
         self._parked_parts, self.parked = [parked.at(keep)], self.parked - len(away)
-        np.subtract.at(self._parked, rows.numbers[away], _ONE)
+        np.subtract.at(self._parked, rows.numbers[away], ONE)
         self._first_parked[freed] = NEVER
         left = np.ones(len(rows.offsets), np.bool_)
         left[away] = False
@@ -363,7 +313,7 @@ class KeyedRows:
     def take_leases(self, others: KeyedRows) -> None:
         """Knows the leased rows that the others know."""
         for grant, rows in others._leases.items():
-            self.meet_leased(grant, rows.offsets, others._hashes[rows.numbers])
+            self.meet_leased(grant, rows.offsets, others._table.hashes[rows.numbers])
 
     # Owners
 
@@ -391,26 +341,27 @@ class KeyedRows:
         """Whether so many wait that no more is looked for."""
         return self.waiting >= WAITING_MAX
 
+    @property
+    def keyless(self) -> int:
+        """How many rows without a key wait."""
+        return self.waiting_for(ANY_OWNER)
+
     def waiting_for(self, owner: int) -> int:
-        """How many rows stand in the front of a consumer, or of nobody in particular."""
+        """How many rows stand in the front of a consumer."""
         front = self._fronts.get(owner)
         return 0 if front is None else front.rows
-
-    def keys_of(self, grant: int) -> Hashes:
-        """The keys of the rows of a grant."""
-        return self._hashes[self.leased(grant).numbers]
 
     def behind(self, grant: int, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which rows of a grant come behind one of these in the order of their key."""
         known = self._leases[grant]
-        first = np.full(len(self._hashes), NEVER, np.int64)
+        first = np.full(self._table.size, NEVER, np.int64)
         some = known.at(rows & (known.numbers != KEYLESS))
         np.minimum.at(first, some.numbers, some.offsets)
         return known.offsets > first[known.numbers]
 
     def facts(self, key: int) -> KeyFacts | None:
         """None if no row of the key is known."""
-        number = self._by_hash.get(key)
+        number = self._table.number(key)
         if number is None:
             return None
         later = int(self._first_later[number])
@@ -428,11 +379,10 @@ class KeyedRows:
         parked = KeyRows.joined(self._parked_parts or [NO_KEY_ROWS])
         fronts = KeyRows.joined([front.all() for front in self._fronts.values()] or [NO_KEY_ROWS])
         leased = KeyRows.joined([*self._leases.values()] or [NO_KEY_ROWS])
-        size = len(self._hashes)
+        size = self._table.size
         known = np.concatenate((parked.numbers, fronts.numbers, leased.numbers, self._later.numbers))
-        assert (np.bincount(known, minlength=size) == self._rows).all(), "rows of keys are counted wrong"
+        assert (np.bincount(known, minlength=size) == self._table.rows).all(), "rows of keys are counted wrong"
         assert (np.bincount(parked.numbers, minlength=size) == self._parked).all(), "parked rows are counted wrong"
-        assert len(parked.offsets) == self.parked
         keyed = leased.numbers[leased.numbers != KEYLESS]
         assert (np.bincount(keyed, minlength=size) == self._leased).all(), "leased rows are counted wrong"
         assert ((self._grants > 0) == (self._leased > 0)).all(), "a busy key has no row, or a free one has"
@@ -442,7 +392,7 @@ class KeyedRows:
         first_parked = np.full(size, NEVER, np.int64)
         np.minimum.at(first_parked, parked.numbers, parked.offsets)
         assert (first_parked == self._first_parked).all(), "the first parked row of a key is wrong"
-        assert len(self._by_hash) == int((self._rows[1:] > 0).sum())
+        self._table.check()
 
 
 def slots_of(hashes: Hashes) -> NDArray[np.intp]:

@@ -83,6 +83,7 @@ def _opening(opening: pb.ConsumeOpen) -> ConsumerOpening:
         instance=opening.instance,
         lease=opening.lease,
         mode=opening.mode,
+        where=opening.where,
         topic_id=opening.topic_id,
         subscription_id=opening.subscription_id,
         create=new_subscription(opening.create) if opening.HasField("create") else None,

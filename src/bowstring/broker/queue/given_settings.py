@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from bowstring import errors
+from bowstring.broker.queue.subscription_filter import checked_filter
 from bowstring.broker.topics import NAME
 from bowstring.core.subscription_settings import KEY_SHARED, MAX_DELIVERIES, Backoff, SubscriptionSettings
 
@@ -58,7 +59,7 @@ def settings_of(given: GivenSettings, before: SubscriptionSettings | None = None
         dead_letters=base.dead_letters if given.dead_letters is None else _check_topic(given.dead_letters),
         unsettled=base.unsettled if given.unsettled is None else _check_unsettled(given.unsettled),
         keep_max=keep_max,
-        where=base.where if given.where is None else given.where,
+        where=base.where if given.where is None else checked_filter(given.where),
     )
 
 

@@ -1,10 +1,7 @@
 """Keys over the consumers of a key-shared subscription: who gets which rows, when a flush is taken.
 
-Each of 4,096 slots has an owner, and free keys of a slot go to it. Slots are planned by their load,
-which is the rows that were looked at (`core.key_slots`): when a consumer joins or leaves, and when
-the plan is off. A consumer that has no room for a second while rows wait for it loses its slots to
-the others, and gets some again when it has room. Busy keys finish where they are, whoever owns their
-slot meanwhile (`core.keys`).
+Free keys go to the owner of their slot (`slot_owners`), rows without a key to anyone. Busy keys
+finish where they are, whoever owns their slot meanwhile (`core.keys`).
 """
 
 from __future__ import annotations
@@ -12,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import numpy as np
-
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.queue.keyed_partition import KeyedPartition
 from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.scout import Scout
-from bowstring.core import key_slots
+from bowstring.broker.queue.slot_owners import SlotOwners
 from bowstring.core.changes import Change, Delete, Floor
 from bowstring.core.granting import ChosenRows, Granted
-from bowstring.core.keys import ANY_OWNER, NO_OWNER, SLOTS, slots_of
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import GiveBack, Grant, Reset, SetAside, Settle
 
@@ -36,12 +30,6 @@ SHARE_MIN: Final = 16
 """Rows without a key are shared among the consumers that have room, so many for each at least."""
 LOOKS_MAX: Final = 16
 """So often a partition is looked at further in one flush: some thousand rows each time."""
-IDLE_MICROSECONDS: Final = 1_000_000
-"""A consumer that takes nothing for so long loses its idle keys."""
-PLAN_MICROSECONDS: Final = 1_000_000
-"""So often a plan is compared with the load."""
-HALF_MICROSECONDS: Final = 5_000_000
-"""After so long a load counts half."""
 
 GrantKeys = Callable[["LiveConsumer", PartitionActor, ChosenRows], Granted | None]
 
@@ -79,15 +67,7 @@ class KeyShare:
         self._clock = clock
         self._alarm = alarm
         self._partitions: dict[PartitionActor, KeyedPartition] = {}
-        self._numbers: dict[str, int] = {}
-        """Consumers have numbers, by name."""
-        self._owners = np.full(SLOTS, NO_OWNER, np.int16)
-        self._loads = np.zeros(SLOTS)
-        self._full: dict[str, int] = {}
-        """Since when consumers have no room while rows wait for them."""
-        self._idle: set[str] = set()
-        """Those that have lost their slots for that."""
-        self._planned = 0
+        self._slots = SlotOwners()
 
     # Partitions
 
@@ -96,7 +76,7 @@ class KeyShare:
         found = self._partitions.get(actor)
         if found is None:
             subscription = self._subscription
-            found = KeyedPartition(actor, self._scout, lambda: subscription.ledger(actor), self._owners)
+            found = KeyedPartition(actor, self._scout, lambda: subscription.ledger(actor), self._slots.owners)
             self._partitions[actor] = found
         return found
 
@@ -126,18 +106,14 @@ class KeyShare:
 
     def join(self, consumer: LiveConsumer) -> None:
         """A consumer is connected."""
-        if consumer.name not in self._numbers:
-            used = set(self._numbers.values())
-            self._numbers[consumer.name] = next(number for number in range(len(used) + 1) if number not in used)
-        self._plan()
+        self._slots.join(consumer.name)
+        self._planned()
 
     def leave(self, consumer: LiveConsumer) -> None:
         """A consumer is not connected any more. What it holds it holds on."""
-        self._numbers.pop(consumer.name, None)
-        self._full.pop(consumer.name, None)
-        self._idle.discard(consumer.name)
-        self._plan()
-        if not self._numbers:
+        self._slots.leave(consumer.name)
+        self._planned()
+        if not self._slots.numbers:
             for known in self._partitions.values():
                 known.forget_waiting()
 
@@ -163,12 +139,12 @@ class KeyShare:
         subscription, has_granted = self._subscription, False
         rooms = {consumer: consumer.holdings.room(subscription.mean(actor)) for consumer in subscription.hungry}
         self._look_further(ledger, known, rooms)
-        share = max(SHARE_MIN, -(-known.keys.waiting_for(ANY_OWNER) // max(1, len(rooms))))
+        share = max(SHARE_MIN, -(-known.keys.keyless // max(1, len(rooms))))
         for consumer, most in rooms.items():
             if not most:
                 subscription.hungry.pop(consumer, None)
                 continue
-            choice = known.choose(ledger, self._numbers[consumer.name], most, share)
+            choice = known.choose(ledger, self._slots.numbers[consumer.name], most, share)
             if choice is None:
                 continue
             granted = grant(consumer, actor, choice.chosen)
@@ -184,63 +160,48 @@ class KeyShare:
     def _look_further(self, ledger: Ledger, known: KeyedPartition, rooms: dict[LiveConsumer, int]) -> None:
         """Until those that have room can get what they have room for, or for as long as it is cheap."""
         for _ in range(LOOKS_MAX):
-            keyless = known.keys.waiting_for(ANY_OWNER) // max(1, len(rooms))
-            if all(known.keys.waiting_for(self._numbers[consumer.name]) + keyless >= most for consumer, most in rooms.items()):
+            keyless = known.keys.keyless // max(1, len(rooms))
+            if all(known.keys.waiting_for(self._slots.numbers[consumer.name]) + keyless >= most for consumer, most in rooms.items()):
                 return
             hashes = known.look(ledger)
             if hashes is None:
                 return
-            np.add.at(self._loads, slots_of(hashes[hashes > 0]), 1.0)
+            self._slots.count(hashes)
 
-    # Planning
-
-    def _look_at_consumers(self, now: int) -> None:
-        """Finds those that take nothing, and those that take something again."""
-        consumers, changed = self._subscription.consumers, False
-        for name, number in self._numbers.items():
-            consumer = consumers.get(name)
-            if consumer is None or consumer.has_room:
-                self._full.pop(name, None)
-                changed |= name in self._idle
-                self._idle.discard(name)
-            elif any(known.keys.waiting_for(number) for known in self._partitions.values()):
-                self._full.setdefault(name, now)
-        late = {name for name, since in self._full.items() if now - since >= IDLE_MICROSECONDS} - self._idle
-        if late and len(self._idle) + len(late) < len(self._numbers):
-            self._idle |= late
-            changed = True
-        waits = [since for name, since in self._full.items() if name not in self._idle]
-        if waits:
-            self._alarm.set(self, max(min(waits), now - IDLE_MICROSECONDS // 2) + IDLE_MICROSECONDS)
-        if changed or (now - self._planned >= PLAN_MICROSECONDS and self._is_off(now)):
-            self._plan()
-
-    def _is_off(self, now: int) -> bool:
-        self._loads *= 0.5 ** ((now - self._planned) / HALF_MICROSECONDS)
-        self._planned = now
-        return key_slots.is_off(self._loads, self._owners, self._working())
-
-    def _working(self) -> list[int]:
-        return sorted(number for name, number in self._numbers.items() if name not in self._idle)
-
-    def _plan(self) -> None:
-        self._owners = key_slots.plan(self._loads, self._owners, self._working())
+    def _planned(self) -> None:
         for known in self._partitions.values():
-            known.keys.own(self._owners)
+            known.keys.own(self._slots.owners)
 
     def woken(self, now: int) -> None:
         """A consumer may have taken nothing for a second (`Sleeper`)."""
-        before = self._owners
-        self._look_at_consumers(now)
-        if self._owners is not before:
+        if self._look_at_consumers(now):
             for actor in self._partitions:
                 self._subscription.may_grant(actor)
+
+    def _look_at_consumers(self, now: int) -> bool:
+        """Finds those that take nothing, and those that take something again; says whether slots
+        move.
+        """
+        consumers, slots = self._subscription.consumers, self._slots
+        for name, number in slots.numbers.items():
+            consumer = consumers.get(name)
+            has_room = consumer is None or consumer.has_room
+            slots.has_room(name, now, has_room=has_room, waiting=not has_room and self._waits_for(number))
+        if (deadline := slots.next_look(now)) is not None:
+            self._alarm.set(self, deadline)
+        if slots.look(now):
+            self._planned()
+            return True
+        return False
+
+    def _waits_for(self, number: int) -> bool:
+        return any(known.keys.waiting_for(number) for known in self._partitions.values())
 
     # Looking
 
     def explain(self, key: int) -> list[KeyStanding]:
         """Where a key stands, in the partitions that know something about it."""
-        names = {number: name for name, number in self._numbers.items()}
+        names = {number: name for name, number in self._slots.numbers.items()}
         found: list[KeyStanding] = []
         for actor, known in self._partitions.items():
             facts, ledger = known.keys.facts(key), self._subscription.ledger(actor)
@@ -250,7 +211,7 @@ class KeyShare:
             holder = ledger.consumers[leases[0].consumer].name if leases else ""
             since, until = (leases[0].granted, max(lease.until for lease in leases)) if leases else (0, 0)
             first = int(facts.waiting[0]) if len(facts.waiting) else 0
-            preferred = names.get(int(self._owners[facts.slot]), "")
+            preferred = names.get(int(self._slots.owners[facts.slot]), "")
             counts = facts.leased, len(facts.waiting), first, facts.later
             found.append(KeyStanding(actor.partition.number, holder, since, until, *counts, preferred, known.looked, known.keys.is_full))
         return found

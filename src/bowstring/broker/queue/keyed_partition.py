@@ -175,7 +175,7 @@ class KeyedPartition:
 
     def follow(self, ledger: Ledger, grants: Iterable[int] | None) -> None:
         """Leases of these grants may have ended, or of any."""
-        for grant in self.keys.grants() if grants is None else set(grants):
+        for grant in self.keys.grants if grants is None else set(grants):
             known = self.keys.leased(grant)
             if not len(known.offsets):
                 continue

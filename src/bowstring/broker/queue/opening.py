@@ -14,6 +14,7 @@ from bowstring.broker.queue.given_settings import check_lease
 from bowstring.broker.queue.pushes import Grants, PushReceiver
 from bowstring.broker.queue.queues import Queues
 from bowstring.broker.queue.subscription import LiveSubscription
+from bowstring.broker.queue.subscription_filter import check_filter
 from bowstring.broker.queue.subscriptions import NewSubscription
 from bowstring.ports.transport import Caller
 
@@ -31,6 +32,8 @@ class ConsumerOpening(NamedTuple):
     """Microseconds; 0 for the subscription's own."""
     mode: str
     """Empty for whichever it has."""
+    where: str
+    """The filter; empty likewise."""
     topic_id: int
     """0 for whichever topic has the name."""
     subscription_id: int
@@ -84,7 +87,8 @@ async def _subscription(queues: Queues, opening: ConsumerOpening, caller: Caller
     subscription = queues.of(topic).get(opening.subscription)
     created = False
     if subscription is None and opening.create is not None and not opening.subscription_id:
-        given = opening.create.given._replace(mode=opening.create.given.mode or opening.mode)
+        given = opening.create.given
+        given = given._replace(mode=given.mode or opening.mode, where=given.where or opening.where)
         wanted = opening.create._replace(topic=opening.topic, name=opening.subscription, given=given)
         subscription, created = await subscriptions.create(queues, wanted, caller, exists_ok=True)
     if subscription is None:
@@ -94,6 +98,7 @@ async def _subscription(queues: Queues, opening: ConsumerOpening, caller: Caller
         await queues.log.durable()
         raise subscriptions.deleted(subscription)
     subscriptions.check_mode(subscription, opening.mode)
+    check_filter(subscription, opening.where)
     return subscription, created
 
 

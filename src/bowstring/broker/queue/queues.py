@@ -7,17 +7,14 @@ from __future__ import annotations
 from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.log.log import Log
 from bowstring.broker.queue.granter import Granter
-from bowstring.broker.queue.key_share import KeyShare
 from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.lease_requests import SubscribePartition
 from bowstring.broker.queue.rates import Rates
-from bowstring.broker.queue.scout import Scout
-from bowstring.broker.queue.scouted_rows import RowLook
 from bowstring.broker.queue.subscription import LiveSubscription
 from bowstring.broker.queue.topic_queue import TopicQueue
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.topics import Topic
-from bowstring.core.subscription_settings import KEY_SHARED, SubscriptionSettings
+from bowstring.core.subscription_settings import SubscriptionSettings
 from bowstring.ports.events import Observer
 
 
@@ -54,12 +51,7 @@ class Queues:
         """A subscription is there."""
         rates = Rates(self.clock.monotonic, self.reading.counters.queue)
         subscription = LiveSubscription(topic, number, name, settings, created, rates=rates, look_at=self._granter.look_at)
-        if settings.mode == KEY_SHARED:
-            look = RowLook(None, with_keys=True)
-            found, failed = subscription.may_grant, subscription.end_consumers
-            subscription.scout = Scout(number, self.reading, self.clock, self._alarm, look, found=found, failed=failed)
-            subscription.keys = KeyShare(subscription, subscription.scout, self.clock, self._alarm)
-        self.of(topic).add(subscription)
+        self.of(topic).add(subscription, self.reading)
         return subscription
 
     def _load(self, queue: TopicQueue) -> None:

@@ -16,6 +16,7 @@ from bowstring.broker.queue.given_settings import GivenSettings, mode_of, settin
 from bowstring.broker.queue.lease_requests import AlterLedger, SubscribePartition, UnsubscribePartition
 from bowstring.broker.queue.queues import Queues
 from bowstring.broker.queue.subscription import LiveSubscription
+from bowstring.broker.queue.subscription_filter import check_filter
 from bowstring.broker.reading.places import TopicPlace, offset_at
 from bowstring.broker.topics import NAME, Topic
 from bowstring.core.subscription_settings import SubscriptionSettings
@@ -37,7 +38,7 @@ class NewSubscription(NamedTuple):
 
 async def create(queues: Queues, wanted: NewSubscription, caller: Caller, *, exists_ok: bool) -> tuple[LiveSubscription, bool]:
     """The subscription, and whether it was created now. Durable when it returns. Raises
-    SubscriptionExists, and Conflict if the one that exists has another mode.
+    SubscriptionExists, and Conflict if the one that exists has another mode or filter.
     """
     topic = queues.log.topics.topic(wanted.topic)
     check_name(wanted.name, "subscription")
@@ -48,6 +49,7 @@ async def create(queues: Queues, wanted: NewSubscription, caller: Caller, *, exi
         return await _create(queues, topic, wanted.name, settings, offsets, caller), True
     await queues.log.durable()
     check_mode(existing, wanted.given.mode or "")
+    check_filter(existing, wanted.given.where or "")
     if not exists_ok:
         raise errors.SubscriptionExists(
             f"'{topic.row.name}' has a subscription '{wanted.name}' already.", hint="Use exists_ok=True if that is fine."

@@ -5,15 +5,19 @@ and tells the subscriptions what concerns them; it ends leases when their time h
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.queue.key_share import KeyShare
 from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.lease_requests import ExpireEnded
+from bowstring.broker.queue.scout import Scout
+from bowstring.broker.queue.scouted_rows import look_of
 from bowstring.broker.queue.subscription import LiveSubscription
+from bowstring.broker.reading.reading import Reading
 from bowstring.broker.topics import Topic
 from bowstring.core.changes import Append, Change, Delete, Floor
 from bowstring.core.ledger_changes import Expire, GiveBack, Grant, Reset, SetAside, Settle
@@ -57,7 +61,14 @@ class TopicQueue:
         """By name."""
         return iter([self._by_name[name] for name in sorted(self._by_name)])
 
-    def add(self, subscription: LiveSubscription) -> None:
+    def add(self, subscription: LiveSubscription, reading: Reading) -> None:
+        """A subscription is there. Some have to look at rows before they are granted."""
+        look = look_of(subscription.settings)
+        if look is not None:
+            found, failed = subscription.may_grant, subscription.end_consumers
+            subscription.scout = Scout(subscription.number, reading, self._clock, self._alarm, look, found=found, failed=failed)
+            if look.with_keys:
+                subscription.keys = KeyShare(subscription, subscription.scout, self._clock, self._alarm)
         self._by_name[subscription.name] = self._by_number[subscription.number] = subscription
 
     def remove(self, subscription: LiveSubscription) -> None:
@@ -117,7 +128,7 @@ class TopicQueue:
             if ledger is None or ledger.next_deadline() > now:
                 continue
             if subscription.keys is not None and not subscription.keys.partition(actor).is_prepared:
-                self._expire_later(subscription.keys, actor)
+                self._expire_later(subscription.keys.prepare([actor]), actor)
                 return
             request = ExpireEnded(subscription.number, self._clock.now, subscription.behind(actor.partition.number))
             request.revoked_told = partial(subscription.revoked, actor.partition.number)
@@ -125,7 +136,7 @@ class TopicQueue:
             subscription.rates.count(expired=max(0, len(ledger.returned) - request.returned_before))
         self._set_alarm(actor)
 
-    def _expire_later(self, keys: KeyShare, actor: PartitionActor) -> None:
+    def _expire_later(self, preparing: Coroutine[Any, Any, None], actor: PartitionActor) -> None:
         """Which rows count follows from their keys, which are read first."""
 
         def prepared(task: asyncio.Task[None]) -> None:
@@ -133,6 +144,6 @@ class TopicQueue:
             if not task.cancelled() and task.exception() is None:
                 self.expire(actor, self._clock.now())
 
-        task = asyncio.create_task(keys.prepare([actor]))
+        task = asyncio.create_task(preparing)
         self._preparing.add(task)
         task.add_done_callback(prepared)

@@ -826,7 +826,7 @@ class ReleaseLeasesAnswer(_message.Message):
     def __init__(self, messages: _Optional[int] = ...) -> None: ...
 
 class ConsumeOpen(_message.Message):
-    __slots__ = ("topic", "subscription", "consumer", "instance", "lease", "mode", "topic_id", "subscription_id", "create", "held")
+    __slots__ = ("topic", "subscription", "consumer", "instance", "lease", "mode", "topic_id", "subscription_id", "create", "held", "where")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
@@ -837,6 +837,7 @@ class ConsumeOpen(_message.Message):
     SUBSCRIPTION_ID_FIELD_NUMBER: _ClassVar[int]
     CREATE_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     subscription: str
     consumer: str
@@ -847,7 +848,8 @@ class ConsumeOpen(_message.Message):
     subscription_id: int
     create: CreateSubscriptionRequest
     held: _containers.RepeatedCompositeFieldContainer[HeldLeases]
-    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., consumer: _Optional[str] = ..., instance: _Optional[bytes] = ..., lease: _Optional[int] = ..., mode: _Optional[str] = ..., topic_id: _Optional[int] = ..., subscription_id: _Optional[int] = ..., create: _Optional[_Union[CreateSubscriptionRequest, _Mapping]] = ..., held: _Optional[_Iterable[_Union[HeldLeases, _Mapping]]] = ...) -> None: ...
+    where: str
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., consumer: _Optional[str] = ..., instance: _Optional[bytes] = ..., lease: _Optional[int] = ..., mode: _Optional[str] = ..., topic_id: _Optional[int] = ..., subscription_id: _Optional[int] = ..., create: _Optional[_Union[CreateSubscriptionRequest, _Mapping]] = ..., held: _Optional[_Iterable[_Union[HeldLeases, _Mapping]]] = ..., where: _Optional[str] = ...) -> None: ...
 
 class HeldLeases(_message.Message):
     __slots__ = ("partition", "grants")
