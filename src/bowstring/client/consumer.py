@@ -70,7 +70,7 @@ class Consumer(Hand[Deliveries, LeasedMessage, LeasedBatch]):
         """Set when none is any more."""
         self._threads: Any = None
         """The threads of `run` (`sync_consumer`)."""
-        self._gate = KeyGate(nullcontext())
+        self._gate = KeyGate(nullcontext(), nullcontext())
         """Shares keys among the workers of `run`."""
         self._ask_alive: Callable[[Callable[[], Any]], Awaitable[Any]] = _asked
         hand = LeaseHand(self._doubted, self._seen, self._give_back, self._alive)
@@ -116,6 +116,11 @@ class Consumer(Hand[Deliveries, LeasedMessage, LeasedBatch]):
                 raise end
         if self._closing is not None:
             await asyncio.shield(self._closing)
+
+    @property
+    def _may_be_keyed(self) -> bool:
+        """Whether the subscription is key-shared, as far as is known."""
+        return self._consumption.settlements.is_keyed or not self._consumption.opened.is_set()
 
     def _enters(self, message: LeasedMessage) -> bool:
         """Whether a worker of `run` is to work on a message now. In any thread."""

@@ -71,9 +71,11 @@ def _revoke(page: LeasedPage, firsts: dict[bytes, int]) -> None:
 class KeyGate:
     """Lets one worker at a time have a key."""
 
-    def __init__(self, lock: AbstractContextManager[Any]) -> None:
-        """The lock is one if workers are threads."""
+    def __init__(self, lock: AbstractContextManager[Any], taking: AbstractContextManager[Any]) -> None:
+        """The locks are such if workers are threads."""
         self._lock = lock
+        self.taking = taking
+        """Held by a worker from when it takes a message until that has entered."""
         self._waiting: dict[tuple[int, bytes], deque[LeasedMessage]] = {}
         """By partition and key, of those that are worked on."""
         self._is_closed = False

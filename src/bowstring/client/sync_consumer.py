@@ -13,7 +13,7 @@ import atexit
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Final
@@ -36,6 +36,7 @@ from bowstring.wire.loops import LoopThread
 # This module is the other face of these classes, and uses what they keep from programs.
 # pyright: reportPrivateUsage=false
 
+_NO_LOCK: Final = nullcontext()
 EXIT_SECONDS: Final = 5.0
 """How long consumers may take to be closed when the program ends without having closed them."""
 
@@ -169,10 +170,8 @@ class Consumer(SyncHand[LeasedMessage, LeasedBatch]):
         threads = self._consumer._threads
         threads.add()
         try:
-            for message in self:
-                if not self._consumer._enters(message):
-                    continue
-                following: LeasedMessage | None = message
+            messages = iter(self)
+            while (following := self._next_to_handle(messages)) is not None:
                 while following is not None:
                     try:
                         _handle(handler, following)
@@ -180,9 +179,18 @@ class Consumer(SyncHand[LeasedMessage, LeasedBatch]):
                         self._consumer._gate.fail(following)
                         raise
                     following = self._consumer._next_of_key(following)
-                del message, following
         finally:
             threads.discard()
+
+    def _next_to_handle(self, messages: Iterator[LeasedMessage]) -> LeasedMessage | None:
+        """The next message whose key nobody works on; None at the end. Threads take messages of a
+        key-shared subscription one after the other: else the second of a key could come first.
+        """
+        while True:
+            with self._consumer._gate.taking if self._consumer._may_be_keyed else _NO_LOCK:
+                message = next(messages, None)
+                if message is None or self._consumer._enters(message):
+                    return message
 
     def pause(self) -> None:
         """Gets no more messages until `resume`. What has come and was not handed out is given back,
@@ -241,7 +249,7 @@ def prepared(consumer: asynchronous_consumer.Consumer, thread: LoopThread) -> as
     settlements.receipt, settlements.batch_receipt, settlements.extend_receipt = LeaseReceipt, LeaseBatchReceipt, ExtendReceipt
     settlements.wake = thread.loop.call_soon_threadsafe
     consumer._threads = RunThreads()
-    consumer._gate = KeyGate(threading.Lock())
+    consumer._gate = KeyGate(threading.Lock(), threading.Lock())
     consumer._ask_alive = _ask_in_thread
     return consumer
 
