@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from bowstring.client.message import Message
     from bowstring.client.positions import Position
     from bowstring.client.receipts import Answers, Stored
+    from bowstring.client.seek import Seek
     from bowstring.client.subscriptions import Lease, Subscription
     from bowstring.client.sync import Client, connect
     from bowstring.client.sync_consumer import Consumer, ExtendReceipt, LeaseBatchReceipt, LeaseReceipt
@@ -113,6 +114,7 @@ __all__ = [
     "Receipt",
     "Reject",
     "Rejected",
+    "Seek",
     "Stored",
     "Subscription",
     "SubscriptionExists",
@@ -152,6 +154,7 @@ _PLACES = {
     "Receipt": "client.sync_producer",
     "Reject": "client.handling",
     "Stored": "client.receipts",
+    "Seek": "client.seek",
     "Subscription": "client.subscriptions",
     "Topic": "client.topics",
     "connect": "client.sync",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bowstring.client.producer import Producer
     from bowstring.client.reader import Reader
     from bowstring.client.receipts import Answers, BatchReceipt, Receipt, Stored
+    from bowstring.client.seek import Seek
     from bowstring.client.subscriptions import Lease, Subscription
     from bowstring.client.topics import Topic
     from bowstring.embedded import AsyncBroker as Broker
@@ -53,6 +54,7 @@ __all__ = [
     "Reader",
     "Receipt",
     "Reject",
+    "Seek",
     "Stored",
     "Subscription",
     "Topic",
@@ -80,6 +82,7 @@ _PLACES = {
     "Receipt": "client.receipts",
     "Reject": "client.handling",
     "Stored": "client.receipts",
+    "Seek": "client.seek",
     "Subscription": "client.subscriptions",
     "Topic": "client.topics",
     "connect": "client.client",

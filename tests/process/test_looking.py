@@ -116,3 +116,82 @@ def test_a_filter_outlives_the_broker(tmp_path):
                 for message in messages:
                     message.ack() if message.text() != "4" else message.nack()
                 consumer.flush()
+
+
+# ---- seek
+
+
+def test_a_subscription_is_set_back_and_forward_and_a_dry_run_tells_what_comes_of_it(client):
+    sent(client, 20)
+    with client.consumer("orders", "billing", credit=100) as consumer:
+        for message in taken(consumer, 20):
+            message.ack()
+        consumer.flush()
+        told = client.seek_subscription("orders", "billing", "beginning", dry_run=True)
+        assert (told.again, told.skipped, told.leased, told.dry_run) == (20, 0, 0, True)
+        assert client.subscription("orders", "billing").backlog == 0
+        done = client.seek_subscription("orders", "billing", "beginning")
+        assert (done.again, done.skipped, done.offsets) == (20, 0, {0: 1, 1: 1})
+        assert {message.retry_count for message in taken(consumer, 20)} == {0}
+        told = client.seek_subscription("orders", "billing", "latest", dry_run=True)
+        assert (told.again, told.skipped, told.leased) == (0, 20, 20)
+        client.seek_subscription("orders", "billing", "latest")
+        assert client.subscription("orders", "billing").backlog == 0
+
+
+def test_any_start_of_a_reader_is_a_place_to_seek_to(broker, client):
+    client.create_topic("one")
+    sent(client, 10, "one")
+    broker.clock.advance(60)
+    sent(client, 5, "one")
+    client.create_subscription("one", "billing")
+    from datetime import timedelta
+
+    for to, offset in (("beginning", 1), ("latest", 16), (7, 7), ({0: 3}, 3), (-4, 12), (timedelta(seconds=-30), 11)):
+        assert client.seek_subscription("one", "billing", to).offsets == {0: offset}
+        assert client.subscription("one", "billing").backlog == 16 - offset
+
+
+def test_a_seek_ends_leases_and_says_so(client):
+    sent(client, 4)
+    with client.consumer("orders", "billing", credit=4, name="worker") as consumer:
+        messages = taken(consumer, 4)
+        client.seek_subscription("orders", "billing", "beginning")
+        for message in messages:
+            with pytest.raises(bowstring.LeaseLost, match=r"was ended and the subscription was set to another place\. Leave the message"):
+                message.ack().result()
+        again = taken(consumer, 4)
+        assert {message.id for message in again} == {message.id for message in messages}
+        for message in again:
+            message.ack().result()
+    assert client.subscription("orders", "billing").backlog == 0
+
+
+def test_a_place_that_is_not_there_is_refused_and_nothing_changes(client):
+    sent(client, 4)
+    client.create_subscription("orders", "billing")
+    for to, told in (
+        ({0: 99}, r"orders/0 holds offsets 1\.\.\d, 99 was asked for"),
+        ({7: 1}, "'orders' has no partition 7"),
+        ({}, "names no partition"),
+        ("nowhere", "to='nowhere' is not a place in a topic"),
+        (None, "to=None is no place"),
+    ):
+        with pytest.raises(bowstring.Rejected, match=told):
+            client.seek_subscription("orders", "billing", to)
+    with pytest.raises(bowstring.SubscriptionNotFound, match="Did you mean 'billing'"):
+        client.seek_subscription("orders", "biling", "latest")
+    assert client.subscription("orders", "billing").backlog == 4
+
+
+def test_a_filter_looks_again_after_a_seek(client):
+    sent(client, 10, country="DE")
+    sent(client, 10, country="CH")
+    with client.consumer("orders", "swiss", where="attributes.country = 'CH'", credit=100) as consumer:
+        for _ in range(3):
+            messages = taken(consumer, 10)
+            assert {message.attributes["country"] for message in messages} == {"CH"}
+            for message in messages:
+                message.ack()
+            consumer.flush()
+            assert client.seek_subscription("orders", "swiss", "beginning").skipped == 0

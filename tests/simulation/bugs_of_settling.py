@@ -121,8 +121,8 @@ def an_expiry_does_not_count() -> Generator[None]:
     """Only a nack raises the count."""
     give_back = Ledger._give_back
 
-    def uncounted(self: Ledger, rows: RowSet, *, counted: bool = False) -> None:
-        give_back(self, rows, counted=counted and self._expiring is False)
+    def uncounted(self: Ledger, rows: RowSet, *, counted: bool = False, moment: int = 0) -> None:
+        give_back(self, rows, counted=counted and self._expiring is False, moment=moment)
 
     apply = Ledger.apply
 
@@ -138,7 +138,7 @@ def an_expiry_does_not_count() -> Generator[None]:
 def a_release_counts() -> Generator[None]:
     """A row that nobody has seen is counted as delivered."""
     give_back = Ledger._give_back
-    with patch.object(Ledger, "_give_back", lambda self, rows, counted=True: give_back(self, rows, counted=True)):
+    with patch.object(Ledger, "_give_back", lambda self, rows, counted=True, moment=0: give_back(self, rows, counted=True, moment=moment)):
         yield
 
 

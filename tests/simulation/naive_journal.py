@@ -67,6 +67,8 @@ class NaiveSubscription:
         self.rows = {offset: Message(settled=offset < change.offset or offset in gone) for offset in range(1, end)}
         self.held: set[int] = set()
         """The rows that somebody holds: looked through more often than all rows are."""
+        self.later: set[int] = set()
+        """The rows that come again later."""
         self.cursor = change.offset
         self.grants = 0
         self.moment = 0
@@ -95,11 +97,17 @@ class NaiveSubscription:
                     for offset in self.of(part.grant, part.rows):
                         self._extend(offset, part.grant, change.until)
             case Expire():
-                self.moment = change.moment
+                self._reach(change.moment)
+                for moment, spans in change.later:
+                    for offset in offsets_of(spans):
+                        if offset not in self.held or self.rows[offset].until > change.moment:
+                            self.wrong.append(f"row {offset} is backed off, which is {self.rows.get(offset)}")
+                        else:
+                            self._end(offset, self.rows[offset].grant, Settlement.NACK, moment)
                 for offset in [offset for offset in self.held if self.rows[offset].until <= change.moment]:
                     self._end(offset, self.rows[offset].grant, Settlement.NACK)
             case Join():
-                self.moment = change.moment
+                self._reach(change.moment)
                 self.consumers[change.consumer] = change.name, change.lease
             case AlterSubscription():
                 self.settings = change.settings
@@ -122,7 +130,7 @@ class NaiveSubscription:
 
     def _grant(self, change: Grant) -> None:
         self.grants += 1
-        self.moment += change.after
+        self._reach(self.moment + change.after)
         if change.number != self.grants:
             self.wrong.append(f"grant {change.number} follows on {self.grants - 1}")
         if change.consumer not in self.consumers:
@@ -133,7 +141,7 @@ class NaiveSubscription:
         self.cursor += change.passed
         for offset in chosen:
             row = self.rows.get(offset)
-            if row is None or row.settled or row.grant:
+            if row is None or row.settled or row.grant or row.later:
                 self.wrong.append(f"grant {change.number} has row {offset}, which is {row}")
                 continue
             self.rows[offset] = Message(granted=True, grant=change.number, until=self.moment + lease, retries=row.retries)
@@ -152,15 +160,22 @@ class NaiveSubscription:
         if change.request <= self.requests.get(change.consumer, 0):
             self.wrong.append(f"request {change.request} of consumer {change.consumer} is carried out twice")
         self.requests[change.consumer] = change.request
-        for grant, outcome, spans in change.parts:
+        for grant, outcome, spans, moment in change.parts:
             for offset in self.of(grant, spans):
                 row = self.rows.get(offset)
                 if row is None or row.grant != grant or row.consumer != str(change.consumer):
                     self.wrong.append(f"request {change.request} of consumer {change.consumer} settles row {offset}, which is {row}")
                 else:
-                    self._end(offset, grant, outcome)
+                    self._end(offset, grant, outcome, moment)
 
-    def _end(self, offset: int, grant: int, outcome: Settlement) -> None:
+    def _reach(self, moment: int) -> None:
+        """A change names a moment: rows that come again by then are free."""
+        self.moment = moment
+        for offset in [offset for offset in self.later if self.rows[offset].later <= moment]:
+            self.rows[offset].later = 0
+            self.later.discard(offset)
+
+    def _end(self, offset: int, grant: int, outcome: Settlement, moment: int = 0) -> None:
         row = self.rows[offset]
         if row.grant != grant:
             self.wrong.append(f"row {offset} of grant {grant} is {row}")
@@ -169,7 +184,10 @@ class NaiveSubscription:
         if outcome is Settlement.ACK:
             self.rows[offset] = Message(settled=True)
         else:
-            self.rows[offset] = Message(granted=True, retries=row.retries + (outcome is not Settlement.RELEASE))
+            later = moment if moment > self.moment else 0
+            self.rows[offset] = Message(granted=True, retries=row.retries + (outcome is not Settlement.RELEASE), later=later)
+            if later:
+                self.later.add(offset)
 
     def _extend(self, offset: int, grant: int, until: int) -> None:
         row = self.rows[offset]
@@ -182,6 +200,7 @@ class NaiveSubscription:
         for offset in offsets:
             if offset in self.rows:
                 self.held.discard(offset)
+                self.later.discard(offset)
                 self.rows[offset] = Message(settled=True)
 
     def _floor(self, change: Floor) -> None:
@@ -193,7 +212,7 @@ class NaiveSubscription:
 
     def _reset(self, change: Reset) -> None:
         gone = set(offsets_of(change.gone))
-        self.held, self.cursor = set(), change.offset
+        self.held, self.later, self.cursor = set(), set(), change.offset
         for offset, row in self.rows.items():
             settled = offset < change.offset or offset in gone
             self.rows[offset] = Message(settled=settled, retries=0 if settled else row.retries)
@@ -215,6 +234,9 @@ class NaiveSubscription:
             counts = dict(zip(range(1, end), ledger.retry_counts(everything).tolist(), strict=True))
             expected = {(offset, row.retries) for offset, row in self.rows.items() if row.retries}
             yield from _differ("delivered before", expected, {(offset, count) for offset, count in counts.items() if count})
+        moments, offsets = ledger.timeline.arrays()
+        found = {(row, moment) for moment, row in zip(moments.tolist(), offsets.tolist(), strict=True)}
+        yield from _differ("later", {(offset, self.rows[offset].later) for offset in self.later}, found)
         known = {one.number: (one.name, one.lease) for one in ledger.consumers}
         yield from _differ("consumers", {(number, self.consumers.get(number)) for number in known}, set(known.items()))
         requests = {(one.number, one.request) for one in ledger.consumers if one.request}

@@ -23,6 +23,8 @@ class Message:
     consumer: str = ""
     until: int = 0
     retries: int = 0
+    later: int = 0
+    """When it comes again; 0 if it was not given back for later."""
 
 
 @dataclass
@@ -32,6 +34,9 @@ class NaiveLedger:
     start: int = 1
     rows: dict[int, Message] = field(default_factory=dict)
     grants: int = 0
+    sought: int = 1
+    """Grants below this ended at the latest with a seek."""
+    backoff: tuple[int, float, int] | None = None
     requests: dict[str, dict[int, set[tuple[int, int]]]] = field(default_factory=dict)
     """For each consumer its requests, and the (grant, row) pairs that each was refused."""
 
@@ -45,7 +50,7 @@ class NaiveLedger:
 
     def grant(self, consumer: str, most: int, lease: int, now: int) -> tuple[int, list[int]] | None:
         mine = {row.grant for row in self.rows.values() if row.grant and row.consumer == consumer}
-        free = [offset for offset, row in sorted(self.rows.items()) if not row.settled and not row.grant]
+        free = [offset for offset, row in sorted(self.rows.items()) if not row.settled and not row.grant and row.later <= now]
         again = [offset for offset in free if self.rows[offset].granted]
         fresh = [offset for offset in free if not self.rows[offset].granted]
         return self._granted(consumer, mine, (again + fresh)[:most], lease, now)
@@ -57,7 +62,7 @@ class NaiveLedger:
         row is settled.
         """
         mine = {row.grant for row in self.rows.values() if row.grant and row.consumer == consumer}
-        free = [offset for offset, row in sorted(self.rows.items()) if not row.settled and not row.grant]
+        free = [offset for offset, row in sorted(self.rows.items()) if not row.settled and not row.grant and row.later <= now]
         again = [offset for offset in free if self.rows[offset].granted][:most]
         fresh = sorted(eligible)[: most - len(again)]
         found = self._granted(consumer, mine, again + fresh, lease, now)
@@ -88,44 +93,54 @@ class NaiveLedger:
         self.requests.setdefault(consumer, {0: set()})
         for offset in chosen:
             row = self.rows[offset]
-            row.granted, row.grant, row.consumer, row.until = True, self.grants, consumer, now + lease
+            row.granted, row.grant, row.consumer, row.until, row.later = True, self.grants, consumer, now + lease, 0
         return self.grants, sorted(chosen)
 
     def holds(self, consumer: str | None, grant: int, offset: int, now: int) -> bool:
         row = self.rows.get(offset)
         return row is not None and row.grant == grant > 0 and consumer in (None, row.consumer) and row.until > now
 
-    def settle(self, consumer: str, number: int, parts: list[tuple[int, int, set[int] | None]], now: int) -> set[tuple[int, int]]:
-        """Parts are (grant, outcome, rows), with None for all. Gives the pairs of grant and row that
+    def settle(self, consumer: str, number: int, parts: list[tuple[int, int, set[int] | None, int]], now: int) -> set[tuple[int, int]]:
+        """Parts are (grant, outcome, rows, moment), with None for all rows. Gives the pairs of grant and row that
         were refused; row 0 is a whole grant that is not held.
         """
         if consumer not in self.requests:
-            return {(grant, row) for grant, _, rows in parts for row in (rows if rows is not None else {0})}
+            return {(grant, row) for grant, _, rows, _ in parts for row in (rows if rows is not None else {0})}
         answers = self.requests[consumer]
         if number <= max(answers):
             return answers.get(number, set())
         before = {(row.grant, offset) for offset, row in self.rows.items() if self.holds(consumer, row.grant, offset, now)}
         refused: set[tuple[int, int]] = set()
-        for grant, outcome, rows in parts:
+        for grant, outcome, rows, moment in parts:
             if rows is None:
                 rows = {offset for held, offset in before if held == grant and self.rows[offset].grant == grant} or {0}
                 if rows == {0} and grant in {held for held, _ in before}:
                     continue
             for offset in rows:
                 if self.holds(consumer, grant, offset, now):
-                    self._end(offset, outcome)
+                    self._end(offset, outcome, moment, now)
                 else:
                     refused.add((grant, offset))
         answers[number] = refused
         return refused
 
-    def _end(self, offset: int, outcome: int) -> None:
+    def _end(self, offset: int, outcome: int, moment: int, now: int) -> None:
         row = self.rows[offset]
         row.grant = 0
         if outcome == ACK:
             self.rows[offset] = Message(settled=True)
         elif outcome != RELEASE:
             row.retries += 1
+            row.later = moment or self._after(row.retries, now)
+
+    def _after(self, retries: int, now: int) -> int:
+        """When a row comes again by the backoff that failed so often."""
+        if self.backoff is None:
+            return 0
+        wait, factor, most = self.backoff
+        for _ in range(retries - 1):
+            wait = min(most, wait * factor)
+        return now + round(min(wait, most))
 
     def extend(self, consumer: str, pairs: list[tuple[int, int]], until: int, now: int) -> set[tuple[int, int]]:
         refused = {(grant, offset) for grant, offset in pairs if not self.holds(consumer, grant, offset, now)}
@@ -143,9 +158,11 @@ class NaiveLedger:
             if row.grant and row.until <= now:
                 row.grant = 0
                 row.retries += 1
+                row.later = self._after(row.retries, now)
 
     def reset(self, offset: int, gone: set[int]) -> None:
         self.start = offset
+        self.sought = self.grants + 1
         for at, row in self.rows.items():
             settled = at < offset or at in gone
             self.rows[at] = Message(settled=settled, retries=0 if settled else row.retries)

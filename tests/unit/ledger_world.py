@@ -15,18 +15,18 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 import pytest
 
-from bowstring.core import granting, journal, leases, offset_set, settling
+from bowstring.core import granting, journal, leases, offset_set, settling, timeline
 from bowstring.core.changes import Delete, Floor, Reason
 from bowstring.core.granting import ChosenRows
 from bowstring.core.ledger import Ledger
-from bowstring.core.ledger_changes import LedgerChange, SetAsideReason, Settlement, Subscribe
+from bowstring.core.ledger_changes import AlterSubscription, LedgerChange, SetAsideReason, Settlement, Subscribe
 from bowstring.core.ledger_state import HEAD
 from bowstring.core.ledgers import Ledgers
 from bowstring.core.machine import NEVER
 from bowstring.core.offset_set import runs_of
 from bowstring.core.row_set import RowSet
 from bowstring.core.settling import GrantRows, LostRows, OutcomeRows, RowStanding, SettleRequest
-from bowstring.core.subscription_settings import SubscriptionSettings
+from bowstring.core.subscription_settings import Backoff, SubscriptionSettings
 from tests.unit.ledger_model import GRANTS_MAX, NaiveLedger
 
 NAMES = ["ada", "bob", "eve"]
@@ -165,7 +165,7 @@ class LedgerWorld:
         scouted = self.number(start, self.end) if start < self.end else start
         free = {offset for offset in range(start, scouted) if not self.model.rows[offset].settled}
         eligible = self.some(free)
-        chosen = granting.choose(self.ledger, np.array(sorted(eligible), np.int64), scouted, most)
+        chosen = granting.choose(self.ledger, np.array(sorted(eligible), np.int64), scouted, most, self.now)
         granted = granting.grant_chosen(self.ledger, name, chosen, lease, self.now)
         expected = self.model.grant_filtered(name, most, lease, self.now, eligible, scouted)
         assert (granted and (granted.number, granted.rows.offsets().tolist())) == expected
@@ -214,13 +214,16 @@ class LedgerWorld:
 
     def settle(self) -> None:
         count, name = self.number(1, 3), self.one_of([None, None, None, *NAMES])
-        parts = [(grant, self.one_of(list(Settlement)), wanted) for grant, wanted in (self.part() for _ in range(count))]
+        parts = [
+            (grant, self.one_of(list(Settlement)), wanted, self.one_of([0, 0, self.now - 1, self.now + self.number(1, 40)]))
+            for grant, wanted in (self.part() for _ in range(count))
+        ]
         holders = {grant: holder for grant, holder, _ in self.given}
         name = name or holders[parts[0][0]]
         number = self.numbers[name] = self.numbers.get(name, 0) + self.number(1, 2)
         answered = self.number(self.answered.get(name, 0), number - 1)
         self.answered[name] = answered
-        asked = [OutcomeRows(grant, outcome, None if wanted is None else rows(wanted)) for grant, outcome, wanted in parts]
+        asked = [OutcomeRows(grant, outcome, None if wanted is None else rows(wanted), moment) for grant, outcome, wanted, moment in parts]
         request = SettleRequest(name, number, asked, answered)
         known = name in self.model.requests
         done = settling.settle(self.ledger, request, self.now)
@@ -236,6 +239,9 @@ class LedgerWorld:
         """For each row that was refused, the ledger tells where it is now."""
         leased = self.model.leased(self.now)
         for one in lost:
+            assert (one.standing is RowStanding.SOUGHT) == (0 < one.grant < self.model.sought)
+            if one.standing is RowStanding.SOUGHT:
+                continue
             for row in offsets(one.rows) - {0}:
                 message = self.model.rows.get(row)
                 if one.standing is RowStanding.LEASED:
@@ -292,6 +298,12 @@ class LedgerWorld:
         if change is not None:
             self.write(change)
             self.model.expire(self.now)
+
+    def alter(self) -> None:
+        """The subscription gets a backoff, another one, or none."""
+        backoff = self.one_of([None, Backoff(2, 1.5, 9), Backoff(5, 3.0, 60), Backoff(0, 2.0, 10), Backoff(7, 1.0, 7)])
+        self.write(AlterSubscription(1, 0, 7, SubscriptionSettings(backoff=backoff)))
+        self.model.backoff = backoff
 
     def seek(self) -> None:
         if self.number(0, 3) == 0:
@@ -353,29 +365,18 @@ class LedgerWorld:
         assert leased == self.model.leased(self.now)
         if self.end > 1:
             assert ledger.retry_counts(everything).tolist() == [row.retries for _, row in sorted(self.model.rows.items())]
-        free = sum(not row.settled and not row.grant for row in self.model.rows.values())
-        assert ledger.waiting(self.end) == free
+        free = sum(not row.settled and not row.grant and row.later <= self.now for row in self.model.rows.values())
+        assert ledger.waiting(self.end, self.now) == free
+        moments, later = ledger.timeline.arrays()
+        still = {(moment, row) for moment, row in zip(moments.tolist(), later.tolist(), strict=True) if moment > self.now}
+        assert still == {(row.later, offset) for offset, row in self.model.rows.items() if row.later > self.now}
         assert ledger.backlog(self.end) == len(self.model.rows) - len(settled)
         assert ledger.next_deadline() == min((row.until for row in self.model.rows.values() if row.grant), default=NEVER)
 
 
 OFTEN = ["publish", "wait", "grant", "grant", "grant", "settle", "settle", "settle", "settle", "expire", "extend", "seal", "load"]
-STEPS = [
-    *OFTEN,
-    *OFTEN,
-    "delete",
-    "raise_floor",
-    "repeat",
-    "repeat",
-    "give_back",
-    "set_aside",
-    "seek",
-    "choose",
-    "choose",
-    "skip",
-    "pass_over",
-    "a_snapshot_has_everything",
-]
+RARELY = "alter delete raise_floor repeat repeat give_back set_aside seek choose choose skip pass_over a_snapshot_has_everything".split()
+STEPS = [*OFTEN, *OFTEN, *RARELY]
 NEED_A_GRANT = {"settle", "repeat", "extend", "give_back", "set_aside"}
 
 
@@ -394,4 +395,5 @@ def small_world():
         patch.setattr(offset_set, "MANY_RUNS", 5)
         patch.setattr(granting, "GRANTS_MAX", GRANTS_MAX)
         patch.setattr(leases, "MANY_DUE", 2)
+        patch.setattr(timeline, "GATHERED_MAX", 3)
         yield

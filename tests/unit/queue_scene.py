@@ -25,6 +25,7 @@ from bowstring.broker.queue.pushes import Grants, PushedRows
 from bowstring.broker.queue.rates import Rates
 from bowstring.broker.queue.scout import Scout
 from bowstring.broker.queue.scouted_rows import RowLook
+from bowstring.broker.queue.settlement import TimedOutcome
 from bowstring.broker.queue.subscription import LiveSubscription
 from bowstring.broker.queue.topic_queue import TopicQueue
 from bowstring.broker.reading.visibility import Moments
@@ -36,7 +37,7 @@ from bowstring.core.ledger_changes import Settlement
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.row_set import RowSet
-from bowstring.core.settling import GrantRows, OutcomeRows, RowsDone
+from bowstring.core.settling import GrantRows, OutcomeRows, RowsDone, RowStanding
 from bowstring.core.subscription_settings import SubscriptionSettings
 from bowstring.messages import encoding
 from bowstring.ports.catalog import TopicRow
@@ -195,7 +196,7 @@ class Customer:
         self.pushed.append(pushed)
         self.bytes += pushed.fetched.size
 
-    def lost(self, grants: Grants) -> None:
+    def lost(self, grants: Grants, standing: RowStanding | None = None) -> None:
         self.told.append(grants)
 
     def ping(self) -> None:
@@ -219,12 +220,13 @@ class Customer:
     def grants(self) -> list[int]:
         return [pushed.lease.grant for pushed in self.pushed]
 
-    def settle(self, outcome: Settlement, grant: int, offsets: Iterable[int] = (), partition: int = 0) -> None:
-        """Settles rows of a grant, or all of it."""
+    def settle(self, outcome: Settlement, grant: int, offsets: Iterable[int] = (), partition: int = 0, **time: int) -> None:
+        """Settles rows of a grant, or all of it; nacked ones come again at a `moment`, or after a `delay`."""
         self.requests += 1
         given = list(offsets)
         rows = RowSet.of_runs([(offset, 1) for offset in given]) if given else None
-        self.live.settle(partition, self.requests, self.requests - 1, [OutcomeRows(grant, outcome, rows)], self.answers.append)
+        parts = [TimedOutcome(OutcomeRows(grant, outcome, rows), **time)]
+        self.live.settle(partition, self.requests, self.requests - 1, parts, self.answers.append)
 
     def extend(self, grant: int, lease: int) -> None:
         self.live.extend(0, lease, [GrantRows(grant)], self.answers.append)

@@ -115,7 +115,7 @@ async def test_what_is_not_in_this_version_says_so_and_settles_nothing():
         await filled(client, "t", 1)
         async with client.consumer("t", "s") as consumer:
             (message,) = await taken(consumer, 1)
-            for call in (lambda: message.ack(transaction=1), lambda: message.nack(delay=5), lambda: message.nack(at=1)):
+            for call in (lambda: message.ack(transaction=1), lambda: message.ack(transaction="t")):
                 with pytest.raises(errors.NotSupported, match="not in this version"):
                     call()
             for reason in (None, "", 5):

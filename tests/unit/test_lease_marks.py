@@ -43,7 +43,7 @@ def page_of(*runs: tuple[int, int], grant: int = 1) -> LeasedPage:
 
 
 def listed(parts: list[tuple[int, lease_marks.Rows]]) -> list[tuple[int, list[int] | None]]:
-    return [(code, None if rows is None else rows.tolist()) for code, rows in parts]
+    return [(code, None if rows is None else rows.tolist()) for code, rows, _ in parts]
 
 
 def test_a_page_is_enlisted_with_its_first_mark_and_again_after_it_was_gathered():

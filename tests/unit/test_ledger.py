@@ -294,7 +294,7 @@ def test_a_seek_ends_leases_and_rows_come_again():
     queue.settle(NACK, granted.number, run(2))
     queue.settle(ACK, granted.number, run(5))
     queue.apply((settling.reset(queue.ledger, 2, run(4)),))
-    assert queue.settle(ACK, granted.number, run(2)).refused[0].standing is RowStanding.NEVER
+    assert queue.settle(ACK, granted.number, run(2)).refused[0].standing is RowStanding.SOUGHT
     again = queue.grant(4)
     assert again.number > granted.number
     assert again.rows == RowSet.of_runs([(2, 2), (5, 2)])

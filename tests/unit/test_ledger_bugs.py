@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bowstring.core import ledger_state, settling
+from bowstring.core import backoff, ledger_state, settling
 from bowstring.core.leases import Lease, Leases
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_consumers import LedgerConsumers
@@ -20,6 +20,7 @@ from bowstring.core.ledgers import Ledgers
 from bowstring.core.retry_counts import RetryCounts
 from bowstring.core.row_set import RowSet
 from bowstring.core.settled_rows import SettledRows
+from bowstring.core.timeline import Timeline
 from tests.unit import test_ledger, test_ledger_state
 from tests.unit.ledger_world import live_through, small_world
 
@@ -147,7 +148,7 @@ def a_carry_is_lost_at_count_two(patch: Patch) -> None:
 
 def a_release_counts(patch: Patch) -> None:
     give_back = Ledger._give_back
-    patch.setattr(Ledger, "_give_back", lambda self, rows, counted=True: give_back(self, rows, counted=True))
+    patch.setattr(Ledger, "_give_back", lambda self, rows, counted=True, moment=0: give_back(self, rows, counted=True, moment=moment))
 
 
 def a_second_floor_loses_a_kept_lease(patch: Patch) -> None:
@@ -210,11 +211,28 @@ def the_floor_does_not_pass_what_was_acked_before_it(patch: Patch) -> None:
 
 
 def new_rows_come_before_those_that_were_given_back(patch: Patch) -> None:
-    def wrong(self: Ledger, most: int, end: int) -> RowSet:
+    def wrong(self: Ledger, most: int, end: int, now: int) -> RowSet:
         fresh = self.settled.unsettled(max(self.cursor, self.floor), end, most)
         return fresh or self.returned.smallest(most)
 
     patch.setattr(Ledger, "next_rows", wrong)
+
+
+def a_backoff_forgets_its_count(patch: Patch) -> None:
+    patch.setattr(backoff, "wait_of", lambda settings, failures: settings.first)
+
+
+def the_timeline_is_missing_in_the_snapshot(patch: Patch) -> None:
+    patch.setattr(Timeline, "load", lambda self, moments, offsets: None)
+
+
+def a_row_comes_again_at_once(patch: Patch) -> None:
+    give_back = Ledger._give_back
+    patch.setattr(Ledger, "_give_back", lambda self, rows, counted=False, moment=0: give_back(self, rows, counted=counted))
+
+
+def a_deleted_row_comes_again(patch: Patch) -> None:
+    patch.setattr(Timeline, "take_out", lambda self, rows: None)
 
 
 def delete_looks_at_one_subscription_only(patch: Patch) -> None:
@@ -248,6 +266,10 @@ MODEL = [
     a_seek_leaves_the_leases,
     the_floor_does_not_pass_what_was_acked_before_it,
     new_rows_come_before_those_that_were_given_back,
+    a_backoff_forgets_its_count,
+    the_timeline_is_missing_in_the_snapshot,
+    a_row_comes_again_at_once,
+    a_deleted_row_comes_again,
 ]
 STORIES: list[tuple[Callable[[Patch], None], Callable[[], None]]] = [
     (a_seek_back_leaves_the_old_chunks, test_ledger_state.test_a_seek_back_is_at_rest_too),

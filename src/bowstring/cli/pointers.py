@@ -25,9 +25,10 @@ COMMANDS: Final[dict[str, str]] = {
     "extend": "The kit extends leases by itself; `bowstring consume --lease SPAN` asks for longer ones.",
     "leases": "`bowstring lease list TOPIC SUBSCRIPTION` lists them.",
     "peek": _NEXT,
-    "subscription seek": "It comes with the next version; to begin elsewhere, create another subscription with --start.",
     **dict.fromkeys(("subscription show", "subscription get", "subscription info"), "Use `bowstring subscription describe`."),
-    **dict.fromkeys(("subscription purge", "subscription reset"), "Delete it, and create it with --start latest."),
+    **dict.fromkeys(
+        ("subscription purge", "subscription reset"), "`bowstring subscription seek TOPIC SUBSCRIPTION --to latest` does that."
+    ),
     **dict.fromkeys(("cat", "fetch", "get", "sub", "reader", "console-consumer"), _READ),
     "tail": "`bowstring read TOPIC --last 10 --follow` does that.",
     "follow": "`bowstring read TOPIC --follow` does that.",
@@ -82,7 +83,8 @@ OF_QUEUES: Final[dict[str, str]] = {
     **dict.fromkeys(("--workers", "--parallel", "--threads", "-c"), "Use --concurrency N with --exec."),
     **dict.fromkeys(("--cmd", "--command", "--run"), "Use --exec 'COMMAND'."),
     **dict.fromkeys(("--consumer-name", "--consumer-id", "--client-id", "--hostname"), "A consumer has its name by --name."),
-    **dict.fromkeys(("--max-deliveries", "--max-retries", "--delay", "--backoff"), "It comes with the next version."),
+    **dict.fromkeys(("--max-retries", "--maximum-retries"), "Use --max-deliveries of `bowstring subscription create`."),
+    "--where": "A filter stays as it was created: create another subscription.",
 }
 """Flags for commands about subscriptions, and `bowstring consume` above all."""
 _SUBSCRIPTION_FLAGS: Final = ("--subscription", "--queue", "--queue-url", "--group", "--group-id", "--consumer-group", "-Q")

@@ -16,6 +16,7 @@ from bowstring.cli.connecting import Context, Server, Timeout, connect, span
 from bowstring.cli.options import TIMEOUT
 from bowstring.cli.output import Output, Printer, age, check_can_ask, many, note
 from bowstring.cli.place import OffsetOrTime, place, told_as_given
+from bowstring.cli.seek import SEEK_HELP, seek
 
 if TYPE_CHECKING:
     from bowstring.client.subscriptions import ConsumerInfo, Subscription
@@ -115,6 +116,7 @@ def add_to(app: typer.Typer) -> None:
     group.command("list", help=LIST_HELP)(list_subscriptions)
     group.command("describe", help=DESCRIBE_HELP)(describe)
     group.command("alter", help=ALTER_HELP)(alter)
+    group.command("seek", help=SEEK_HELP)(seek)
     group.command("delete", help=DELETE_HELP)(delete)
     app.add_typer(group)
 

@@ -32,6 +32,7 @@ from bowstring.client.lease_marks import ABANDONED, ACK, LOST, NACK, OPEN, REJEC
 from bowstring.client.lease_time import LeaseTime
 from bowstring.client.lease_watch import LeaseWatch
 from bowstring.client.leased_page import HeldLease, LeasedPage
+from bowstring.client.nack_times import NEVER
 from bowstring.client.pages import Chunk
 from bowstring.client.settle_requests import SentSettlement
 from bowstring.client.settlements import Settlements
@@ -196,7 +197,7 @@ class Consumption:
         if told.ping:
             self._stream.send(pb.ConsumeRequest(pong=told.ping))
         for lost in told.lost:
-            self._lose(lost)
+            self._lose(lost, told.standing)
         for revoked in told.revoked:
             self._revoke(revoked)
         if told.HasField("page"):
@@ -215,6 +216,7 @@ class Consumption:
         self._watch.span = told.opened.lease
         self.settlements.is_keyed = told.opened.mode == KEY_SHARED
         self.settlements.told(told.opened.requests)
+        self.settlements.retention = told.opened.retention or NEVER
         self._is_open = True
         self.opened.set()
         self._watch.extended(tuple(self._held.values()))
@@ -271,11 +273,12 @@ class Consumption:
             self._hand.doubted()
         return extension.written
 
-    def _lose(self, told: pb.HeldLeases) -> None:
+    def _lose(self, told: pb.HeldLeases, standing: str) -> None:
         """The consumer does not have these leases any more."""
         for grant in told.grants:
             lease = self._held.get((told.partition, grant))
             if lease is not None:
+                lease.standing = standing
                 lease.is_lost = True  # what else comes of it is not held either
                 self._watch.drop(lease)
                 for page in tuple(lease.pages):

@@ -12,7 +12,7 @@ mark; the loop takes the one that it sees first, and no other.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -59,11 +59,37 @@ Rows = npt.NDArray[np.intp] | None
 """Numbers of rows in a page; None for all."""
 
 
-def gathered(page: LeasedPage) -> list[tuple[int, Rows]]:
+class GatheredMarks(NamedTuple):
+    """Rows of a page that have the same mark, and come again at the same time."""
+
+    mark: int
+    rows: Rows
+    time: int = 0
+    """A moment of the broker's clock; if it is negative, a span; 0: none was given."""
+
+
+def gathered(page: LeasedPage) -> list[GatheredMarks]:
     """Takes the rows of a page that were marked since the last time, by their marks. The page says
     that it has nothing new *before* its marks are read: a mark that is set afterwards enlists the
     page again.
     """
+    found = _marked(page)
+    times = page.times
+    return found if times is None else [part for each in found for part in _by_time(page, each, times)]
+
+
+def _by_time(page: LeasedPage, part: GatheredMarks, times: npt.NDArray[np.int64]) -> list[GatheredMarks]:
+    if part.mark != NACK:
+        return [part]
+    rows = np.arange(page.rows) if part.rows is None else part.rows
+    given = times[rows]
+    different = np.unique(given).tolist()
+    if len(different) == 1:
+        return [part._replace(time=different[0])]
+    return [GatheredMarks(NACK, rows[given == time], time) for time in different]
+
+
+def _marked(page: LeasedPage) -> list[GatheredMarks]:
     page.idle = True
     if page.rows == 1:
         return _one(page)
@@ -76,17 +102,17 @@ def gathered(page: LeasedPage) -> list[tuple[int, Rows]]:
     codes = marks[rows]
     lowest, highest = int(codes.min()), int(codes.max())
     if lowest == highest:
-        return [(lowest, None if len(rows) == page.rows else rows)]
-    return [(code, rows[codes == code]) for code in np.unique(codes).tolist()]
+        return [GatheredMarks(lowest, None if len(rows) == page.rows else rows)]
+    return [GatheredMarks(code, rows[codes == code]) for code in np.unique(codes).tolist()]
 
 
-def _one(page: LeasedPage) -> list[tuple[int, Rows]]:
+def _one(page: LeasedPage) -> list[GatheredMarks]:
     """The same for a page of one row: arrays would cost more than all the rest."""
     code = page.marks[0]
     if not code or page.states[0] != OPEN:
         return []
     page.states[0] = UNDER_WAY
-    return [(code, None)]
+    return [GatheredMarks(code, None)]
 
 
 def count(page: LeasedPage, rows: Rows) -> int:

@@ -15,10 +15,11 @@ from bowstring.client.arguments import Span, SpanOrMoment
 from bowstring.client.batch import Batch
 from bowstring.client.lease_marks import ACK, LOST, NACK, REJECT, REVOKED
 from bowstring.client.lease_receipts import MarkedRows, MarksReceipt
-from bowstring.client.leased_message import KeptLeasedPage, LeasedMessage, check_reason, check_times, check_transaction
+from bowstring.client.leased_message import KeptLeasedPage, LeasedMessage, check_reason, check_transaction
 from bowstring.client.leased_page import LeasedPage
 from bowstring.client.masks import chosen
 from bowstring.client.message import Message
+from bowstring.client.nack_times import check_kept, nack_time
 from bowstring.client.pages import LEASED_COLUMNS
 
 if TYPE_CHECKING:
@@ -49,12 +50,13 @@ class LeasedBatch(Batch):
         return self._settle(mask, ACK)
 
     def nack(self, mask: Any = None, delay: Span | None = None, at: datetime | None = None, reason: str | None = None) -> LeaseBatchReceipt:
-        """Gives messages back: they are delivered again at once, and their retry count rises by one.
-        `delay` and `at` are not in this version. `reason` is for people.
+        """Gives messages back, and their retry count rises by one. They are delivered again after a
+        `delay`, or `at` a moment; without either when the subscription's backoff says, or at once.
+        Raises `InvalidArgument`, and settles none, if the topic does not keep one of them until
+        then. `reason` is for people.
         """
-        check_times(delay, at)
         check_reason(reason)
-        return self._settle(mask, NACK)
+        return self._settle(mask, NACK, nack_time(delay, at))
 
     def reject(self, mask: Any, reason: str) -> LeaseBatchReceipt:
         """The messages cannot be processed. In this version, which has no dead letters, this is a
@@ -80,12 +82,15 @@ class LeasedBatch(Batch):
         extended = settlements.extend_many([(page, rows) for page, rows, _ in parts], lease)
         return self._receipt([MarkedRows(parts[part][0], rows, rows + parts[part][2], extension) for part, rows, extension in extended])
 
-    def _settle(self, mask: Any, code: int) -> LeaseBatchReceipt:
+    def _settle(self, mask: Any, code: int, time: int = 0) -> LeaseBatchReceipt:
         wanted = chosen(mask, self._rows)
         parts: list[MarkedRows] = []
+        for page, first, rows, at in self._pieces() if time else ():
+            free = page.mark_array[first : first + rows] == 0
+            check_kept(page, first + np.flatnonzero(free if wanted is None else free & wanted[at : at + rows]), time)
         for page, first, rows, at in self._pieces():
             some = None if wanted is None else wanted[at : at + rows]
-            meant = page.mark(first, rows, code, some)
+            meant = page.mark(first, rows, code, some, time)
             if page.has_lost:  # these are refused
                 marks = page.mark_array[first : first + rows]
                 lost = (marks == LOST) | (marks == REVOKED)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from bowstring import errors
@@ -14,6 +15,7 @@ from bowstring.client.arguments import Span, SpanOrMoment, shown
 from bowstring.client.kept_page import KeptPage
 from bowstring.client.lease_marks import ACK, COPIED, LOST, NACK, REJECT
 from bowstring.client.message import Message, MessageFields
+from bowstring.client.nack_times import check_kept, nack_time
 from bowstring.client.pages import LEASED_COLUMNS
 
 if TYPE_CHECKING:
@@ -60,11 +62,21 @@ class LeasedMessage(Message, eq=False, gc=False):
         return page.receipt(page, row)
 
     def nack(self, delay: Span | None = None, at: datetime | None = None, reason: str | None = None) -> LeaseReceipt:
-        """Gives the message back: it is delivered again at once, before newer ones, and its retry
-        count rises by one. `delay` and `at` are not in this version. `reason` is for people.
+        """Gives the message back, and its retry count rises by one. It is delivered again after a
+        `delay`, or `at` a moment; without either when the subscription's backoff says, or at once,
+        before newer ones. Raises `InvalidArgument` for a time at which the topic does not keep the
+        message any more. `reason` is for people.
         """
-        check_times(delay, at)
         check_reason(reason)
+        if delay is None and at is None:
+            return self._mark(NACK)
+        page: Any = self._page
+        row = self._row
+        if page.marks[row]:
+            return page.mark_again(row, NACK)
+        time = nack_time(delay, at)
+        check_kept(page, np.array([row]), time)
+        page.row_times()[row] = time
         return self._mark(NACK)
 
     def reject(self, reason: str) -> LeaseReceipt:
@@ -168,13 +180,6 @@ def check_transaction(given: object) -> None:
     """Refuses transactions."""
     if given is not None:
         raise errors.NotSupported("transaction= is not in this version.", hint="Omit transaction=.")
-
-
-def check_times(delay: object, at: object) -> None:
-    """Refuses to give a message back for later."""
-    for name, given in (("delay", delay), ("at", at)):
-        if given is not None:
-            raise errors.NotSupported(f"{name}= of nack is not in this version.", hint=f"Omit {name}=: the message comes again at once.")
 
 
 def check_reason(given: object, *, needed: bool = False) -> None:

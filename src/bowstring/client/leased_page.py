@@ -21,6 +21,7 @@ import pyarrow as pa
 from bowstring import errors, times
 from bowstring.client import key_order
 from bowstring.client.lease_marks import COPIED, DONE, ELSEWHERE, FORKED, GIVING_BACK, LOST, OPEN, REVOKED, WORDS, Rows
+from bowstring.client.nack_times import NEVER, moments_or
 from bowstring.client.pages import LEASED_COLUMNS, FetchedPage
 from bowstring.client.receipts import raisable
 from bowstring.client.refusals import Refusal
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 class HeldLease:
     """A lease of this consumer, with its pages."""
 
-    __slots__ = ("due", "given_back", "grant", "is_lost", "pages", "partition", "until")
+    __slots__ = ("due", "given_back", "grant", "is_lost", "pages", "partition", "standing", "until")
 
     def __init__(self, partition: int, grant: int, until: int) -> None:
         self.partition = partition
@@ -47,6 +48,8 @@ class HeldLease:
         """When the kit has to do something about it (`lease_watch`)."""
         self.is_lost = False
         """Whether the broker says that the consumer does not have it any more."""
+        self.standing = ""
+        """Why, if the broker says so."""
         self.pages: dict[LeasedPage, None] = {}
         """Those with rows that are not settled."""
         self.given_back: dict[bytes, int] = {}
@@ -74,6 +77,8 @@ class LeasedPage(FetchedPage):
         self.states = bytearray(self.rows)
         self.state_array: npt.NDArray[np.uint8] = np.frombuffer(self.states, np.uint8)
         """The same bytes."""
+        self.times: npt.NDArray[np.int64] | None = None
+        """When nacked rows come again (`lease_marks.GatheredMarks`); None if no nack has said it."""
         self.idle = True
         """Whether no row was marked since the loop has looked."""
         self.open = self.rows
@@ -108,20 +113,36 @@ class LeasedPage(FetchedPage):
         self.idle = False
         self.settlements.enlist(self)
 
-    def mark(self, first: int, rows: int, code: int, wanted: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.bool_]:
+    def mark(self, first: int, rows: int, code: int, wanted: npt.NDArray[np.bool_] | None = None, time: int = 0) -> npt.NDArray[np.bool_]:
         """Marks consecutive rows, or those of them that are wanted, as far as they have no mark.
-        Returns which of them have got it.
+        Returns which of them have got it. `time`: when nacked rows come again.
         """
         marks = self.mark_array[first : first + rows]
         free = marks == 0
         if wanted is not None:
             free &= wanted
+        if time:
+            self.row_times()[first : first + rows][free] = time  # before the mark, which the loop sees
         marks[free] = code
         if self.is_keyed and code in GIVING_BACK:
             key_order.revoke_behind(self, np.flatnonzero(free) + first)
         if self.idle:
             self.enlist()
         return free
+
+    def row_times(self) -> npt.NDArray[np.int64]:
+        """The times of its rows, to be written."""
+        if self.times is None:
+            self.times = np.zeros(self.rows, np.int64)
+        return self.times
+
+    def kept_until(self) -> npt.NDArray[np.int64]:
+        """Of each row until when the topic keeps it, or until it expires."""
+        base = super().any_column("arrived").cast(pa.int64()).to_numpy(zero_copy_only=False)
+        if self.has("due"):
+            base = np.maximum(base, moments_or(super().any_column("due"), 0))
+        kept = base + min(self.settlements.retention, NEVER - int(base.max()))
+        return np.minimum(kept, moments_or(super().any_column("expires"), NEVER)) if self.has("expires") else kept
 
     def mark_again(self, row: int, code: int) -> MarkReceipt:
         """Settles a row that has a mark. The same word again gets the same receipt; any other is

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring import errors, times
+from bowstring.client.nack_times import not_kept
 from bowstring.client.receipts import Answers, partly_refused
 from bowstring.messages import columns
 
@@ -21,10 +22,12 @@ REFUSALS_MAX: Final = 1000
 """So many refusals that the program has not seen are kept for `flush`."""
 
 _HINT: Final = "Ask for a longer lease= or let it be extended (alive=)."
+_SOUGHT_HINT: Final = "Leave the message: it comes again if it is behind that place."
 _STANDINGS: Final = {
     "settled": "the message is settled",
     "waiting": "the message waits for its next delivery",
     "never": "the message was not delivered yet",
+    "sought": "the subscription was set to another place",
 }
 
 
@@ -58,9 +61,11 @@ class Refusal:
         self._holder = holder
         self._until = until
 
-    def error(self, offset: int) -> errors.LeaseLost:
+    def error(self, offset: int) -> errors.Error:
         """The error for one of its messages: a new one each time, because raising writes into it."""
         place = f"{self.topic}/{self.partition}@{offset}"
+        if self._standing == "kept":
+            return not_kept(place, self._until)
         ended, standing = self._ended_text(), self._standing_text()
         details = {
             "topic": self.topic,
@@ -72,9 +77,10 @@ class Refusal:
             "until": times.to_text(self._until) if self._until else "",
         }
         told = " and ".join(part for part in (ended, standing) if part)
+        hint = _SOUGHT_HINT if self._standing == "sought" else _HINT
         return errors.LeaseLost(
             f"the lease on {place} {told}." if ended else f"this consumer does not hold {place}{': ' * bool(standing)}{standing}.",
-            hint=_HINT,
+            hint=hint,
             details={name: text for name, text in details.items() if text},
         )
 
@@ -82,7 +88,7 @@ class Refusal:
         if not self._ended:
             return ""
         if self._ended > self._now:
-            return "was taken away before its end"
+            return "was ended" if self._standing == "sought" else "was taken away before its end"
         return f"ended {(self._now - self._ended) / 1e6:.1f} s ago at {clock_time(self._ended)}"
 
     def _standing_text(self) -> str:

@@ -26,6 +26,8 @@ class MarkedPart(NamedTuple):
     page: LeasedPage
     mark: int
     rows: Rows
+    time: int = 0
+    """When they come again (`lease_marks.GatheredMarks`)."""
 
 
 class SentSettlement:
@@ -63,6 +65,9 @@ class RequestLane:
             message.runs.append(len(offsets))
             message.offsets.extend(offsets)
             message.rows.extend(rows)
+        if any(part.time for part, _, _ in parts):
+            message.moments.extend([max(0, part.time) for part, _, _ in parts])
+            message.delays.extend([max(0, -part.time) for part, _, _ in parts])
         request = self.unanswered[self.last] = SentSettlement(message, [part for part, _, _ in parts])
         return request
 

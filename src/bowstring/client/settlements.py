@@ -30,6 +30,7 @@ from bowstring.client.lease_marks import ACK, DONE, LOST, NACK, REFUSED, REJECT,
 from bowstring.client.lease_receipts import ExtendReceipt, LeaseBatchReceipt, LeaseReceipt, MarkReceipt, MarksReceipt, OneExtension
 from bowstring.client.lease_time import LeaseTime
 from bowstring.client.leased_page import HeldLease, LeasedPage
+from bowstring.client.nack_times import NEVER
 from bowstring.client.receipts import raisable
 from bowstring.client.refusals import Refusal, Refusals
 from bowstring.client.settle_requests import RUNS_MAX, MarkedPart, RequestLane, SentSettlement
@@ -81,6 +82,8 @@ class Settlements:
         self._lanes: dict[int, RequestLane] = {}
         self._rounds: deque[set[SentSettlement]] = deque()
         """The requests of each round that are not answered."""
+        self.retention = NEVER
+        """How long the topic keeps messages, in microseconds."""
         self._failure: errors.Error | None = None
         """Why nothing can be settled any more."""
         self._unseen_failure: errors.Error | None = None
@@ -133,7 +136,8 @@ class Settlements:
 
     def lost_refusal(self, page: LeasedPage) -> Refusal:
         """What is known about rows that the consumer has lost."""
-        return Refusal(self.topic, page.partition, page.offsets, ended=page.lease.until, now=self._lease_time.latest())
+        now, lease = self._lease_time.latest(), page.lease
+        return Refusal(self.topic, page.partition, page.offsets, ended=lease.until, now=now, standing=lease.standing)
 
     # ---- requests
 
@@ -173,7 +177,7 @@ class Settlements:
             if not isinstance(found, LeasedPage):
                 extensions.append(found)
                 continue
-            for code, rows in lease_marks.gathered(found):
+            for code, rows, time in lease_marks.gathered(found):
                 many = lease_marks.count(found, rows)
                 counts[code] = counts.get(code, 0) + many
                 self.counts[code] += many
@@ -182,7 +186,7 @@ class Settlements:
                 elif self._failure is not None:
                     self._fail(found, rows, self._failure)
                 else:
-                    by_partition.setdefault(found.partition, []).append(MarkedPart(found, code, rows))
+                    by_partition.setdefault(found.partition, []).append(MarkedPart(found, code, rows, time))
         requests = [request for partition, parts in by_partition.items() for request in self._lane(partition).add(parts)]
         if requests:
             self._rounds.append(set(requests))
@@ -205,12 +209,12 @@ class Settlements:
         if request is None:
             return None
         refused = [(part, each) for each in told.refused for part in request.parts if part.page.lease.grant == each.grant]
-        for page, _, rows in request.parts:
+        for page, _, rows, _ in request.parts:
             self._set(page, rows, DONE, quiet=bool(refused))
         for part, each in refused:
             self._refuse(part, each, now)
         if refused:
-            for page, _, _ in request.parts:
+            for page, _, _, _ in request.parts:
                 page.answered()
         self._end(request)
         return request.written
@@ -239,7 +243,7 @@ class Settlements:
 
     def _refuse(self, part: MarkedPart, told: pb.RefusedRows, now: int) -> None:
         """The broker has refused rows of a part."""
-        page, mark, rows = part
+        page, mark, rows, _ = part
         if told.offsets:
             at = lease_marks.rows_at(page, list(told.offsets), list(told.rows))
             lost = at if rows is None else np.intersect1d(at, rows)
@@ -278,7 +282,7 @@ class Settlements:
             page.failure = error
         for lane in self._lanes.values():
             for request in lane.unanswered.values():
-                for page, _, rows in request.parts:
+                for page, _, rows, _ in request.parts:
                     self._fail(page, rows, error)
             lane.unanswered.clear()
         self._rounds.clear()

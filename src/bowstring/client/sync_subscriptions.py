@@ -9,6 +9,7 @@ from bowstring.client import client as asynchronous
 from bowstring.client.arguments import Span, SpanOrMoment
 from bowstring.client.keys import KeyReport
 from bowstring.client.ranges import Start
+from bowstring.client.seek import Seek
 from bowstring.client.subscriptions import Backoff, Lease, Subscription
 from bowstring.wire.loops import LoopThread
 
@@ -102,6 +103,14 @@ class SyncSubscriptionCalls:
         while after is not None:
             page, after = self._thread.run(self._client._subscription_page(topic, after))
             yield from page
+
+    def seek_subscription(self, topic: str, name: str, to: Start, dry_run: bool = False) -> Seek:
+        """Sets a subscription to a place, as a reader's `start`: messages before it count as settled,
+        those from there on come again, in all partitions at once. Leases end: settling what a consumer
+        holds raises `LeaseLost`. With `dry_run` it only returns what that would come to. Raises
+        `SubscriptionNotFound`, `OutOfRange`.
+        """
+        return self._thread.run(self._client.seek_subscription(topic, name, to, dry_run))
 
     def delete_subscription(self, topic: str, name: str, missing_ok: bool = False) -> None:
         """Deletes a subscription: its consumers end with `SubscriptionNotFound`. The messages stay in

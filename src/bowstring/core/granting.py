@@ -45,7 +45,7 @@ def grant(ledger: Ledger, consumer: str, most: int, end: int, lease: int, now: i
     """At most so many rows before `end`, for a span of `lease`. None if there are none, or if the
     consumer has as many grants as it may.
     """
-    rows = ledger.next_rows(most, end) if may_hold_more(ledger, consumer) else NO_ROWS
+    rows = ledger.next_rows(most, end, now) if may_hold_more(ledger, consumer) else NO_ROWS
     return grant_chosen(ledger, consumer, ChosenRows(rows, rows.stop), lease, now) if rows else None
 
 
@@ -55,11 +55,11 @@ def may_hold_more(ledger: Ledger, consumer: str) -> bool:
     return known is None or ledger.leases.grants_of(known.number) < GRANTS_MAX
 
 
-def choose(ledger: Ledger, eligible: NDArray[np.int64], scouted: int, most: int) -> ChosenRows:
+def choose(ledger: Ledger, eligible: NDArray[np.int64], scouted: int, most: int, now: int = 0) -> ChosenRows:
     """At most so many rows: those that were given back, then eligible ones. `eligible` are the
     unsettled rows of [cursor, scouted) that the filter lets pass, ascending.
     """
-    again = ledger.returned.smallest(most)
+    again = ledger.given_back(most, now)
     taken = eligible[: most - len(again)]
     if not len(taken):
         return ChosenRows(again, ledger.cursor)

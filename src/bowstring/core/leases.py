@@ -205,6 +205,15 @@ class Leases:
         """How many rows it holds."""
         return self._rows.get(consumer, 0)
 
+    @property
+    def rows_held(self) -> int:
+        """How many rows are held by anyone."""
+        return sum(self._rows.values())
+
+    def ending(self, moment: int) -> RowSet:
+        """The rows whose lease lasts until the moment at most."""
+        return RowSet.union(lease.rows for lease in self if lease.until <= moment)
+
     def over(self, rows: RowSet) -> Iterator[tuple[Lease, RowSet]]:
         """The leases that hold some of the rows, and which."""
         for lease in self:

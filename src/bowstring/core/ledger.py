@@ -1,14 +1,15 @@
 """The ledger: what a subscription has done with the rows of one partition.
 
-A row is in one of four places, and only exceptions cost memory:
+A row is in one of five places, and only exceptions cost memory:
 
 - settled: below the floor, or in a set above it (`settled_rows`);
 - leased: part of a grant, which is a run of rows (`leases`);
 - returned: given back, before the cursor, and granted again before anything new;
+- later: given back, and to come again at a moment (`timeline`);
 - waiting: from the cursor on, never granted yet. Ten million of them cost nothing.
 
 Which rows are returned follows from the rest: they are before the cursor, neither settled nor
-leased. So that is not durable, and a loaded ledger works it out when it is first asked to grant.
+leased nor later. So that is not durable, and a loaded ledger works it out when it is first asked to grant.
 Beside the places a row has a retry count (`retry_counts`). A consumer has a running number of its
 requests (`ledger_consumers`).
 
@@ -17,8 +18,8 @@ changes only in `apply`, also by the deletions and floors of the partition. Only
 open at a time: it is applied before the next one is made, because a grant has the next number and
 begins at the cursor.
 
-Room for what comes: rows that are due later, or that wait for their key, are a fifth place, which
-`returned` leaves out as it leaves out the others; the second cursor stands beside the first.
+Time comes in with changes: a row of the timeline is returned when a change names its moment or a
+later one. A grant names the present, so it may have the rows that come back by then.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ from bowstring.core.retry_counts import RetryCounts
 from bowstring.core.row_set import NO_ROWS, RowPool, RowSet
 from bowstring.core.settled_rows import SettledRows
 from bowstring.core.subscription_settings import SubscriptionSettings
+from bowstring.core.timeline import Timeline
 
 
 class LedgerParts(NamedTuple):
@@ -92,11 +94,15 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         self.settled = SettledRows(offset)
         self.leases = Leases()
         self.counts = RetryCounts()
+        self.timeline = Timeline()
+        """Rows that come again after `moment`."""
         self.consumers = LedgerConsumers()
         self.next_grant = 1
         """The number of the next grant."""
         self.moment = 0
         """The last moment that a change named."""
+        self.sought = 1
+        """Grants below this number ended at the latest when the subscription was set to a place."""
         self.retained = floor
         """How far retention has come."""
         self.ordinal = 0
@@ -130,14 +136,11 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
                 for part in change.parts:
                     self.leases.extend(part.grant, RowSet.of_spans(part.rows) if part.rows else None, change.until)
             case Expire():
-                self.moment = change.moment
-                for part in change.revoked:
-                    self._give_back(self._taken(part.grant, part.rows))
-                self._give_back(self.leases.expire(change.moment), counted=True)
+                self._apply_expire(change)
             case Reset():
                 self._apply_reset(change)
             case Join():
-                self.moment = change.moment
+                self._reach(change.moment)
                 self.consumers.join(change, lambda consumer: self.leases.grants_of(consumer) > 0)
             case AlterSubscription():
                 self.settings = change.settings
@@ -158,7 +161,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         assert change.number == self.next_grant, f"grant {change.number} after {self.next_grant - 1}"
         consumer = self.consumers[change.consumer]
         self.next_grant += 1
-        self.moment += change.after
+        self._reach(self.moment + change.after)
         if change.rows:
             rows = RowSet.of_spans(change.rows)
             if self._returned is not None:
@@ -181,12 +184,31 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
 
     def _apply_settle(self, change: Settle) -> None:
         self.consumers.settle(change, self.moment)
-        for grant, outcome, spans in change.parts:
+        for grant, outcome, spans, moment in change.parts:
             rows = self._taken(grant, spans)
             if outcome is Settlement.ACK:
                 self._settle(rows)
             else:
-                self._give_back(rows, counted=outcome.is_counted)
+                self._give_back(rows, counted=outcome.is_counted, moment=moment)
+
+    def _apply_expire(self, change: Expire) -> None:
+        self._reach(change.moment)
+        for part in change.revoked:
+            self._give_back(self._taken(part.grant, part.rows))
+        ended = self.leases.expire(change.moment)
+        for part in change.later:
+            rows = RowSet.of_spans(part.rows)
+            self._give_back(rows, counted=True, moment=part.moment)
+            ended = ended - rows
+        self._give_back(ended, counted=True)
+
+    def _reach(self, moment: int) -> None:
+        """A change names this moment: rows that come back by then are returned."""
+        self.moment = moment
+        if self.timeline.first() <= moment:
+            rows = self.timeline.take_until(moment)
+            if self._returned is not None:
+                self._returned.put(rows)
 
     def _settle(self, rows: RowSet) -> None:
         self.settled.add(rows)
@@ -195,9 +217,11 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
     def _taken(self, grant: int, spans: Spans) -> RowSet:
         return self.leases.take(grant, RowSet.of_spans(spans) if spans else None)
 
-    def _give_back(self, rows: RowSet, *, counted: bool = False) -> None:
-        """To their old place, before newer ones."""
-        if rows and self._returned is not None:
+    def _give_back(self, rows: RowSet, *, counted: bool = False, moment: int = 0) -> None:
+        """To their old place, before newer ones: at once, or when the moment comes."""
+        if moment > self.moment:
+            self.timeline.put(rows, moment)
+        elif rows and self._returned is not None:
             self._returned.put(rows)
         if counted and rows:
             self.counts.count(rows, self.ordinal)
@@ -206,6 +230,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         """The log does not have these any more."""
         if rows.below(self.cursor):
             self.leases.drop(rows)
+            self.timeline.take_out(rows)
             if self._returned is not None:
                 self._returned.take_out(rows)
         self._settle(rows)
@@ -223,11 +248,13 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
     def _apply_reset(self, change: Reset) -> None:
         gone = RowSet.of_spans(change.gone)
         self.leases.clear()
+        self.timeline.clear()
         self.settled.reset(change.offset)
         self.settled.add(gone)
         self.counts.clear(RowSet(0, change.offset), self.ordinal)
         self.counts.clear(gone, self.ordinal)
         self.cursor = change.offset
+        self.sought = self.next_grant
         self._returned = RowPool()
 
     # Looking
@@ -250,26 +277,32 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             pool.put(RowSet(self.floor, self.cursor))
             pool.take_out(self.settled.above.rows())
             pool.take_out(self.leases.rows())
+            pool.take_out(self.timeline.rows())
         return pool
 
-    def next_rows(self, most: int, end: int) -> RowSet:
+    def next_rows(self, most: int, end: int, now: int = 0) -> RowSet:
         """The rows to grant next, of those before `end`: what was given back first."""
-        if self.returned.is_empty:
+        again = self.given_back(most, now)
+        if not again:
             return self.settled.unsettled(self.cursor, end, most)
-        again = self.returned.smallest(most)
         if len(again) == most:
             return again
         return RowSet.union((again, self.settled.unsettled(self.cursor, end, most - len(again))))
+
+    def given_back(self, most: int, now: int) -> RowSet:
+        """So many of the first rows before the cursor that can be granted, or all."""
+        again, ripe = self.returned.smallest(most), self.timeline.ripe(now)
+        return RowSet.union((again, ripe)).smallest(most) if ripe else again
 
     def backlog(self, end: int) -> int:
         """How many rows before `end` are not settled, leased ones included."""
         return max(0, end - self.floor - self.settled.above.count(self.floor, end)) if end > self.floor else 0
 
-    def waiting(self, end: int) -> int:
+    def waiting(self, end: int, now: int = 0) -> int:
         """How many rows before `end` can be granted."""
         start = max(self.cursor, self.floor)
         fresh = end - start - self.settled.above.count(start, end) if end > start else 0
-        return fresh + len(self.returned)
+        return fresh + len(self.returned) + self.timeline.ripe_count(now)
 
     def leased(self, rows: RowSet, now: int) -> Iterator[LeasedRows]:
         """Those of the rows that are under an active lease."""
@@ -286,6 +319,11 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
     def retry_counts(self, rows: RowSet) -> NDArray[np.int32]:
         """For each of the rows, how often it was delivered before."""
         return self.counts.of(rows)
+
+    def resettled(self, offset: int, gone: RowSet, end: int) -> int:
+        """How many rows from the offset on are settled, but for those that are gone."""
+        settled = max(0, min(self.floor, end) - offset) + self.settled.above.count(max(offset, self.floor), end)
+        return settled - len(gone)
 
     def next_deadline(self) -> int:
         """When the next lease ends."""
@@ -321,20 +359,26 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             "cursor": self.cursor,
             "settled": self.settled.state(),
             "counts": self.counts.state(),
+            "timeline": self.timeline.state(),
             "leases": leases,
             "consumers": (self.consumers.next_number, self.consumers.rest()),
             "next_grant": self.next_grant,
             "moment": self.moment,
             "retained": self.retained,
+            "sought": self.sought,
             "ordinal": self.ordinal,
         }
 
     def check(self) -> None:
         self.leases.check()
-        leased, returned = self.leases.rows(), self.returned.rows()
+        self.timeline.check()
+        leased, returned, later = self.leases.rows(), self.returned.rows(), self.timeline.rows()
         settled = RowSet.union((RowSet(0, self.floor), self.settled.above.rows()))
         assert returned == self._derived().rows(), "a row before the cursor is in no place, or in two"
         assert not self.settled.of(leased), "a settled row is leased"
+        assert not self.settled.of(later), "a settled row comes again"
+        assert not leased & later, "a leased row comes again"
+        assert not later or (later.stop <= self.cursor and self.timeline.first() > self.moment), "a row that comes later is here already"
         assert not self.settled.above.any(self.floor, self.floor + 1), "the floor stands at a settled row"
         assert self.settled.above.first is None or self.settled.above.first > self.floor
         assert leased.stop <= self.cursor, "a row is leased that the cursor has not passed"

@@ -11,8 +11,10 @@ a difference to the moment before. Rows that a change does name are `Spans`.
 Every change says which rows it means, by itself or by a grant that the head of the state at rest
 has. Nothing that is replayed depends on a chunk, which may be newer than the head.
 
-Room: fields are added at the end, with a default. The second cursor, for rows that are due later,
-joins `Grant`; the moment of a nack joins `SettledPart`; a hold is a change of its own.
+Moments at which rows come again stand in the change too, also those of a backoff: how often a row
+was delivered is in a chunk.
+
+Room: fields are added at the end, with a default. A hold is a change of its own.
 """
 
 from __future__ import annotations
@@ -59,6 +61,8 @@ class SettledPart(NamedTuple):
     grant: int
     outcome: Settlement
     rows: Spans = ()
+    moment: int = 0
+    """When rows that are given back come again, by the time of leases; 0: at once."""
 
 
 class GrantPart(NamedTuple):
@@ -66,6 +70,13 @@ class GrantPart(NamedTuple):
 
     grant: int
     rows: Spans = ()
+
+
+class LaterPart(NamedTuple):
+    """Rows that come again at a moment."""
+
+    moment: int
+    rows: Spans
 
 
 class LedgerStruct(msgspec.Struct, array_like=True, gc=False):
@@ -128,6 +139,8 @@ class Expire(LedgerStruct, tag=10, array_like=True, gc=False):
     """All leases that last until the moment at most have ended."""
 
     moment: int
+    later: tuple[LaterPart, ...] = ()
+    """Rows of these leases that come again later, because the subscription has a backoff."""
     revoked: tuple[GrantPart, ...] = ()
     """Rows that are given back before, uncounted: those behind others of their key that end."""
 

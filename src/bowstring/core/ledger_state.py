@@ -65,6 +65,9 @@ class LedgerHead(msgspec.Struct, array_like=True, gc=False):
     next_consumer: int
     consumers: tuple[ConsumerRest, ...]
     leases: tuple[LeaseRest, ...]
+    later: tuple[bytes, bytes] = (b"", b"")
+    """Rows that come again at a moment: the moments, and of each the row, as little-endian int64."""
+    sought: int = 1
 
 
 class _Chunk(msgspec.Struct, array_like=True, gc=False):
@@ -227,11 +230,14 @@ def _capture_head(ledger: Ledger) -> Encode:
     numbers = ledger.ordinal, ledger.floor, ledger.cursor, ledger.next_grant, ledger.moment, ledger.retained
     subscription = ledger.name, ledger.settings, ledger.created
     consumers = ledger.consumers.next_number, tuple(ledger.consumers.rest())
+    sought = ledger.sought
     leases = [((lease.number, lease.consumer, lease.granted, lease.until), lease.rows) for lease in ledger.leases]
+    moments, offsets = ledger.timeline.arrays()
 
     def encode() -> bytes:
         rest = tuple(LeaseRest(*facts, rows.spans()) for facts, rows in leases)
-        return _encoder.encode(LedgerHead(VERSION, *subscription, *numbers, *consumers, rest))
+        later = moments.astype("<i8").tobytes(), offsets.astype("<i8").tobytes()
+        return _encoder.encode(LedgerHead(VERSION, *subscription, *numbers, *consumers, rest, later, sought))
 
     return encode
 
@@ -239,9 +245,10 @@ def _capture_head(ledger: Ledger) -> Encode:
 def _restore_head(ledger: Ledger, head: LedgerHead) -> None:
     ledger.name, ledger.settings, ledger.created = head.name, head.settings, head.created
     ledger.ordinal, ledger.cursor, ledger.next_grant = head.ordinal, head.cursor, head.next_grant
-    ledger.moment, ledger.retained = head.moment, head.retained
+    ledger.moment, ledger.retained, ledger.sought = head.moment, head.retained, head.sought
     ledger.settled.reset(head.floor)
     ledger.consumers.restore(head.consumers, head.next_consumer)
+    ledger.timeline.load(*head.later)
     for lease in head.leases:
         ledger.leases.add(Lease(lease.number, lease.consumer, lease.granted, lease.until, RowSet.of_spans(lease.rows)))
 

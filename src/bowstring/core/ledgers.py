@@ -207,8 +207,7 @@ class Ledgers(Machine[LedgerChange | Delete | Floor, LedgersParts]):
         if resting is not None and resting.head is not None and not resting.chunks and not resting.head.leases:
             return LedgerFigures(resting.head.floor, resting.head.cursor, max(0, end - resting.head.floor), 0)
         ledger = self[subscription]
-        backlog = ledger.backlog(end)
-        return LedgerFigures(ledger.floor, ledger.cursor, backlog, max(0, backlog - ledger.waiting(end)))
+        return LedgerFigures(ledger.floor, ledger.cursor, ledger.backlog(end), ledger.leases.rows_held)
 
     def _heads(self) -> Iterator[tuple[int, LedgerHead]]:
         for number, resting in self._resting.items():

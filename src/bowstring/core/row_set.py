@@ -170,6 +170,12 @@ class RowSet:
         """The rows before the offset."""
         return self if self.stop <= offset else self & RowSet(self.first, offset) if self.first < offset else NO_ROWS
 
+    def smallest(self, most: int) -> RowSet:
+        """So many of the rows, the first ones, or all."""
+        if len(self) <= most:
+            return self
+        return RowSet(self.first, self.first + most) if self._chunks is None else RowSet._of_ascending(self.offsets()[:most])
+
     def offsets(self) -> Offsets:
         """Ascending."""
         if self._chunks is None:

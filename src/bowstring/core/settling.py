@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from bowstring import errors
 from bowstring.core.addresses import Spans
+from bowstring.core.backoff import backed_off
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import (
     Expire,
@@ -36,6 +37,7 @@ from bowstring.core.ledger_changes import (
     SettledPart,
     Settlement,
 )
+from bowstring.core.machine import NEVER
 from bowstring.core.row_set import NO_ROWS, RowSet
 
 UNANSWERED_MAX = 1_024
@@ -53,6 +55,10 @@ class RowStanding(enum.Enum):
     """It waits for its next delivery."""
     NEVER = "never"
     """It was not delivered yet."""
+    SOUGHT = "sought"
+    """The lease ended when the subscription was set to another place."""
+    KEPT = "kept"
+    """The asker holds it still: it is not kept until the moment at which it was to come again."""
 
 
 class LostRows(NamedTuple):
@@ -80,6 +86,10 @@ class OutcomeRows(NamedTuple):
     grant: int
     outcome: Settlement
     rows: RowSet | None = None
+    moment: int = 0
+    """When rows that are nacked come again, by the time of leases; one that has passed means at once.
+    0: when the subscription's backoff says.
+    """
 
 
 class SettleRequest(NamedTuple):
@@ -91,6 +101,8 @@ class SettleRequest(NamedTuple):
     parts: Sequence[OutcomeRows]
     answered: int = 0
     """It has the answers to all its requests up to this number."""
+    latest: int = NEVER
+    """No message is kept for longer: rows that were to come again later are refused."""
 
 
 Behind = Callable[[int, RowSet], RowSet]
@@ -130,11 +142,21 @@ def settle(ledger: Ledger, request: SettleRequest, now: int, behind: Behind | No
     if request.number <= consumer.request:
         remembered = [GrantRows(part.grant, _rows(part.rows)) for part in consumer.refused.get(request.number, ())]
         return RowsDone((), _told(ledger, remembered, now), repeated=True)
-    held, parts = _Held(ledger, consumer.number, now), list[SettledPart]()
-    for grant, outcome, rows in request.parts:
+    held, parts, beyond = _Held(ledger, consumer.number, now), list[SettledPart](), list[GrantRows]()
+    for grant, outcome, rows, moment in request.parts:
+        if moment > request.latest:
+            beyond.append(GrantRows(grant, rows))
+            continue
         spans = held.of(grant, rows)
-        if spans is not None:
+        if spans is None:
+            continue
+        if not outcome.is_counted or (ledger.settings.backoff is None and not moment):
             parts.append(SettledPart(grant, outcome, spans))
+        elif moment:
+            parts.append(SettledPart(grant, outcome, spans, moment if moment > now else 0))
+        else:
+            later = backed_off(ledger, held.counting, now)
+            parts += [SettledPart(grant, outcome, part.rows, part.moment) for part in later]
     revoked: tuple[RevokedRows, ...] = ()
     if behind is not None:
         back = [GrantPart(part.grant, part.rows) for part in parts if part.outcome is not Settlement.ACK]
@@ -142,10 +164,11 @@ def settle(ledger: Ledger, request: SettleRequest, now: int, behind: Behind | No
         parts += [SettledPart(grant, Settlement.RELEASE, rows.spans()) for _, grant, rows in revoked]
     answered = request.answered if consumer.refused else 0
     change = Settle(*ledger.place, consumer.number, request.number, tuple(parts), (), answered)
-    if not held.refused:
+    if not held.refused and not beyond:
         return RowsDone((change,), (), revoked=revoked)
-    change.refused = tuple(GrantPart(part.grant, part.rows.spans() if part.rows else ()) for part in held.refused)
-    return RowsDone((change,), _told(ledger, held.refused, now), revoked=revoked)
+    change.refused = tuple(GrantPart(part.grant, part.rows.spans() if part.rows else ()) for part in (*held.refused, *beyond))
+    kept = [LostRows(part.grant, part.rows, RowStanding.KEPT, until=request.latest) for part in beyond]
+    return RowsDone((change,), (*_told(ledger, held.refused, now), *kept), revoked=revoked)
 
 
 def extend(ledger: Ledger, consumer: str, parts: Iterable[GrantRows], until: int, now: int) -> RowsDone:
@@ -180,7 +203,10 @@ def set_aside(ledger: Ledger, parts: Iterable[GrantRows], reason: SetAsideReason
 
 def expire(ledger: Ledger, now: int) -> Expire | None:
     """None if no lease ends by now."""
-    return Expire(*ledger.place, now) if ledger.next_deadline() <= now else None
+    if ledger.next_deadline() > now:
+        return None
+    later = backed_off(ledger, ledger.leases.ending(now), now) if ledger.settings.backoff is not None else ()
+    return Expire(*ledger.place, now, later)
 
 
 class Expired(NamedTuple):
@@ -197,17 +223,18 @@ def expire_by_key(ledger: Ledger, now: int, behind: Behind) -> Expired | None:
     """
     if ledger.next_deadline() > now:
         return None
-    ending = {lease.number for lease in ledger.leases if lease.until <= now}
-    parts, revoked = list[GrantPart](), list[RevokedRows]()
-    for grant in sorted(ending):
+    parts, revoked, ends = list[GrantPart](), list[RevokedRows](), ledger.leases.ending(now)
+    for grant in sorted({lease.number for lease in ledger.leases if lease.until <= now}):
         leases = ledger.leases.of_grant(grant)
-        ended = RowSet.union(lease.rows for lease in leases if lease.until <= now)
-        back = behind(grant, ended) & RowSet.union(lease.rows for lease in leases)
+        held = RowSet.union(lease.rows for lease in leases)
+        back = behind(grant, held & ends) & held
         if back:
             parts.append(GrantPart(grant, back.spans()))
-        if early := back - ended:
-            revoked.append(RevokedRows(ledger.consumers[leases[0].consumer].name, grant, early))
-    return Expired(Expire(*ledger.place, now, tuple(parts)), tuple(revoked))
+            if early := back - ends:
+                revoked.append(RevokedRows(ledger.consumers[leases[0].consumer].name, grant, early))
+    counted = ends - RowSet.union([RowSet.of_spans(part.rows) for part in parts])
+    later = backed_off(ledger, counted, now) if ledger.settings.backoff is not None else ()
+    return Expired(Expire(*ledger.place, now, later, tuple(parts)), tuple(revoked))
 
 
 def reset(ledger: Ledger, offset: int, gone: RowSet = NO_ROWS) -> Reset:
@@ -240,6 +267,8 @@ class _Held:
         self._named: dict[int, RowSet] = {}
         """Rows that the request has named already, by grant."""
         self.refused: list[GrantRows] = []
+        self.counting = NO_ROWS
+        """The rows that counted when it was asked last."""
 
     def of(self, grant: int, rows: RowSet | None) -> Spans | None:
         """The rows that count, as a change has them; None if none does."""
@@ -255,7 +284,7 @@ class _Held:
             return None
         named = self._named.get(grant)
         if rows is None and named is None and len(live) == len(leases) == 1:
-            self._named[grant] = live[0].rows
+            self._named[grant] = self.counting = live[0].rows
             return ()
         have = RowSet.union(lease.rows for lease in live)
         left = have if named is None else have - named
@@ -265,6 +294,7 @@ class _Held:
         if not counting:
             return None
         self._named[grant] = counting if named is None else RowSet.union((counting, named))
+        self.counting = counting
         whole = len(live) == len(leases) and len(counting) == len(left)  # the parts before are applied before
         return () if whole else counting.spans()
 
@@ -288,8 +318,9 @@ def _told(ledger: Ledger, refused: Sequence[GrantRows], now: int) -> tuple[LostR
 
 def _where(ledger: Ledger, part: GrantRows, now: int) -> Iterator[LostRows]:
     """Where the rows are that were refused."""
-    if part.rows is None:
-        yield LostRows(part.grant, None)
+    sought = 0 < part.grant < ledger.sought
+    if part.rows is None or sought:
+        yield LostRows(part.grant, part.rows, RowStanding.SOUGHT if sought else None)
         return
     left = part.rows
     if settled := ledger.settled.of(left):

@@ -18,15 +18,15 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from bowstring import errors
+from bowstring import errors, times
 from bowstring.broker.broker import Broker
 from bowstring.broker.queue.consumer import LiveConsumer
 from bowstring.broker.queue.given_settings import check_lease
 from bowstring.broker.queue.holdings import ConsumerCredit
 from bowstring.broker.queue.opening import ConsumerOpening, open_consumer, resume
 from bowstring.broker.queue.pushes import Grants, PushedRows
-from bowstring.broker.queue.settlement import NamedRows, check_together, grant_parts, outcome_parts
-from bowstring.core.settling import GrantRows, LostRows, RowsDone
+from bowstring.broker.queue.settlement import NamedRows, check_together, grant_parts, timed_parts
+from bowstring.core.settling import GrantRows, LostRows, RowsDone, RowStanding
 from bowstring.gateway.value_stream import ValueStream
 from bowstring.ports.disk import Buffer
 from bowstring.ports.transport import Caller, Pieces
@@ -47,6 +47,10 @@ class Settling(NamedTuple):
     answered: int
     named: NamedRows
     outcomes: Sequence[int]
+    moments: Sequence[int] = ()
+    """Of each part when its messages come again, by the broker's clock; 0: none is given."""
+    delays: Sequence[int] = ()
+    """Of each part after how long they do; 0: none is given."""
 
 
 class Extending(NamedTuple):
@@ -82,6 +86,8 @@ class ConsumeOpened(NamedTuple):
     created: bool
     requests: Sequence[int]
     """Of each partition the last request of the consumer's name."""
+    retention: int
+    """How long the topic keeps messages, in microseconds."""
 
 
 class ConsumePush(NamedTuple):
@@ -113,6 +119,7 @@ class ConsumeLost(NamedTuple):
 
     now: int
     grants: Grants
+    standing: str
 
 
 class ConsumeRevoked(NamedTuple):
@@ -207,7 +214,8 @@ class ConsumeSession:
             return consumer.close()
         subscription = consumer.subscription
         told = subscription.topic.row.id, subscription.number, subscription.settings.mode, consumer.lease
-        self._send(ConsumeOpened(consumer.now(), *told, created, consumer.last_requests()))
+        retention = times.microseconds(subscription.topic.settings.retention)
+        self._send(ConsumeOpened(consumer.now(), *told, created, consumer.last_requests(), retention))
         self._carry_out(consumer, call)
 
     def _carry_out(self, consumer: LiveConsumer, call: ConsumeCall) -> None:
@@ -215,7 +223,7 @@ class ConsumeSession:
         no sense.
         """
         check_together([request.named for request in (*call.settle, *call.extend)])
-        settle = [(settling, outcome_parts(settling.named, settling.outcomes)) for settling in call.settle]
+        settle = [(settling, timed_parts(*settling[3:])) for settling in call.settle]
         extend = [(extending, grant_parts(extending.named)) for extending in call.extend]
         for extending in call.extend:
             if extending.lease:
@@ -270,10 +278,10 @@ class ConsumeSession:
         if self._consumer is not None:
             self._send(ConsumePush(self._consumer.now(), pushed), pushed.fetched.size)
 
-    def lost(self, grants: Grants) -> None:
+    def lost(self, grants: Grants, standing: RowStanding | None = None) -> None:
         """Sends which leases the consumer has lost."""
         if self._consumer is not None:
-            self._send(ConsumeLost(self._consumer.now(), grants))
+            self._send(ConsumeLost(self._consumer.now(), grants, "" if standing is None else standing.value))
 
     def revoked(self, partition: int, parts: Sequence[GrantRows]) -> None:
         """Sends which rows were revoked."""

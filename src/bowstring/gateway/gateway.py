@@ -51,6 +51,7 @@ HANDLERS: Final[dict[str, Callable[[Broker, Any, Caller], Awaitable[Any]]]] = {
     "DescribeSubscription": subscriptions.describe,
     "ListSubscriptions": subscriptions.list_page,
     "DeleteSubscription": subscriptions.delete,
+    "SeekSubscription": subscriptions.seek,
     "ListLeases": subscriptions.list_leases,
     "ReleaseLeases": subscriptions.release_leases,
     "ExplainKey": subscriptions.explain_key,

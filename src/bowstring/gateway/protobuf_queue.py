@@ -16,8 +16,10 @@ from bowstring.broker.queue.given_settings import GivenSettings
 from bowstring.broker.queue.holdings import ConsumerCredit
 from bowstring.broker.queue.key_facts import KeyExplanation
 from bowstring.broker.queue.lease_list import LeaseFilter, LeasePage
+from bowstring.broker.queue.lease_requests import SoughtFacts
 from bowstring.broker.queue.opening import ConsumerOpening
 from bowstring.broker.queue.pushes import Grants
+from bowstring.broker.queue.seeking import SubscriptionSeek
 from bowstring.broker.queue.settlement import NamedRows
 from bowstring.broker.queue.subscription_facts import SubscriptionFacts
 from bowstring.broker.queue.subscriptions import NewSubscription
@@ -114,7 +116,7 @@ def _backoff(request: pb.CreateSubscriptionRequest | pb.AlterSubscriptionRequest
 
 def _settling(settle: pb.SettleRows) -> Settling:
     named = NamedRows(settle.grants, settle.runs, settle.offsets, settle.rows)
-    return Settling(settle.partition, settle.request, settle.answered, named, settle.outcomes)
+    return Settling(settle.partition, settle.request, settle.answered, named, settle.outcomes, settle.moments, settle.delays)
 
 
 def _extending(extend: pb.ExtendRows) -> Extending:
@@ -134,7 +136,7 @@ def consume_answer(reply: ConsumeReply) -> bytes | Pieces:
             fields = reply._asdict()
             message = pb.ConsumeAnswer(now=fields.pop("now"), opened=pb.ConsumeOpened(**fields))
         case ConsumeLost():
-            message = pb.ConsumeAnswer(now=reply.now, lost=_held_leases(reply.grants))
+            message = pb.ConsumeAnswer(now=reply.now, lost=_held_leases(reply.grants), standing=reply.standing)
         case ConsumeRevoked():
             message = pb.ConsumeAnswer(now=reply.now)
             for grant, rows in reply.parts:
@@ -256,6 +258,16 @@ def subscription(facts: SubscriptionFacts) -> pb.Subscription:
 
 def subscription_page(page: requests.SubscriptionPage) -> pb.ListSubscriptionsAnswer:
     return pb.ListSubscriptionsAnswer(subscriptions=map(subscription, page.subscriptions), more=page.more)
+
+
+def seek_subscription(request: pb.SeekSubscriptionRequest) -> requests.SeekSubscriptionRequest:
+    offsets = {each.partition: each.offset for each in request.offsets}
+    place = request.WhichOneof("to") or ""
+    return requests.SeekSubscriptionRequest(SubscriptionSeek(request.topic, request.name, place, offsets, request.dry_run))
+
+
+def subscription_sought(facts: list[SoughtFacts]) -> pb.SeekSubscriptionAnswer:
+    return pb.SeekSubscriptionAnswer(partitions=[pb.SoughtPartition(**each._asdict()) for each in facts])
 
 
 def subscription_deleted(deleted: bool) -> pb.DeleteSubscriptionAnswer:

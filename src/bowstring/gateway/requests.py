@@ -15,6 +15,7 @@ from bowstring.broker.log.message_lookup import MessagePlace as MessagePlace
 from bowstring.broker.log.positions import PositionFacts
 from bowstring.broker.queue.given_settings import GivenSettings
 from bowstring.broker.queue.lease_list import LeaseFilter
+from bowstring.broker.queue.seeking import SubscriptionSeek
 from bowstring.broker.queue.subscription_facts import SubscriptionFacts
 from bowstring.broker.queue.subscriptions import NewSubscription
 from bowstring.broker.reading.places import TopicPlace
@@ -199,6 +200,10 @@ class DeleteSubscriptionRequest(NamedTuple):
     topic: str
     name: str
     missing_ok: bool
+
+
+class SeekSubscriptionRequest(NamedTuple):
+    wanted: SubscriptionSeek
 
 
 class ListLeasesRequest(NamedTuple):

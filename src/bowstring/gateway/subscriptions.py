@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from bowstring.broker.broker import Broker
-from bowstring.broker.queue import key_facts, lease_list, subscription_facts, subscriptions
+from bowstring.broker.queue import key_facts, lease_list, seeking, subscription_facts, subscriptions
 from bowstring.broker.queue.key_facts import KeyExplanation
 from bowstring.broker.queue.lease_list import LeasePage
+from bowstring.broker.queue.lease_requests import SoughtFacts
 from bowstring.broker.queue.subscription_facts import SubscriptionFacts
 from bowstring.gateway import requests
 from bowstring.gateway.requests import SubscriptionPage
@@ -44,6 +45,11 @@ async def list_page(broker: Broker, request: requests.ListSubscriptionsRequest, 
 async def delete(broker: Broker, request: requests.DeleteSubscriptionRequest, caller: Caller) -> bool:
     """Deletes a subscription, and says whether there was one."""
     return await subscriptions.delete(broker.serving.queues, request.topic, request.name, caller, missing_ok=request.missing_ok)
+
+
+async def seek(broker: Broker, request: requests.SeekSubscriptionRequest, caller: Caller) -> list[SoughtFacts]:
+    """Sets a subscription to another place, or says what that would come to."""
+    return await seeking.seek(broker.serving.queues, request.wanted, caller)
 
 
 async def list_leases(broker: Broker, request: requests.ListLeasesRequest, caller: Caller) -> LeasePage:

@@ -66,6 +66,7 @@ CALLS: Final[dict[str, Call]] = {
         Call("DescribeSubscription"),
         Call("ListSubscriptions"),
         Call("DeleteSubscription", done=errors.SubscriptionNotFound),
+        Call("SeekSubscription"),
         Call("Consume", stream=True),
         Call("ListLeases"),
         Call("ReleaseLeases"),

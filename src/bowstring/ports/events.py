@@ -56,6 +56,9 @@ EVENTS: Final[dict[str, Kind]] = {
         INFO, "a subscription was created", "`client` is the address that asked for it: by a call, or by a consumer that found none."
     ),
     "subscription-altered": Kind(INFO, "a subscription was altered", "The fields are its settings from now on."),
+    "subscription-sought": Kind(
+        INFO, "a subscription was set to another place", "The fields say how many messages come again or are skipped."
+    ),
     "subscription-deleted": Kind(INFO, "a subscription was deleted", "With all its leases; `client` is the address that asked for it."),
     "disk-full": Kind(
         WARNING,

@@ -18,6 +18,7 @@ from bowstring.broker.queue.holdings import ConsumerCredit, Holdings
 from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.lease_requests import ExtendForConsumer, GiveBackGrants, SettleForConsumer
 from bowstring.broker.queue.pushes import PushReceiver
+from bowstring.broker.queue.settlement import TimedOutcome
 from bowstring.core.settling import GrantRows, OutcomeRows, RowsDone, SettleRequest
 
 if TYPE_CHECKING:
@@ -78,9 +79,10 @@ class LiveConsumer:
         if self.delivery is not None:
             self.delivery.go_on()
 
-    def settle(self, partition: int, number: int, answered: int, parts: Sequence[OutcomeRows], told: RowsTold) -> None:
+    def settle(self, partition: int, number: int, answered: int, parts: Sequence[TimedOutcome], told: RowsTold) -> None:
         """Says what became of messages. Raises InvalidArgument for a partition that is not there."""
-        request = SettleRequest(self.name, number, parts, answered)
+        latest = self._clock.now() + int(self.subscription.topic.settings.retention * 1e6)
+        request = SettleRequest(self.name, number, [self._with_moment(part) for part in parts], answered, latest)
         behind = self.subscription.behind(partition) if partition < len(self.subscription.topic.actors) else None
 
         def also_revoked(outcome: RowsDone | Exception) -> None:
@@ -91,6 +93,13 @@ class LiveConsumer:
         settle = SettleForConsumer(self.subscription.number, self._clock.now, told if behind is None else also_revoked, request, behind)
         self.subscription.topic.actor(partition).receive(settle)
         self.subscription.rates.count(acked=settle.acked, nacked=settle.nacked)
+
+    def _with_moment(self, part: TimedOutcome) -> OutcomeRows:
+        """By the time of leases."""
+        rows, moment, delay = part
+        if delay is not None:
+            return rows._replace(moment=self._clock.now() + delay)
+        return rows if moment is None else rows._replace(moment=max(1, self._clock.at(moment)))
 
     def extend(self, partition: int, lease: int, parts: Sequence[GrantRows], told: RowsTold) -> None:
         """Holds messages for a span from now on."""

@@ -85,8 +85,9 @@ class Granter:
         hungry, served, has_granted = subscription.hungry, set[tuple[LiveConsumer, PartitionActor]](), False
         if not hungry:
             return False
-        partitions = _with_rows(subscription)
-        waiting = sum(subscription.grantable(actor, ledger) for actor, ledger in partitions)
+        now = self._clock.now()
+        partitions = _with_rows(subscription, now)
+        waiting = sum(subscription.grantable(actor, ledger, now) for actor, ledger in partitions)
         share = -(-waiting // max(1, min(len(hungry), -(-waiting // SHARE_MIN))))
         while partitions and hungry:
             consumer, (actor, ledger) = next(iter(hungry)), partitions[0]
@@ -101,7 +102,7 @@ class Granter:
             if consumer in hungry:
                 hungry.move_to_end(consumer)
             partitions.popleft()
-            if subscription.grantable(actor, ledger):
+            if subscription.grantable(actor, ledger, now):
                 partitions.append((actor, ledger))
                 subscription.waiting.move_to_end(actor)
             else:
@@ -115,7 +116,7 @@ class Granter:
             most = _to_a_page_end(actor.partition, ledger, most)
         else:
             scouted = subscription.scout.eligible(actor, ledger, most)
-            chosen = choose(ledger, scouted.offsets, scouted.end, most)
+            chosen = choose(ledger, scouted.offsets, scouted.end, most, self._clock.now())
         return self._ask(subscription, consumer, actor, most, chosen) is not None
 
     def _grant_chosen(
@@ -145,12 +146,12 @@ def _has_plenty(subscription: LiveSubscription) -> bool:
     return holdings.rows - holdings.unsent > PLENTY * room
 
 
-def _with_rows(subscription: LiveSubscription) -> Open:
+def _with_rows(subscription: LiveSubscription, now: int) -> Open:
     """The partitions that take part. Those that have nothing to grant are forgotten until they do."""
     found: Open = deque()
     for actor in list(subscription.waiting):
         ledger = subscription.ledger(actor)
-        if ledger is None or actor.closed is not None or not subscription.grantable(actor, ledger):
+        if ledger is None or actor.closed is not None or not subscription.grantable(actor, ledger, now):
             del subscription.waiting[actor]
             continue
         found.append((actor, ledger))
@@ -165,7 +166,7 @@ def _to_a_page_end(partition: Partition, ledger: Ledger, most: int) -> int:
     """
     start = max(ledger.cursor, ledger.floor)
     stop = start + most
-    if stop >= partition.next_offset or not ledger.returned.is_empty:
+    if stop >= partition.next_offset or not (ledger.returned.is_empty and ledger.timeline.is_empty):
         return most
     if stop >= partition.committed_offset:
         return partition.committed_offset - start if partition.committed_offset > start else most

@@ -138,13 +138,15 @@ class KeyShare:
     def _share_out(self, actor: PartitionActor, ledger: Ledger, known: KeyedPartition, grant: GrantKeys) -> bool:
         subscription, has_granted = self._subscription, False
         rooms = {consumer: consumer.holdings.room(subscription.mean(actor)) for consumer in subscription.hungry}
+        now = self._clock.now()
+        known.come_back(ledger, now)
         self._look_further(ledger, known, rooms)
         share = max(SHARE_MIN, -(-known.keys.keyless // max(1, len(rooms))))
         for consumer, most in rooms.items():
             if not most:
                 subscription.hungry.pop(consumer, None)
                 continue
-            choice = known.choose(ledger, self._slots.numbers[consumer.name], most, share)
+            choice = known.choose(ledger, self._slots.numbers[consumer.name], most, share, now)
             if choice is None:
                 continue
             granted = grant(consumer, actor, choice.chosen)
@@ -169,19 +171,17 @@ class KeyShare:
             self._slots.count(hashes)
 
     def _planned(self) -> None:
-        for known in self._partitions.values():
+        """Slots have other owners: what waited for one of them may go to another."""
+        for actor, known in self._partitions.items():
             known.keys.own(self._slots.owners)
+            self._subscription.may_grant(actor)
 
     def woken(self, now: int) -> None:
         """A consumer may have taken nothing for a second (`Sleeper`)."""
-        if self._look_at_consumers(now):
-            for actor in self._partitions:
-                self._subscription.may_grant(actor)
+        self._look_at_consumers(now)
 
-    def _look_at_consumers(self, now: int) -> bool:
-        """Finds those that take nothing, and those that take something again; says whether slots
-        move.
-        """
+    def _look_at_consumers(self, now: int) -> None:
+        """Finds those that take nothing, and those that take something again."""
         consumers, slots = self._subscription.consumers, self._slots
         for name, number in slots.numbers.items():
             consumer = consumers.get(name)
@@ -191,8 +191,6 @@ class KeyShare:
             self._alarm.set(self, deadline)
         if slots.look(now):
             self._planned()
-            return True
-        return False
 
     def _waits_for(self, number: int) -> bool:
         return any(known.keys.waiting_for(number) for known in self._partitions.values())

@@ -26,6 +26,7 @@ from bowstring.core.granting import ChosenRows
 from bowstring.core.key_rows import KeyRows
 from bowstring.core.keys import KEYLESS, KeyedRows, Owners
 from bowstring.core.ledger import Ledger
+from bowstring.core.machine import NEVER
 from bowstring.core.offset_set import Offsets
 from bowstring.core.row_set import NO_ROWS, RowSet
 
@@ -114,7 +115,7 @@ class KeyedPartition:
             return None
         if not self._looked:
             self._looked = max(ledger.cursor, ledger.floor)
-            self._todo = ledger.returned.rows()
+            self._todo = RowSet.union((ledger.returned.rows(), ledger.timeline.rows()))
         if self._todo:
             again = self._scout.again_at_once(self.actor, self._todo)
             if again is None:
@@ -145,15 +146,32 @@ class KeyedPartition:
 
     def _meet_again(self, ledger: Ledger, found: ScoutedRows) -> None:
         self._todo = self._todo - RowSet(0, found.end)
-        waiting = ledger.returned.of(found.offsets)
-        self.keys.meet(found.offsets[waiting], _hashes(found)[waiting])
+        hashes, waiting, later = _hashes(found), ledger.returned.of(found.offsets), self._come_later(ledger, found.offsets)
+        self.keys.meet(found.offsets[waiting], hashes[waiting])
+        self.keys.meet_later(found.offsets[later], hashes[later])
 
-    def choose(self, ledger: Ledger, owner: int, most: int, keyless_most: int) -> KeyChoice | None:
+    def come_back(self, ledger: Ledger, now: int) -> None:
+        """Rows whose moment has come by now can be granted."""
+        later = self.keys.later
+        if len(later):
+            ripe = ledger.timeline.ripe(now)
+            waits = _among(later, ripe) | ledger.returned.of(later) if ripe else ledger.returned.of(later)
+            gone = ~waits & ~self._come_later(ledger, later)
+            if waits.any() or gone.any():
+                self.keys.no_longer(waits, gone)
+
+    def _come_later(self, ledger: Ledger, offsets: Offsets) -> NDArray[np.bool_]:
+        if ledger.timeline.is_empty or not len(offsets):
+            return np.zeros(len(offsets), np.bool_)
+        rows = ledger.timeline.among(RowSet.of_offsets(offsets))
+        return _among(offsets, rows) if rows else np.zeros(len(offsets), np.bool_)
+
+    def choose(self, ledger: Ledger, owner: int, most: int, keyless_most: int, now: int) -> KeyChoice | None:
         """Rows that a consumer may get."""
         rows = self.keys.choose(owner, most, keyless_most)
         if not len(rows.offsets):
             return None
-        can = self._can_be_granted(ledger, rows.offsets)
+        can = self._can_be_granted(ledger, rows.offsets, now)
         if not can.all():
             self.keys.drop(rows.at(~can))
             rows = rows.at(can)
@@ -163,11 +181,13 @@ class KeyedPartition:
         upto = max(ledger.cursor, chosen.stop)
         return KeyChoice(rows, ChosenRows(chosen, upto, self._scout.left_out(self.actor, ledger, upto)))
 
-    def _can_be_granted(self, ledger: Ledger, offsets: Offsets) -> NDArray[np.bool_]:
+    def _can_be_granted(self, ledger: Ledger, offsets: Offsets, now: int) -> NDArray[np.bool_]:
         """Whether the ledger agrees: rows may have been deleted, or taken by retention."""
         border = int(np.searchsorted(offsets, ledger.cursor))
         can = np.empty(len(offsets), np.bool_)
         can[:border] = ledger.returned.of(offsets[:border])
+        if ripe := ledger.timeline.ripe(now):
+            can[:border] |= _among(offsets[:border], ripe)
         can[border:] = ~ledger.settled.above.of(offsets[border:]) & (offsets[border:] >= ledger.floor)
         return can
 
@@ -184,13 +204,13 @@ class KeyedPartition:
                 continue
             held = RowSet.union(lease.rows for lease in leases)
             gone = ~_among(known.offsets, held) if held else np.ones(len(known.offsets), np.bool_)
-            waiting = ledger.returned.of(known.offsets)
-            self.keys.ended(grant, gone, waiting & gone, np.zeros(len(gone), np.bool_))
+            later = self._come_later(ledger, known.offsets)
+            self.keys.ended(grant, gone, ledger.returned.of(known.offsets) & gone, later & gone)
 
     def rows_left(self, ledger: Ledger) -> None:
         """Rows were deleted, or retention has taken them."""
         self.follow(ledger, None)
-        self.keys.leave(lambda offsets: ~self._can_be_granted(ledger, offsets))
+        self.keys.leave(lambda offsets: ~self._can_be_granted(ledger, offsets, NEVER))
 
     def forget_waiting(self) -> None:
         """There are no consumers: what waits is looked at again when there are."""

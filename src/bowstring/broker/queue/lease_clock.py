@@ -24,9 +24,14 @@ class LeaseClock:
         """`newest` is the newest moment in any ledger."""
         self.monotonic = clock.monotonic
         self.sleep = clock.sleep
+        self._broker_now = clock.now
         self._begun = clock.monotonic()
         self._start = max(clock.now() - ALLOWANCE, newest)
 
     def now(self) -> int:
         """Microseconds since 1970, about."""
         return self._start + round((self.monotonic() - self._begun) * 1e6)
+
+    def at(self, moment: int) -> int:
+        """What it shows at a moment of the broker's clock, if both go on as they do now."""
+        return moment - self._broker_now() + self.now()

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from bowstring import errors
 from bowstring.broker.log.requests import Question, Request
+from bowstring.broker.reading.cursor import out_of_range
 from bowstring.core import granting, settling, subscribing
 from bowstring.core.decisions import Decided, Decision, Found, Refused
 from bowstring.core.granting import ChosenRows, Granted
@@ -128,7 +129,7 @@ class SettleForConsumer(LeaseRequest[RowsDone]):
     def _count(self, ledger: Ledger, change: Settle) -> None:
         """Counts before the change is applied: a part without rows is all that its grant has left."""
         named: dict[int, int] = {}
-        for grant, outcome, spans in change.parts:
+        for grant, outcome, spans, _ in change.parts:
             before = named.get(grant, 0)
             rows = sum(spans[1::2]) if spans else sum(len(lease.rows) for lease in ledger.leases.of_grant(grant)) - before
             named[grant] = before + rows
@@ -167,7 +168,7 @@ class ExtendForConsumer(LeaseRequest[RowsDone]):
 class ExpireEnded(LeaseRequest[None]):
     """Leases that have ended give their rows back, and count it."""
 
-    __slots__ = ("_behind", "_revoked", "returned_before", "revoked_told")
+    __slots__ = ("_behind", "_revoked", "held_before", "revoked_told")
 
     def __init__(self, subscription: int, now: Now, behind: Behind | None = None) -> None:
         super().__init__(subscription, now, self._commit)
@@ -175,11 +176,11 @@ class ExpireEnded(LeaseRequest[None]):
         self._revoked: tuple[RevokedRows, ...] = ()
         self.revoked_told: Callable[[tuple[RevokedRows, ...]], None] = _nothing
         """Is told, when that is committed, which rows were revoked before their end."""
-        self.returned_before = 0
-        """How many rows could be granted again before."""
+        self.held_before = 0
+        """How many rows were held before."""
 
     def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[None]:
-        self.returned_before = len(ledger.returned)
+        self.held_before = ledger.leases.rows_held
         if self._behind is None:
             change = settling.expire(ledger, now)
             return Decided(() if change is None else (change,), None)
@@ -263,6 +264,19 @@ def _nothing(outcome: object) -> None:
 # Subscriptions
 
 
+class SoughtFacts(NamedTuple):
+    """What it comes to, in one partition, that a subscription is set to another place."""
+
+    partition: int
+    offset: int
+    again: int
+    """Rows that were settled and come again."""
+    skipped: int
+    """Rows that were not settled and do not come any more."""
+    leased: int
+    """Rows whose lease ends."""
+
+
 class SubscribePartition(Question[int]):
     """The partition has a subscription from here on, which begins at an offset. The answer is where
     that is.
@@ -296,6 +310,34 @@ class AlterLedger(Question[None]):
         if partition.ledgers.get(self._number) is None:
             return Refused(subscription_gone())
         return Decided((subscribing.alter(partition, self._number, self._settings),), None)
+
+
+class SeekPartition(Question[SoughtFacts]):
+    """The subscription goes on at an offset, or would if it is only asked."""
+
+    def __init__(self, number: int, topic: str, offset: int | None, *, dry_run: bool) -> None:
+        """Without an offset it goes on with what is published next; at 0 with the first row that is
+        there.
+        """
+        super().__init__()
+        self._number = number
+        self._topic = topic
+        self._offset = offset
+        self._dry_run = dry_run
+
+    def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[SoughtFacts]:
+        del now, found
+        ledger = partition.ledgers.get(self._number)
+        if ledger is None:
+            return Refused(subscription_gone())
+        first, end = partition.retained.first, partition.next_offset
+        offset = end if self._offset is None else self._offset or first
+        if not first <= offset <= end:
+            return Refused(out_of_range(self._topic, partition, offset, "to"))
+        gone = subscribing.rows_gone(partition, offset)
+        again, leased = ledger.resettled(offset, gone, end), sum(len(lease.rows) for lease in ledger.leases)
+        facts = SoughtFacts(partition.number, offset, again, ledger.backlog(offset), leased)
+        return Decided(() if self._dry_run else (settling.reset(ledger, offset, gone),), facts)
 
 
 class UnsubscribePartition(Question[None]):

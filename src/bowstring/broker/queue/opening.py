@@ -16,6 +16,7 @@ from bowstring.broker.queue.queues import Queues
 from bowstring.broker.queue.subscription import LiveSubscription
 from bowstring.broker.queue.subscription_filter import check_filter
 from bowstring.broker.queue.subscriptions import NewSubscription
+from bowstring.core.settling import RowStanding
 from bowstring.ports.transport import Caller
 
 INSTANCE_BYTES = 16
@@ -68,6 +69,7 @@ async def open_consumer(queues: Queues, opening: ConsumerOpening, receiver: Push
     consumer = LiveConsumer(subscription, opening.consumer, opening.instance, lease, caller.address, receiver, queues.clock)
     consumer.delivery = Delivery(consumer, queues.reading)
     subscription.join(consumer)
+    queues.of(subscription.topic).joined(subscription)
     try:
         await queues.log.durable()
     except BaseException:
@@ -143,8 +145,20 @@ def resume(queues: Queues, consumer: LiveConsumer, held: Grants) -> None:
 def _resume(consumer: LiveConsumer, lost: Grants, others: Grants) -> None:
     if consumer.ended is not None or consumer.delivery is None:
         return
-    if lost:
-        consumer.receiver.lost(lost)
+    _tell_lost(consumer, lost)
     for number, grants in others.items():
         for grant in grants:
             consumer.delivery.add(consumer.subscription.topic.actors[number], grant, again=True)
+
+
+def _tell_lost(consumer: LiveConsumer, lost: Grants) -> None:
+    """Leases that ended while it was away: some when the subscription was set to another place."""
+    sought, others = dict[int, list[int]](), dict[int, list[int]]()
+    for actor, ledger in consumer.subscription.ledgers():
+        for grant in lost.get(actor.partition.number, ()):
+            (sought if 0 < grant < ledger.sought else others).setdefault(actor.partition.number, []).append(grant)
+    unknown = {number: list(grants) for number, grants in lost.items() if number >= len(consumer.subscription.topic.actors)}
+    if sought:
+        consumer.receiver.lost(sought, RowStanding.SOUGHT)
+    if others or unknown:
+        consumer.receiver.lost(others | unknown)

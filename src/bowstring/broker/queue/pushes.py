@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from bowstring import errors
 from bowstring.broker.reading.fetched import Fetched
-from bowstring.core.settling import GrantRows
+from bowstring.core.settling import GrantRows, RowStanding
 
 
 class PushedLease(NamedTuple):
@@ -45,8 +45,8 @@ class PushReceiver(Protocol):
         """Sends rows."""
         ...
 
-    def lost(self, grants: Grants) -> None:
-        """The consumer does not hold these any more."""
+    def lost(self, grants: Grants, standing: RowStanding | None = None) -> None:
+        """The consumer does not hold these any more; perhaps it is known why."""
         ...
 
     def revoked(self, partition: int, parts: Sequence[GrantRows]) -> None:

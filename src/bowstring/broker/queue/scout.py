@@ -138,9 +138,9 @@ class Scout:
 
     # What the granter asks
 
-    def waiting(self, actor: PartitionActor, ledger: Ledger) -> int:
+    def waiting(self, actor: PartitionActor, ledger: Ledger, now: int = 0) -> int:
         """How many rows of a partition can be granted, as far as is known. Looks further."""
-        return len(ledger.returned) + self._ahead(actor, ledger).count
+        return len(ledger.returned) + ledger.timeline.ripe_count(now) + self._ahead(actor, ledger).count
 
     def eligible(self, actor: PartitionActor, ledger: Ledger, most: int) -> ScoutedRows:
         """Rows from the cursor on that can be granted: so many and one more, or all that are known.

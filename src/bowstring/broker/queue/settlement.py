@@ -8,13 +8,14 @@ not hold is answered with the rest.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bowstring import errors
+from bowstring import errors, times
 from bowstring.core.ledger_changes import Settlement
 from bowstring.core.offset_set import Offsets
 from bowstring.core.row_set import RowSet
@@ -40,6 +41,43 @@ class NamedRows(NamedTuple):
     """Of each run the first offset."""
     rows: Sequence[int]
     """Of each run how many."""
+
+
+class TimedOutcome(NamedTuple):
+    """A part of a request, and when its messages come again: at a moment of the broker's clock, or
+    after a span; both in microseconds.
+    """
+
+    rows: OutcomeRows
+    moment: int | None = None
+    delay: int | None = None
+
+
+def timed_parts(named: NamedRows, outcomes: Sequence[int], moments: Sequence[int], delays: Sequence[int]) -> list[TimedOutcome]:
+    """The parts of a request that settles messages. Of a moment 0 means none, and so it does of a span.
+    Raises InvalidArgument.
+    """
+    parts = outcome_parts(named, outcomes)
+    if not moments and not delays:
+        return [TimedOutcome(part) for part in parts]
+    if len(moments) not in (0, len(parts)) or len(delays) not in (0, len(parts)):
+        raise _unequal(f"{len(parts)} parts, {len(moments)} moments and {len(delays)} delays")
+    found = itertools.zip_longest(parts, moments, delays, fillvalue=0)
+    return [_timed(part, moment, delay) for part, moment, delay in found if isinstance(part, OutcomeRows)]
+
+
+def _timed(part: OutcomeRows, moment: int, delay: int) -> TimedOutcome:
+    if not moment and not delay:
+        return TimedOutcome(part)
+    if moment and delay:
+        raise errors.InvalidArgument("a part of a request has both a moment and a delay.", hint="Give one of them.")
+    if part.outcome is not Settlement.NACK:
+        raise errors.InvalidArgument(f"a part with outcome {part.outcome} has a time.", hint="Only a nack puts messages back for later.")
+    if moment >= times.MOMENT_MAX or moment < 0:
+        raise errors.InvalidArgument(f"{moment} is not a moment.", hint="Moments are microseconds since 1970, before 2200.")
+    if delay > times.microseconds(times.DELAY_MAX):
+        raise errors.InvalidArgument(f"a delay of {delay} microseconds is too long.", hint="A message may be put off by at most 10 years.")
+    return TimedOutcome(part, moment or None, delay or None)
 
 
 def check_together(named: Sequence[NamedRows]) -> None:

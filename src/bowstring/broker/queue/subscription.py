@@ -126,9 +126,9 @@ class LiveSubscription:
             if self.hungry:
                 self._look_at(self)
 
-    def grantable(self, actor: PartitionActor, ledger: Ledger) -> int:
+    def grantable(self, actor: PartitionActor, ledger: Ledger, now: int) -> int:
         """How many rows of a partition can be granted, as far as is known."""
-        return ledger.waiting(actor.partition.next_offset) if self.scout is None else self.scout.waiting(actor, ledger)
+        return ledger.waiting(actor.partition.next_offset, now) if self.scout is None else self.scout.waiting(actor, ledger, now)
 
     def mean(self, actor: PartitionActor) -> float:
         """About how many bytes a message of the partition has."""

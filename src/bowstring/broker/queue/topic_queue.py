@@ -37,6 +37,18 @@ class LeaseEnds:
         self._queue.expire(self._actor, now)
 
 
+class LaterRows:
+    """Has rows of one partition granted that come again at a moment (`Sleeper`)."""
+
+    def __init__(self, queue: TopicQueue, actor: PartitionActor) -> None:
+        self._queue = queue
+        self._actor = actor
+
+    def woken(self, now: int) -> None:
+        """The moment of a row may have come."""
+        self._queue.come_back(self._actor, now)
+
+
 class TopicQueue:
     """The queues of a topic."""
 
@@ -48,6 +60,7 @@ class TopicQueue:
         self._by_number: dict[int, LiveSubscription] = {}
         self._preparing: set[asyncio.Task[None]] = set()
         self._ends = {actor: LeaseEnds(self, actor) for actor in topic.actors}
+        self._later = {actor: LaterRows(self, actor) for actor in topic.actors}
         for actor in topic.actors:
             actor.taken = self.taken
             self._set_alarm(actor)
@@ -106,6 +119,7 @@ class TopicQueue:
             if isinstance(change, Reset) and subscription.scout is not None:
                 subscription.scout.forget(actor)
             subscription.leases_changed(actor, ledger)
+        self._set_later(subscription, actor)
 
     def _leases_changed(self, subscription: LiveSubscription, actor: PartitionActor, change: Delete | Floor) -> None:
         ledger = subscription.ledger(actor) if subscription.consumers or subscription.keys is not None else None
@@ -113,6 +127,30 @@ class TopicQueue:
             if subscription.keys is not None:
                 subscription.keys.follow(actor, ledger, change)
             subscription.leases_changed(actor, ledger)
+
+    # Rows that come again later
+
+    def joined(self, subscription: LiveSubscription) -> None:
+        """A subscription has its first consumer: before that nothing waits for its rows."""
+        for actor in subscription.topic.actors:
+            self._set_later(subscription, actor)
+
+    def _set_later(self, subscription: LiveSubscription, actor: PartitionActor) -> None:
+        ledger = subscription.ledger(actor) if subscription.consumers else None
+        if ledger is not None and not ledger.timeline.is_empty:
+            self._alarm.set(self._later[actor], ledger.timeline.first())
+
+    def come_back(self, actor: PartitionActor, now: int) -> None:
+        """Has the granter look at subscriptions some of whose rows come again by now."""
+        if actor.closed is not None:
+            return
+        for subscription in tuple(self._by_number.values()):
+            ledger = subscription.ledger(actor) if subscription.consumers else None
+            if ledger is None or ledger.timeline.is_empty:
+                continue
+            if ledger.timeline.first() <= now:
+                subscription.may_grant(actor)
+            self._alarm.set(self._later[actor], ledger.timeline.after(now))
 
     # Ends of leases
 
@@ -133,7 +171,7 @@ class TopicQueue:
             request = ExpireEnded(subscription.number, self._clock.now, subscription.behind(actor.partition.number))
             request.revoked_told = partial(subscription.revoked, actor.partition.number)
             actor.receive(request)
-            subscription.rates.count(expired=max(0, len(ledger.returned) - request.returned_before))
+            subscription.rates.count(expired=max(0, request.held_before - ledger.leases.rows_held))
         self._set_alarm(actor)
 
     def _expire_later(self, preparing: Coroutine[Any, Any, None], actor: PartitionActor) -> None:

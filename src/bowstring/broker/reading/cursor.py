@@ -65,12 +65,12 @@ def cursor_at(topic: str, actor: PartitionActor, offset: int, end: int, until: i
     return Cursor(actor, offset, end, until, moments)
 
 
-def out_of_range(topic: str, partition: Partition, offset: int) -> errors.OutOfRange:
+def out_of_range(topic: str, partition: Partition, offset: int, argument: str = "start") -> errors.OutOfRange:
     """The error for an offset that is not there any more, or not yet."""
     first, last = partition.retained.first, partition.committed_offset - 1
     held = f"holds offsets {first}..{last}" if last >= first else "is empty"
     return errors.OutOfRange(
         f"{topic}/{partition.number} {held}, {offset} was asked for.",
-        hint=f"Use start='beginning', or an offset in {first}..{partition.committed_offset}.",
+        hint=f"Use {argument}='beginning', or an offset in {first}..{partition.committed_offset}.",
         details={"first": str(first), "next": str(partition.committed_offset)},
     )

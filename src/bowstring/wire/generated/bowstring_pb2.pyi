@@ -639,6 +639,42 @@ class DeleteSubscriptionAnswer(_message.Message):
     deleted: bool
     def __init__(self, deleted: _Optional[bool] = ...) -> None: ...
 
+class SeekSubscriptionRequest(_message.Message):
+    __slots__ = ("topic", "name", "beginning", "latest", "offsets", "dry_run")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BEGINNING_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    beginning: bool
+    latest: bool
+    offsets: _containers.RepeatedCompositeFieldContainer[PartitionOffset]
+    dry_run: bool
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., beginning: _Optional[bool] = ..., latest: _Optional[bool] = ..., offsets: _Optional[_Iterable[_Union[PartitionOffset, _Mapping]]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class SeekSubscriptionAnswer(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[SoughtPartition]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[SoughtPartition, _Mapping]]] = ...) -> None: ...
+
+class SoughtPartition(_message.Message):
+    __slots__ = ("partition", "offset", "again", "skipped", "leased")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    AGAIN_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    LEASED_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    offset: int
+    again: int
+    skipped: int
+    leased: int
+    def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ..., again: _Optional[int] = ..., skipped: _Optional[int] = ..., leased: _Optional[int] = ...) -> None: ...
+
 class Subscription(_message.Message):
     __slots__ = ("topic", "name", "id", "topic_id", "mode", "lease", "created", "backlog", "leased", "oldest", "delivered_rate", "acked_rate", "nacked_rate", "expired_rate", "partitions", "consumers", "max_deliveries", "backoff", "dead_letters", "unsettled", "keep_max", "where")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -886,7 +922,7 @@ class ConsumeCredit(_message.Message):
     def __init__(self, messages: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class SettleRows(_message.Message):
-    __slots__ = ("partition", "request", "answered", "grants", "outcomes", "runs", "offsets", "rows")
+    __slots__ = ("partition", "request", "answered", "grants", "outcomes", "runs", "offsets", "rows", "moments", "delays")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
@@ -895,6 +931,8 @@ class SettleRows(_message.Message):
     RUNS_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
+    MOMENTS_FIELD_NUMBER: _ClassVar[int]
+    DELAYS_FIELD_NUMBER: _ClassVar[int]
     partition: int
     request: int
     answered: int
@@ -903,7 +941,9 @@ class SettleRows(_message.Message):
     runs: _containers.RepeatedScalarFieldContainer[int]
     offsets: _containers.RepeatedScalarFieldContainer[int]
     rows: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, partition: _Optional[int] = ..., request: _Optional[int] = ..., answered: _Optional[int] = ..., grants: _Optional[_Iterable[int]] = ..., outcomes: _Optional[_Iterable[int]] = ..., runs: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ...) -> None: ...
+    moments: _containers.RepeatedScalarFieldContainer[int]
+    delays: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition: _Optional[int] = ..., request: _Optional[int] = ..., answered: _Optional[int] = ..., grants: _Optional[_Iterable[int]] = ..., outcomes: _Optional[_Iterable[int]] = ..., runs: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ..., moments: _Optional[_Iterable[int]] = ..., delays: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ExtendRows(_message.Message):
     __slots__ = ("partition", "number", "lease", "grants", "runs", "offsets", "rows")
@@ -924,7 +964,7 @@ class ExtendRows(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., number: _Optional[int] = ..., lease: _Optional[int] = ..., grants: _Optional[_Iterable[int]] = ..., runs: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ConsumeAnswer(_message.Message):
-    __slots__ = ("now", "opened", "page", "lease", "settled", "extended", "lost", "ping", "revoked", "batch")
+    __slots__ = ("now", "opened", "page", "lease", "settled", "extended", "lost", "ping", "revoked", "standing", "batch")
     NOW_FIELD_NUMBER: _ClassVar[int]
     OPENED_FIELD_NUMBER: _ClassVar[int]
     PAGE_FIELD_NUMBER: _ClassVar[int]
@@ -934,6 +974,7 @@ class ConsumeAnswer(_message.Message):
     LOST_FIELD_NUMBER: _ClassVar[int]
     PING_FIELD_NUMBER: _ClassVar[int]
     REVOKED_FIELD_NUMBER: _ClassVar[int]
+    STANDING_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     now: int
     opened: ConsumeOpened
@@ -944,8 +985,9 @@ class ConsumeAnswer(_message.Message):
     lost: _containers.RepeatedCompositeFieldContainer[HeldLeases]
     ping: int
     revoked: _containers.RepeatedCompositeFieldContainer[RevokedRows]
+    standing: str
     batch: bytes
-    def __init__(self, now: _Optional[int] = ..., opened: _Optional[_Union[ConsumeOpened, _Mapping]] = ..., page: _Optional[_Union[FetchAnswer, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., settled: _Optional[_Iterable[_Union[RowsSettled, _Mapping]]] = ..., extended: _Optional[_Iterable[_Union[RowsExtended, _Mapping]]] = ..., lost: _Optional[_Iterable[_Union[HeldLeases, _Mapping]]] = ..., ping: _Optional[int] = ..., revoked: _Optional[_Iterable[_Union[RevokedRows, _Mapping]]] = ..., batch: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, now: _Optional[int] = ..., opened: _Optional[_Union[ConsumeOpened, _Mapping]] = ..., page: _Optional[_Union[FetchAnswer, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., settled: _Optional[_Iterable[_Union[RowsSettled, _Mapping]]] = ..., extended: _Optional[_Iterable[_Union[RowsExtended, _Mapping]]] = ..., lost: _Optional[_Iterable[_Union[HeldLeases, _Mapping]]] = ..., ping: _Optional[int] = ..., revoked: _Optional[_Iterable[_Union[RevokedRows, _Mapping]]] = ..., standing: _Optional[str] = ..., batch: _Optional[bytes] = ...) -> None: ...
 
 class RevokedRows(_message.Message):
     __slots__ = ("partition", "grant", "offsets", "rows")
@@ -960,20 +1002,22 @@ class RevokedRows(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., grant: _Optional[int] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ConsumeOpened(_message.Message):
-    __slots__ = ("topic_id", "subscription_id", "mode", "lease", "created", "requests")
+    __slots__ = ("topic_id", "subscription_id", "mode", "lease", "created", "requests", "retention")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_ID_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_FIELD_NUMBER: _ClassVar[int]
     topic_id: int
     subscription_id: int
     mode: str
     lease: int
     created: bool
     requests: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, topic_id: _Optional[int] = ..., subscription_id: _Optional[int] = ..., mode: _Optional[str] = ..., lease: _Optional[int] = ..., created: _Optional[bool] = ..., requests: _Optional[_Iterable[int]] = ...) -> None: ...
+    retention: int
+    def __init__(self, topic_id: _Optional[int] = ..., subscription_id: _Optional[int] = ..., mode: _Optional[str] = ..., lease: _Optional[int] = ..., created: _Optional[bool] = ..., requests: _Optional[_Iterable[int]] = ..., retention: _Optional[int] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("grant", "until", "again", "retry_counts", "retry_rows")
