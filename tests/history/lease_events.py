@@ -3,7 +3,8 @@ application was given.
 
 A history keeps two layers apart. Below is the stream between kit and broker, as it passes the kit's
 own end: `consume` (a stream was opened, or refused), `credit`, `ready`, `pushed`, `settle` and
-`extend` (invoke when it is written, ok when the answer comes), `lost`. Above is the application:
+`extend` (invoke when it is written, ok when the answer comes), `lost`, `leave` (it says that it has settled
+all that it had). Above is the application:
 `handed` rows, `decide` (it settles or extends rows: invoke, then what it was told for each row), and
 `close`. A row that was pushed and never handed out is one that the application has not seen.
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 SUBSCRIBE, AMEND, UNSUBSCRIBE, TAKE_AWAY = "subscribe", "amend", "unsubscribe", "take-away"
-CONSUME, CREDIT, READY, PUSHED, LOST = "consume", "credit", "ready", "pushed", "lost"
+CONSUME, CREDIT, READY, PUSHED, LOST, LEAVE = "consume", "credit", "ready", "pushed", "lost", "leave"
 SETTLE, EXTEND = "settle", "extend"
 HANDED, DECIDE, CLOSE = "handed", "decide", "close"
 ACK, NACK, REJECT, RELEASE, LONGER = "ack", "nack", "reject", "release", "longer"

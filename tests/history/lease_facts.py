@@ -23,6 +23,7 @@ from tests.history.lease_events import (
     DRAIN,
     EXTEND,
     HANDED,
+    LEAVE,
     LOST,
     PUSHED,
     READY,
@@ -181,6 +182,9 @@ class Session:
     asks: list[Ask] = field(default_factory=list)
     ended: dict[int, str] = field(default_factory=dict)
     """The errors that ended its streams."""
+    left: float = inf
+    """When it wrote that it has settled all that it had. What the broker still holds for its name is
+    given back then, uncounted."""
     closed: float = inf
 
     @property
@@ -200,8 +204,8 @@ class QueueFacts:
     asks: dict[AskKey, Ask] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
     taken: list[Taken] = field(default_factory=list)
-    unsubscribed: list[float] = field(default_factory=list)
-    """When subscriptions of this name were asked to be deleted, with all their leases."""
+    unsubscribed: list[tuple[float, float]] = field(default_factory=list)
+    """When deletions of subscriptions of this name, with all leases, were asked for and answered."""
     decisions: list[Decision] = field(default_factory=list)
     rows: list[tuple[Push, Row]] = field(default_factory=list)
     """Every message that was pushed."""
@@ -218,9 +222,30 @@ class QueueFacts:
             yield [stay for _, stay in sorted(stays.items())]
 
     def may_be_taken(self, stay: Stay, by: float, clocks: LeaseClocks) -> bool:
-        """Whether an operator may have taken it away by then."""
+        """Whether it may have been taken away by then, uncounted."""
+        return self.taken_since(stay, clocks) <= by
+
+    def taken_since(self, stay: Stay, clocks: LeaseClocks) -> float:
+        """The earliest that it may have been taken away, uncounted: by an operator, or because its
+        consumer's name has left.
+        """
         since = clocks.true_after(stay.first.granted)
-        return any(taken.invoked <= by and taken.ended >= since and taken.consumer in ("", stay.consumer) for taken in self.taken)
+        by_operator = [taken.invoked for taken in self.taken if taken.ended >= since and taken.consumer in ("", stay.consumer)]
+        leaving = [session for session in self.sessions.values() if session.left < inf and session.consumer == stay.consumer]
+        by_leaving = [session.left for session in leaving if self._back_at(session) >= since and not _had(session, stay)]
+        return min(by_operator + by_leaving, default=inf)
+
+    def _back_at(self, left: Session) -> float:
+        """When its name came again after it had left: then the broker had heard that it leaves, or
+        never will.
+        """
+        mine = [each for session in self.sessions.values() if session.consumer == left.consumer for each in session.opened]
+        return min((time for time, _, _ in mine if time > left.left), default=inf)
+
+
+def _had(session: Session, stay: Stay) -> bool:
+    """Whether it had come to this consumer before that left: then it was for the consumer to settle."""
+    return any(push.session == session.name and push.time <= session.left for push in stay.pushes)
 
 
 def queues_of(events: list[Event]) -> list[QueueFacts]:
@@ -273,6 +298,8 @@ class _Sorting:
         elif event.operation == LOST:
             for row in about.rows:
                 session.lost.setdefault((row.partition, row.grant), event.time)
+        elif event.operation == LEAVE:
+            session.left = min(session.left, event.time)
         elif event.operation == CLOSE:
             session.closed = event.time
         elif event.operation == PUSHED:
@@ -366,7 +393,8 @@ def _takings(queues: Iterable[QueueFacts], events: list[Event]) -> None:
         for facts in queues:
             if (facts.topic, facts.subscription) == (event.topic, event.queue.subscription):
                 facts.taken.append(Taken(event.time, ends.get(call, inf), event.queue.consumer))
+    answered = {event.call: event.time for event in events if event.operation == UNSUBSCRIBE and event.kind in (OK, FAIL)}
     for event in events:
         for facts in queues if event.operation == UNSUBSCRIBE and event.kind == INVOKE else ():
             if (facts.topic, facts.subscription) == (event.topic, event.queue.subscription):
-                facts.unsubscribed.append(event.time)
+                facts.unsubscribed.append((event.time, answered.get(event.call, inf)))

@@ -5,6 +5,7 @@ broker on its application's behalf.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 from tests.history.lease_events import RELEASE, SETTLE
 from tests.history.lease_facts import QueueFacts, Stay
@@ -80,12 +81,30 @@ def unanswered_requests_are_sent_again_first(queue: QueueFacts, clocks: LeaseClo
                     yield f"{session.name} was ready on stream {stream} at {ready:.3f} s, and request {ask.number} was not sent again"
 
 
+def a_consumer_leaves_with_nothing(queue: QueueFacts, clocks: LeaseClocks) -> Cases:
+    """A kit says that its consumer leaves when all rows that came to it are settled, and that is
+    answered; or are lost. Else the broker would give rows back, uncounted, that an application has.
+    """
+    for session in queue.sessions.values():
+        for stay in queue.each_stay() if session.left < inf else ():
+            came = [push.time for push in stay.pushes if push.session == session.name and push.time <= session.left]
+            if not came:
+                continue
+            settled = any(ask.operation == SETTLE and ask.answered <= session.left for ask, _ in stay.asks if ask.session == session.name)
+            lost = session.lost.get((stay.place[0], stay.grant), inf) <= session.left
+            ended = clocks.latest(session.left) + clocks.late * 1e6 >= stay.until(session.left)
+            if not (settled or lost or ended):
+                where = f"{session.name} said that it leaves at {session.left:.3f} s"
+                yield f"{where}, and had {_row(queue, stay)} by grant {stay.grant} since {came[0]:.3f} s"
+
+
 CHECKERS: tuple[Promise, ...] = (
     handed_out_under_a_valid_lease,
     handed_out_once,
     an_application_sees_the_count,
     only_unseen_rows_are_released,
     unanswered_requests_are_sent_again_first,
+    a_consumer_leaves_with_nothing,
 )
 
 

@@ -82,7 +82,8 @@ def a_delete_under_a_lease_is_refused(queue: QueueFacts, facts: Facts, clocks: L
             asked = any(ask.operation == "settle" and ask.written <= deletion.ended for ask, _ in stay.asks)
             if stay.first.time > deletion.invoked or asked or queue.may_be_taken(stay, deletion.ended, clocks):
                 continue
-            if any(stay.first.time <= time <= deletion.ended for time in queue.unsubscribed):
+            since = clocks.true_after(stay.first.granted)
+            if any(invoked <= deletion.ended and ended >= since for invoked, ended in queue.unsubscribed):
                 continue
             until = stay.until(deletion.invoked)
             if until > clocks.latest(deletion.ended):

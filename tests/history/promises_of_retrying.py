@@ -9,6 +9,7 @@ hidden ones as fit, and where a row comes back within that time the count is exa
 from __future__ import annotations
 
 from itertools import pairwise
+from math import inf
 from typing import NamedTuple
 
 from tests.history.facts import Facts
@@ -59,7 +60,7 @@ def _risen(queue: QueueFacts, stay: Stay, before: int, bounds: Bounds) -> Cases:
 
 def _bounds(queue: QueueFacts, before: Stay, after: Stay, clocks: LeaseClocks) -> Bounds:
     """The delivery before may count, and so may those that nobody has seen."""
-    taken = queue.may_be_taken(before, after.first.time, clocks)
+    taken = queue.taken_since(before, clocks)
     end = _end(before, taken, clocks)
     hidden = _hidden(end, _granted(after, clocks))
     if before.settled(NACK) or before.settled(REJECT):
@@ -67,16 +68,14 @@ def _bounds(queue: QueueFacts, before: Stay, after: Stay, clocks: LeaseClocks) -
     if before.settled(RELEASE):
         return Bounds(0, hidden)
     released = any(outcome == RELEASE and not ask.answers for ask, outcome in before.asks)
-    return Bounds(0 if taken or released else 1, 1 + hidden)
+    return Bounds(0 if taken <= after.first.time or released else 1, 1 + hidden)
 
 
-def _end(stay: Stay, taken: bool, clocks: LeaseClocks) -> float:
+def _end(stay: Stay, taken: float, clocks: LeaseClocks) -> float:
     """The earliest that it can have ended, by the clock of leases."""
-    back = [ask.written for ask, outcome in stay.asks if ask.operation == SETTLE and outcome != ACK]
-    if taken:
-        return stay.first.granted
-    if back:
-        return max(stay.first.granted, min(clocks.earliest(min(back)), stay.until()))
+    back = min((ask.written for ask, outcome in stay.asks if ask.operation == SETTLE and outcome != ACK), default=inf)
+    if min(back, taken) < inf:
+        return max(stay.first.granted, min(clocks.earliest(min(back, taken)), stay.until()))
     return stay.until()
 
 

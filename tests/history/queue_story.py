@@ -16,12 +16,14 @@ from tests.history.lease_events import (
     DECIDE,
     EXTEND,
     HANDED,
+    LEAVE,
     LOST,
     PUSHED,
     READY,
     SETTLE,
     SUBSCRIBE,
     TAKE_AWAY,
+    UNSUBSCRIBE,
     Consuming,
     Delivery,
 )
@@ -63,6 +65,11 @@ class QueueStory:
 
     def subscribe(self, time: float, start: str) -> None:
         self._done(time, SUBSCRIBE, queue=Consuming("s", start=start))
+
+    def unsubscribe(self, time: float, ended: float) -> None:
+        self.time = time
+        call = self.history.invoke("admin", UNSUBSCRIBE, "t", queue=Consuming("s"))
+        self.history.events.append(self.history.events[-1]._replace(kind=OK, call=call, time=ended))
 
     def delete(self, time: float, offset: int, error: str = "") -> None:
         answer = Row("", f"id-{offset}", error=error) if error else Row("", f"id-{offset}", partition=0, offset=offset)
@@ -131,6 +138,10 @@ class QueueStory:
 
     def lose(self, time: float, grant: int, name: str = "ada") -> None:
         self._note(time, name, LOST, [Delivery(0, grant=grant)])
+
+    def leave(self, time: float, name: str = "ada") -> None:
+        """It says that it has settled all that it had."""
+        self._note(time, name, LEAVE)
 
     def close(self, time: float, name: str = "ada") -> None:
         self._note(time, name, CLOSE)

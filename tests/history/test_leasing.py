@@ -314,3 +314,22 @@ def test_the_latest_gets_everything_from_then_on():
     story.publish(3, 6)
     story.finish(40, (4, 5))
     assert story.broken() == {"nothing_is_forgotten", "latest_is_later"}
+
+
+def test_a_row_may_be_deleted_when_its_subscription_is_deleted_meanwhile():
+    story = QueueStory()
+    story.open(2)
+    story.unsubscribe(2.5, 3.5)
+    story.take(3, 1, 1)  # it was on its way
+    story.delete(4, 1)
+    assert "a_delete_under_a_lease_is_refused" not in story.broken()
+
+
+def test_a_subscription_that_was_deleted_before_a_lease_says_nothing_about_it():
+    story = QueueStory()
+    story.unsubscribe(1.5, 1.6)
+    story.subscribe(1.7, LATEST)
+    story.open(2)
+    story.take(3, 1, 1)
+    story.delete(4, 1)
+    assert "a_delete_under_a_lease_is_refused" in story.broken()

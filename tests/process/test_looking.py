@@ -195,3 +195,48 @@ def test_a_filter_looks_again_after_a_seek(client):
                 message.ack()
             consumer.flush()
             assert client.seek_subscription("orders", "swiss", "beginning").skipped == 0
+
+
+# ---- peek
+
+
+def test_peek_shows_what_would_come_next_and_takes_nothing(client):
+    sent(client, 10)
+    with client.consumer("orders", "billing", credit=1) as consumer, client.consumer("orders", "billing", credit=1) as other:
+        (held,) = taken(consumer, 1)
+        consumer.pause()
+        other.pause()
+        batch = consumer.peek()
+        assert len(batch) == 9
+        assert held.id not in {message.id for message in batch}
+        assert [message.id for message in other.peek(100)] == [message.id for message in batch]
+        assert len(consumer.peek(3)) == 3
+        for partition in (0, 1):
+            offsets = [message.offset for message in batch if message.partition == partition]
+            assert offsets == sorted(offsets)
+        assert [message.key for message in consumer.peek(where="key = '7'")] in ([b"7"], [])
+        held.nack().result()
+        assert len(consumer.peek()) == 10
+        assert client.subscription("orders", "billing").backlog == 10
+
+
+def test_peek_applies_the_filter_of_the_subscription(client):
+    sent(client, 5, country="DE")
+    sent(client, 3, country="CH")
+    with client.consumer("orders", "swiss", where="attributes.country = 'CH'", credit=1) as consumer:
+        taken(consumer, 1)
+        assert [message.attributes["country"] for message in consumer.peek(100)] == ["CH"] * 2
+        assert len(consumer.peek(where="attributes.country = 'DE'")) == 0
+
+
+def test_peek_at_nothing_is_empty_and_wrong_arguments_are_refused(client):
+    with client.consumer("orders", "billing") as consumer:
+        assert len(consumer.peek()) == 0
+        for limit in (0, -1, 10_001, True, "all"):
+            with pytest.raises(bowstring.InvalidArgument, match=r"is not valid\. Use a whole number from 1 to 10000"):
+                consumer.peek(limit)
+        with pytest.raises(bowstring.InvalidArgument, match="'value' is no column"):
+            consumer.peek(where="value = 'a'")
+        client.delete_subscription("orders", "billing")
+        with pytest.raises(bowstring.SubscriptionNotFound):
+            consumer.peek()

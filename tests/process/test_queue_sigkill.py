@@ -188,7 +188,7 @@ def broken_promises(lines: list[Line], stored: set[tuple[int, int]]) -> Iterator
 def _of_two(place: tuple[int, int], before: Hold, after: Hold) -> Iterator[str]:
     """Two holds of one message, one after the other."""
     if before.acked:
-        yield f"{place} came again after it was acked"
+        yield f"{place} came again by grant {after.grant} to {after.name}, after {before.name} had acked it by grant {before.grant}"
     same = before.is_passed_on_as(after)
     if not same and not before.is_over_before(after):
         early = (before.end - after.granted) / 1e6
@@ -222,6 +222,7 @@ async def test_no_message_is_lost_or_worked_on_twice_when_broker_and_workers_are
     finally:
         served.process.kill()
         served.process.communicate()
+    (tmp_path / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in crew.lines), "utf-8")
     assert len(stream.stored) > 5 * kills
     assert list(broken_promises(crew.lines, stream.stored)) == []
 
@@ -239,7 +240,7 @@ def test_the_promises_are_told_apart_from_what_breaks_them():
     assert not told(got, nacked, again, acking, acked, stored=True)
     assert "nobody has acked it" in told(got, nacked, again, stored=True)
     assert "0.800000 s before the lease of a had ended" in told(got, again, acking, acked)
-    assert "after it was acked" in told(got, nacked, again, acking, acked, line("got", 9.0, 10.0, "c", 2))
+    assert "after b had acked it" in told(got, nacked, again, acking, acked, line("got", 9.0, 10.0, "c", 2))
     uncounted = line("got", 9.0, 10.0, "c", 2) | {"retry_count": 1}
     assert "retry count 1 after 1" in told(got, nacked, again, uncounted)
 

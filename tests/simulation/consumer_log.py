@@ -25,6 +25,7 @@ from tests.history.lease_events import (
     DECIDE,
     EXTEND,
     HANDED,
+    LEAVE,
     LOST,
     OUTCOMES,
     PUSHED,
@@ -76,6 +77,9 @@ class ConsumerLog:
             self._ask(EXTEND, extend.partition, extend.number, _parts(extend, [""] * len(extend.grants)), span=extend.lease)
         if request.ready:
             self._note(READY)
+        if request.leaving:
+            self._note(LEAVE)
+            self._world.sometimes("consumer said that it leaves")
 
     def _ask(self, operation: str, partition: int, number: int, rows: tuple[Delivery, ...], span: int = 0) -> None:
         about = self._about._replace(rows=rows, request=number, span=span)

@@ -1,5 +1,5 @@
 """What consumers do in one seed: drawn with dice of its own, so that the rest of a seed stays what it
-was. Half of the seeds from `QUEUES_FROM` on have consumers.
+was. Half of the seeds have consumers.
 """
 
 from __future__ import annotations
@@ -12,17 +12,12 @@ BEFORE_QUEUES = frozenset(
     | {51, 60034, 91147, 91030, 93119, 100216}
 )
 """Seeds that found something before there were queues: they stay as they were."""
-QUEUES_FROM = 1_000
-"""The seeds of every test are below this. The checkers of retry counts and credit do not know yet what
-a consumer gives back by leaving (seed 37 showed it): until they do, queues are simulated on demand,
-`make sim SEEDS=100 SEED=200000`.
-"""
 
 
 def drawn_queue(seed: int) -> dict[str, Any]:
     """What to change in a `Load`; nothing in a seed without consumers."""
     source = random.Random(f"{seed}/queue")
-    if seed < QUEUES_FROM or seed in BEFORE_QUEUES or source.random() < 0.5:
+    if seed in BEFORE_QUEUES or source.random() < 0.5:
         return {}
     return {
         "consumers": source.randint(1, 4),

@@ -41,6 +41,7 @@ from bowstring.core.settling import GrantRows, OutcomeRows, RowsDone, RowStandin
 from bowstring.core.subscription_settings import SubscriptionSettings
 from bowstring.messages import encoding
 from bowstring.ports.catalog import TopicRow
+from bowstring.ports.extents import Extent
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page
 from tests.unit.test_alarm import SECOND, Clock
@@ -142,6 +143,14 @@ class SceneReading:
         self.counters = Counters()
         self.damaged: set[int] = set()
         """First offsets of pages."""
+        self.gone: set[int] = set()
+        """First offsets of pages that retention has taken."""
+        self.pages_a_look = 1 << 20
+        """So many pages are found at once."""
+        self.extents: list[tuple[int, int]] = []
+        """Extents whose index is damaged."""
+        self.when_read: Callable[[], object] = lambda: None
+        """Called when pages are read."""
         self.out_of_memory = False
         self.clock = clock
         self._flusher = flusher
@@ -153,9 +162,23 @@ class SceneReading:
         )
 
     async def entries(self, partition: Partition, offset: int, end: int, bytes_max: int, pages_max: int) -> list[PageEntry]:
-        return partition.pages.between(offset, end, bytes_max, pages_max)
+        looked = [entry for entry in partition.pages.between(offset, end, bytes_max, pages_max) if entry.first_offset not in self.gone]
+        found = looked[: self.pages_a_look]
+        for first, last in self.extents:
+            before = [entry for entry in found if entry.end <= first]
+            if not before and any(entry.first_offset < last for entry in found):
+                raise Damaged(f"offsets {first} to {last - 1}")
+            found = before or found
+        return found
+
+    async def unreadable(self, partition: Partition, offset: int, end: int) -> Extent | None:
+        for first, last in self.extents:
+            if offset < last and first < end:
+                return Extent(partition.topic, partition.number, first, last, 0, 0, 0, 1, 1, 0, (), ())
+        return None
 
     async def pages(self, partition: Partition, entries: Sequence[PageEntry]) -> list[Page]:
+        self.when_read()
         if any(entry.first_offset in self.damaged for entry in entries):
             raise Damaged("rotten")
         return [self._flusher.tail[partition.number, entry.first_offset] for entry in entries]

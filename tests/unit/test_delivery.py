@@ -14,6 +14,7 @@ from bowstring.core.changes import Reason
 from bowstring.core.decisions import Decided, Decision, Found
 from bowstring.core.ledger_changes import SetAside, SetAsideReason, Settlement
 from bowstring.core.partition import Partition
+from bowstring.ports.failures import Damaged
 from tests.unit.queue_scene import MUCH, Customer, QueueScene, values_of
 from tests.unit.test_alarm import SECOND
 
@@ -150,6 +151,102 @@ async def test_rows_of_a_damaged_page_are_set_aside_and_counted():
     assert scene.reading.counters.queue.aside["damaged"] == 1
     assert scene.reading.counters.damaged == 1
     assert scene.ledger().settled.above.rows().runs() == ((2, 1),)
+
+
+async def far_apart(scene: QueueScene) -> Customer:
+    """Rows 1 and 6 were given back, and come to one consumer from the store; what is between them is
+    settled."""
+    ada = scene.customer()
+    for value in (b"a", b"b", b"c", b"d", b"e", b"f"):
+        scene.publish(value)
+    scene.flusher.settle()
+    ada.live.limit(ConsumerCredit(0, 0))
+    ada.settle(Settlement.ACK, ada.grants[0], range(2, 6))
+    ada.settle(Settlement.RELEASE, ada.grants[0])
+    scene.flusher.settle()
+    assert scene.ledger().returned.rows().runs() == ((1, 1), (6, 1))
+    scene.reading.out_of_memory = True
+    bob = scene.customer("bob")
+    scene.flusher.settle()
+    return bob
+
+
+async def test_a_row_far_behind_one_that_is_gone_is_delivered():
+    """One look at the index of the store finds no page of the rows: that does not mean that there is
+    none."""
+    scene = QueueScene()
+    scene.reading.gone, scene.reading.pages_a_look = {1}, 2
+    bob = await far_apart(scene)
+    await rest()
+    scene.flusher.settle()
+    assert bob.values == [b"f"]
+    assert scene.reading.counters.queue.aside["expired"] == 1
+    assert scene.ledger().floor == 6
+
+
+async def test_rows_whose_pages_are_all_gone_are_set_aside():
+    scene = QueueScene()
+    scene.reading.gone, scene.reading.pages_a_look = {1, 6}, 2
+    bob = await far_apart(scene)
+    await rest()
+    scene.flusher.settle()
+    assert bob.values == []
+    assert scene.ledger().floor == 7
+
+
+async def test_pages_that_move_while_they_are_read_are_looked_for_again():
+    scene = QueueScene()
+    partition = scene.actors[0].partition
+
+    def move() -> None:
+        scene.reading.damaged, scene.reading.when_read = set(), lambda: None
+        partition.moves += 1
+        raise Damaged("the segment has another life")
+
+    scene.reading.when_read = move
+    bob = await far_apart(scene)
+    await rest()
+    assert bob.values == [b"a", b"f"]
+    assert bob.ended is None
+    assert scene.reading.counters.queue.aside["expired"] == scene.reading.counters.damaged == 0
+
+
+async def test_rows_of_an_extent_with_a_damaged_index_are_set_aside_and_the_others_go_on():
+    scene = QueueScene()
+    for value in (b"a", b"b", b"c", b"d"):
+        scene.publish(value)
+    scene.flusher.settle()
+    scene.reading.out_of_memory = True
+    scene.reading.extents = [(2, 4)]
+    ada = scene.customer()
+    for _ in range(3):
+        scene.flusher.settle()
+        await rest()
+    assert ada.values == [b"a", b"d"]
+    assert ada.ended is None
+    assert scene.reading.counters.queue.aside["damaged"] == 2
+    assert scene.reading.counters.damaged == 1
+    assert scene.ledger().settled.above.rows().runs() == ((2, 2),)
+
+
+async def test_a_consumer_that_may_have_rows_of_a_damaged_index_keeps_them_until_its_lease_ends():
+    scene = QueueScene()
+    ada = scene.customer()
+    scene.publish(b"a")
+    scene.flusher.settle()
+    ada.live.close()
+    scene.reading.out_of_memory, scene.reading.extents = True, [(1, 2)]
+    back = come_back(scene)
+    scene.flusher.settle()
+    await rest()
+    assert back.values == []
+    assert back.ended is None
+    assert scene.ledger().floor == 1
+    await scene.clock.move(40)
+    scene.flusher.settle()
+    await rest()
+    scene.flusher.settle()
+    assert scene.ledger().floor == 2
 
 
 async def test_a_row_that_is_deleted_on_its_way_is_not_sent():

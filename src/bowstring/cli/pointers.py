@@ -14,7 +14,6 @@ _SERVE: Final = "`bowstring serve` runs a broker."
 _CONSUME: Final = "`bowstring consume TOPIC SUBSCRIPTION` takes messages from a queue."
 _SUBSCRIPTION: Final = "Queues are subscriptions: `bowstring subscription create|list|describe|alter|delete`."
 _SETTLE: Final = "`bowstring consume` acks what it prints; with --exec the exit code decides."
-_NEXT: Final = "It comes with the next version; `bowstring consume --no-ack` looks and gives back."
 _ATTRIBUTES: Final = "Headers are attributes here: produce --attribute K=V, read --columns attributes."
 
 COMMANDS: Final[dict[str, str]] = {
@@ -24,7 +23,6 @@ COMMANDS: Final[dict[str, str]] = {
     **dict.fromkeys(("ack", "nack", "reject", "requeue"), _SETTLE),
     "extend": "The kit extends leases by itself; `bowstring consume --lease SPAN` asks for longer ones.",
     "leases": "`bowstring lease list TOPIC SUBSCRIPTION` lists them.",
-    "peek": _NEXT,
     **dict.fromkeys(("subscription show", "subscription get", "subscription info"), "Use `bowstring subscription describe`."),
     **dict.fromkeys(
         ("subscription purge", "subscription reset"), "`bowstring subscription seek TOPIC SUBSCRIPTION --to latest` does that."

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from bowstring import errors, times
 from bowstring.client import handling
 from bowstring.client.arguments import Span
-from bowstring.client.batch import messages
+from bowstring.client.batch import Batch, messages
 from bowstring.client.connection import Connection
 from bowstring.client.consumer_settings import ConsumerSettings
 from bowstring.client.consumption import Consumption, LeaseHand, release
@@ -31,6 +31,7 @@ from bowstring.client.leased_batch import LeasedBatch
 from bowstring.client.leased_message import LeasedMessage
 from bowstring.client.leased_page import LeasedPage
 from bowstring.client.pages import Chunk
+from bowstring.client.peek import peek
 from bowstring.client.statistics import ConsumerStatistics
 
 _log = logging.getLogger("bowstring.client.consumer")
@@ -91,6 +92,14 @@ class Consumer(Hand[Deliveries, LeasedMessage, LeasedBatch]):
         """
         while (batch := await self._next_batch(max_rows, max_wait)) is not None:
             yield batch
+
+    async def peek(self, limit: int = 20, where: str | None = None) -> Batch:
+        """Looks at up to `limit` messages that would come next, to any consumer of the subscription,
+        without taking them: a batch without leases. `where` is a filter.
+        """
+        self._check_open()
+        await self._begun()
+        return await peek(self._connection, self.topic, self.subscription, limit, where, (), self._call_seconds)
 
     async def run(self, handler: Callable[[LeasedMessage], Any], concurrency: int = 1) -> None:
         """Calls the handler with each message until the consumer is closed; `concurrency` messages

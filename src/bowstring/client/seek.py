@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bowstring import errors
 from bowstring.client import arguments
@@ -10,6 +12,9 @@ from bowstring.client.consumer_settings import checked_name
 from bowstring.client.positions import PositionCalls, offsets_message
 from bowstring.client.ranges import Start
 from bowstring.wire.generated import bowstring_pb2 as pb
+
+if TYPE_CHECKING:
+    from bowstring.client.batch import Batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,13 @@ class Seek:
 
 
 class SeekCalls(PositionCalls):
-    """The call of a client that sets a subscription to a place."""
+    """The calls of a client that look into a subscription, or set it to a place."""
+
+    async def _peek(self, topic: str, subscription: str, limit: int, where: str | None, ids: Sequence[str]) -> Batch:
+        """What a consumer's `peek` gives, without a consumer."""
+        from bowstring.client.peek import peek
+
+        return await peek(self._connection, topic, subscription, limit, where, ids, self._timeout)
 
     async def seek_subscription(self, topic: str, name: str, to: Start, dry_run: bool = False) -> Seek:
         """Sets a subscription to a place, as a reader's `start`: messages before it count as settled,

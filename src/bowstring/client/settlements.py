@@ -209,13 +209,10 @@ class Settlements:
         if request is None:
             return None
         refused = [(part, each) for each in told.refused for part in request.parts if part.page.lease.grant == each.grant]
-        for page, _, rows, _ in request.parts:
-            self._set(page, rows, DONE, quiet=bool(refused))
-        for part, each in refused:
+        for part, each in refused:  # first: another thread must never see such a row as done
             self._refuse(part, each, now)
-        if refused:
-            for page, _, _, _ in request.parts:
-                page.answered()
+        for page, _, rows, _ in request.parts:
+            self._set(page, rows, DONE)
         self._end(request)
         return request.written
 
@@ -226,9 +223,14 @@ class Settlements:
             self._rounds.popleft()
         self._changed.set()
 
-    def _set(self, page: LeasedPage, rows: Rows, state: int, *, quiet: bool = False) -> None:
-        """These rows are decided. The last one of a page lets the page go."""
-        if rows is None:
+    def _set(self, page: LeasedPage, rows: Rows, state: int) -> None:
+        """These rows are decided, but for those that were refused already. The last one of a page
+        lets the page go.
+        """
+        if page.refusals:
+            mine = np.arange(page.rows) if rows is None else rows
+            page.state_array[mine[page.state_array[mine] != REFUSED]] = state
+        elif rows is None:
             page.state_array[:] = state
         else:
             page.state_array[rows] = state
@@ -238,8 +240,7 @@ class Settlements:
             del lease.pages[page]
             if not lease.pages:
                 self._finished(lease)
-        if not quiet:
-            page.answered()
+        page.answered()
 
     def _refuse(self, part: MarkedPart, told: pb.RefusedRows, now: int) -> None:
         """The broker has refused rows of a part."""
@@ -251,8 +252,8 @@ class Settlements:
             lost = np.arange(page.rows) if rows is None else rows
         if not len(lost):
             return
-        page.state_array[lost] = REFUSED
         refusal = self.refusal(page, lost, told, now)
+        page.state_array[lost] = REFUSED
         self.counts[mark] -= len(lost)
         self.counts[LOST] += len(lost)
         if mark in (ACK, NACK, REJECT):

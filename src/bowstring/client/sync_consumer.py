@@ -22,6 +22,7 @@ from bowstring import errors
 from bowstring.client import consumer as asynchronous_consumer
 from bowstring.client import handling
 from bowstring.client.arguments import Span
+from bowstring.client.batch import Batch
 from bowstring.client.key_order import KeyGate
 from bowstring.client.lease_receipts import MarkReceipt, MarksReceipt, OneExtension
 from bowstring.client.leased_batch import LeasedBatch
@@ -124,6 +125,12 @@ class Consumer(SyncHand[LeasedMessage, LeasedBatch]):
         more rows, unless the consumer holds as much as it may.
         """
         return self._batches(max_rows, max_wait)
+
+    def peek(self, limit: int = 20, where: str | None = None) -> Batch:
+        """Looks at up to `limit` messages that would come next, to any consumer of the subscription,
+        without taking them: a batch without leases. `where` is a filter.
+        """
+        return self._thread.run(self._consumer.peek(limit, where))
 
     def run(self, handler: Callable[[LeasedMessage], Any], concurrency: int = 1) -> None:
         """Calls the handler with each message until the consumer is closed, in `concurrency` threads,

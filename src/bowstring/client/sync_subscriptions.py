@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import EllipsisType
+from typing import TYPE_CHECKING
 
 from bowstring.client import client as asynchronous
 from bowstring.client.arguments import Span, SpanOrMoment
@@ -12,6 +13,9 @@ from bowstring.client.ranges import Start
 from bowstring.client.seek import Seek
 from bowstring.client.subscriptions import Backoff, Lease, Subscription
 from bowstring.wire.loops import LoopThread
+
+if TYPE_CHECKING:
+    from bowstring.client.batch import Batch
 
 # This module is the other face of that class, and uses what it keeps from programs.
 # pyright: reportPrivateUsage=false
@@ -111,6 +115,10 @@ class SyncSubscriptionCalls:
         `SubscriptionNotFound`, `OutOfRange`.
         """
         return self._thread.run(self._client.seek_subscription(topic, name, to, dry_run))
+
+    def _peek(self, topic: str, subscription: str, limit: int, where: str | None, ids: Sequence[str]) -> Batch:
+        """What a consumer's `peek` gives, without a consumer."""
+        return self._thread.run(self._client._peek(topic, subscription, limit, where, ids))
 
     def delete_subscription(self, topic: str, name: str, missing_ok: bool = False) -> None:
         """Deletes a subscription: its consumers end with `SubscriptionNotFound`. The messages stay in

@@ -52,6 +52,7 @@ HANDLERS: Final[dict[str, Callable[[Broker, Any, Caller], Awaitable[Any]]]] = {
     "ListSubscriptions": subscriptions.list_page,
     "DeleteSubscription": subscriptions.delete,
     "SeekSubscription": subscriptions.seek,
+    "Peek": subscriptions.peek,
     "ListLeases": subscriptions.list_leases,
     "ReleaseLeases": subscriptions.release_leases,
     "ExplainKey": subscriptions.explain_key,

@@ -347,6 +347,7 @@ PROTOBUF: Final[Codec] = {
     "ListSubscriptions": _unary("ListSubscriptions", protobuf_queue.list_subscriptions, protobuf_queue.subscription_page),
     "DeleteSubscription": _unary("DeleteSubscription", _fields(requests.DeleteSubscriptionRequest), protobuf_queue.subscription_deleted),
     "SeekSubscription": _unary("SeekSubscription", protobuf_queue.seek_subscription, protobuf_queue.subscription_sought),
+    "Peek": _unary("Peek", protobuf_queue.peek, protobuf_queue.peeked),
     "Consume": CallForm(protobuf_queue.consume_request, protobuf_queue.consume_answer),
     "ListLeases": _unary("ListLeases", protobuf_queue.list_leases, protobuf_queue.lease_page),
     "ReleaseLeases": _unary("ReleaseLeases", protobuf_queue.release_leases, protobuf_queue.leases_released),

@@ -18,6 +18,7 @@ from bowstring.broker.queue.key_facts import KeyExplanation
 from bowstring.broker.queue.lease_list import LeaseFilter, LeasePage
 from bowstring.broker.queue.lease_requests import SoughtFacts
 from bowstring.broker.queue.opening import ConsumerOpening
+from bowstring.broker.queue.peeking import PeekWish
 from bowstring.broker.queue.pushes import Grants
 from bowstring.broker.queue.seeking import SubscriptionSeek
 from bowstring.broker.queue.settlement import NamedRows
@@ -268,6 +269,19 @@ def seek_subscription(request: pb.SeekSubscriptionRequest) -> requests.SeekSubsc
 
 def subscription_sought(facts: list[SoughtFacts]) -> pb.SeekSubscriptionAnswer:
     return pb.SeekSubscriptionAnswer(partitions=[pb.SoughtPartition(**each._asdict()) for each in facts])
+
+
+def peek(request: pb.PeekRequest) -> requests.PeekRequest:
+    return requests.PeekRequest(PeekWish(request.topic, request.subscription, request.limit, request.where, tuple(request.ids)))
+
+
+def peeked(pages: list[Fetched]) -> pb.PeekAnswer:
+    answer = pb.PeekAnswer()
+    for fetched in pages:
+        page = answer.pages.add()
+        fill_page(page, fetched)
+        page.batch = bytes(fetched.data or b"")
+    return answer
 
 
 def subscription_deleted(deleted: bool) -> pb.DeleteSubscriptionAnswer:

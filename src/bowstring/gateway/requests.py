@@ -15,6 +15,7 @@ from bowstring.broker.log.message_lookup import MessagePlace as MessagePlace
 from bowstring.broker.log.positions import PositionFacts
 from bowstring.broker.queue.given_settings import GivenSettings
 from bowstring.broker.queue.lease_list import LeaseFilter
+from bowstring.broker.queue.peeking import PeekWish
 from bowstring.broker.queue.seeking import SubscriptionSeek
 from bowstring.broker.queue.subscription_facts import SubscriptionFacts
 from bowstring.broker.queue.subscriptions import NewSubscription
@@ -204,6 +205,10 @@ class DeleteSubscriptionRequest(NamedTuple):
 
 class SeekSubscriptionRequest(NamedTuple):
     wanted: SubscriptionSeek
+
+
+class PeekRequest(NamedTuple):
+    wish: PeekWish
 
 
 class ListLeasesRequest(NamedTuple):

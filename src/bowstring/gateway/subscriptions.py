@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from bowstring.broker.broker import Broker
-from bowstring.broker.queue import key_facts, lease_list, seeking, subscription_facts, subscriptions
+from bowstring.broker.queue import key_facts, lease_list, peeking, seeking, subscription_facts, subscriptions
 from bowstring.broker.queue.key_facts import KeyExplanation
 from bowstring.broker.queue.lease_list import LeasePage
 from bowstring.broker.queue.lease_requests import SoughtFacts
 from bowstring.broker.queue.subscription_facts import SubscriptionFacts
+from bowstring.broker.reading.fetched import Fetched
 from bowstring.gateway import requests
 from bowstring.gateway.requests import SubscriptionPage
 from bowstring.ports.transport import Caller
@@ -50,6 +51,11 @@ async def delete(broker: Broker, request: requests.DeleteSubscriptionRequest, ca
 async def seek(broker: Broker, request: requests.SeekSubscriptionRequest, caller: Caller) -> list[SoughtFacts]:
     """Sets a subscription to another place, or says what that would come to."""
     return await seeking.seek(broker.serving.queues, request.wanted, caller)
+
+
+async def peek(broker: Broker, request: requests.PeekRequest, caller: Caller) -> list[Fetched]:
+    """Gives the messages that would come next."""
+    return await peeking.peek(broker.serving.queues, request.wish)
 
 
 async def list_leases(broker: Broker, request: requests.ListLeasesRequest, caller: Caller) -> LeasePage:

@@ -67,6 +67,7 @@ CALLS: Final[dict[str, Call]] = {
         Call("ListSubscriptions"),
         Call("DeleteSubscription", done=errors.SubscriptionNotFound),
         Call("SeekSubscription"),
+        Call("Peek"),
         Call("Consume", stream=True),
         Call("ListLeases"),
         Call("ReleaseLeases"),

@@ -112,19 +112,19 @@ class Delivery:
             return
         self._task = None
         held = self._held(outgoing) & rows
-        if not found.entries and found.damaged is None:
-            self._set_aside(outgoing, held, SetAsideReason.EXPIRED)  # retention has taken their pages
         if self._send(outgoing, held, found):
             self.go_on()
 
     # Sending
 
     def _send(self, outgoing: Outgoing, rows: RowSet, found: PagesFound) -> bool:
-        """Sends the rows that these pages have. Those of a damaged page are settled without a
-        delivery: no consumer could ever ack them. A consumer that was sent them before may have them
-        still, so its lease runs to its end first. False if the rest has to wait for room.
+        """Sends the rows that these pages have. Those that are gone, or cannot be read, are settled
+        without a delivery: no consumer could ever ack them. A consumer that was sent damaged ones
+        before may have them still, so its lease runs to its end first. False if the rest has to wait
+        for room.
         """
         partition, entries = outgoing.actor.partition, found.entries
+        self._set_aside(outgoing, rows & found.gone, SetAsideReason.EXPIRED)
         if entries and rows:
             moments = None if outgoing.again else self._reading.moments(partition.topic)
             cut = leased_page.cut(partition, rows, entries, found.pages, moments)
@@ -133,10 +133,10 @@ class Delivery:
                 if not self._send_piece(outgoing, piece):
                     return not outgoing.again
             outgoing.offset = min(entries[-1].end, rows.stop)
-        if found.damaged is not None:
-            first, outgoing.offset = found.damaged.first_offset, found.damaged.end
+        if found.damaged:
+            outgoing.offset = found.damaged.stop
             if not outgoing.again:
-                self._set_aside(outgoing, rows & RowSet(first, outgoing.offset), SetAsideReason.DAMAGED)
+                self._set_aside(outgoing, rows & found.damaged, SetAsideReason.DAMAGED)
         return True
 
     def _send_piece(self, outgoing: Outgoing, piece: Fetched) -> bool:

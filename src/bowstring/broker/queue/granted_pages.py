@@ -1,15 +1,16 @@
-"""The pages of granted rows: in memory, or read from the store. Of a read in which one page is damaged
-the page is named, so that the others can be sent.
+"""The pages of granted rows: in memory, or read from the store. Where the bytes of a page do not verify,
+or those of the index of an extent, its offsets are named, so that the others can be sent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from bowstring.broker.reading.reading import Reading
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
-from bowstring.core.row_set import RowSet
+from bowstring.core.row_set import NO_ROWS, RowSet
 from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Page
 
@@ -17,12 +18,14 @@ PAGES_A_READ = 256
 
 
 class PagesFound(NamedTuple):
-    """Pages that hold some of the rows, in order. There is none when retention has taken them all."""
+    """Pages that hold some of the rows, in order."""
 
     entries: list[PageEntry]
     pages: list[Page]
-    damaged: PageEntry | None = None
-    """The page before which the others end, because its bytes do not verify."""
+    gone: RowSet = NO_ROWS
+    """Those of the rows that are in no page any more, because retention has taken them."""
+    damaged: RowSet = NO_ROWS
+    """The offsets before which the pages end, because they cannot be read."""
 
 
 class GrantedPages:
@@ -37,33 +40,62 @@ class GrantedPages:
             return None
         entries = partition.pages.between(rows.first, rows.stop, bytes_max, PAGES_A_READ)
         pages = self._reading.reader.held(partition, entries)
-        return None if pages is None else PagesFound(entries, pages)
+        return None if pages is None else PagesFound(entries, pages, _in_none(rows, entries))
 
     async def read(self, partition: Partition, rows: RowSet, bytes_max: int) -> PagesFound:
-        """The same, wherever they are."""
-        reader = self._reading.reader
-        while True:
-            moves, entries, pages = partition.moves, list[PageEntry](), list[Page]()
+        """The same, wherever they are. One look finds about so many bytes of pages, and perhaps none
+        that has one of the rows: these may be far apart. Then the next look begins behind it.
+        """
+        reader, left, gone = self._reading.reader, rows, list[RowSet]()
+        while left:
+            moves, entries = partition.moves, list[PageEntry]()
             try:
-                found = await reader.entries(partition, rows.first, rows.stop, bytes_max, PAGES_A_READ)
-                entries = [entry for entry in found if rows & RowSet(entry.first_offset, entry.end)]
+                found = await reader.entries(partition, left.first, left.stop, bytes_max, PAGES_A_READ)
+                entries = [entry for entry in found if left & RowSet(entry.first_offset, entry.end)]
                 pages = await reader.pages(partition, entries)
             except Damaged as error:
-                if moves == partition.moves:
-                    return await self._until_damaged(partition, entries, error)
-            if entries or moves == partition.moves:
-                return PagesFound(entries, pages)
+                damage = await self._until_damaged(partition, left, entries, error) if moves == partition.moves else None
+                if damage is not None:
+                    return damage._replace(gone=RowSet.union((*gone, damage.gone)))
+                continue
+            if moves == partition.moves:  # else a page may have moved past the look
+                gone.append(_in_none(left, found) if found else left)
+            elif not entries:
+                continue
+            if entries:
+                return PagesFound(entries, pages, RowSet.union(gone))
+            left = left - RowSet(0, found[-1].end) if found else NO_ROWS
+        return PagesFound([], [], RowSet.union(gone))
 
-    async def _until_damaged(self, partition: Partition, entries: list[PageEntry], error: Damaged) -> PagesFound:
-        """Reads one page after the other, up to the damaged one."""
-        pages: list[Page] = []
+    async def _until_damaged(self, partition: Partition, rows: RowSet, entries: list[PageEntry], error: Damaged) -> PagesFound | None:
+        """Reads one page after the other, up to the damaged one. Without entries it is an index that
+        is damaged. None if everything can be read now.
+        """
+        reader, pages = self._reading.reader, list[Page]()
         for entry in entries:
             try:
-                pages += await self._reading.reader.pages(partition, [entry])
+                pages += await reader.pages(partition, [entry])
             except Damaged:
-                self._reading.counters.damaged += 1
-                self._reading.note_damage(partition, error)
-                return PagesFound(entries[: len(pages)], pages, entry)
-        if not entries:
-            raise error
-        return PagesFound(entries, pages)
+                self._note(partition, error)
+                return PagesFound(entries[: len(pages)], pages, damaged=RowSet(entry.first_offset, entry.end))
+        if entries:
+            return PagesFound(entries, pages)
+        extent = await reader.unreadable(partition, rows.first, rows.stop)
+        if extent is None:
+            return None
+        self._note(partition, error)
+        return PagesFound([], [], rows.below(extent.first_offset), RowSet(extent.first_offset, extent.end_offset))
+
+    def _note(self, partition: Partition, error: Damaged) -> None:
+        self._reading.counters.damaged += 1
+        self._reading.note_damage(partition, error)
+
+
+def _in_none(rows: RowSet, entries: Sequence[PageEntry]) -> RowSet:
+    """The rows up to the last of these pages that are in none of them."""
+    gaps, end = list[RowSet](), rows.first
+    for entry in entries:
+        if entry.first_offset > end:
+            gaps.append(rows & RowSet(end, entry.first_offset))
+        end = entry.end
+    return RowSet.union(gaps)

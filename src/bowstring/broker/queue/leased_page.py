@@ -32,7 +32,7 @@ class LeasedRowsCut(NamedTuple):
 
     pieces: list[Fetched]
     aside: RowSet
-    """Rows that have expired, are too old, or are in no page any more: no consumer gets them."""
+    """Rows that have expired, or are too old: no consumer gets them."""
 
 
 def cut(partition: Partition, rows: RowSet, entries: Sequence[PageEntry], pages: Sequence[Page], moments: Moments | None) -> LeasedRowsCut:
@@ -40,7 +40,7 @@ def cut(partition: Partition, rows: RowSet, entries: Sequence[PageEntry], pages:
     them before (`moments` is None) gets them all the same.
     """
     pieces: list[Fetched] = []
-    aside = [rows.below(entries[0].first_offset)]
+    aside: list[RowSet] = []
     for entry, page in zip(entries, pages, strict=True):
         wanted = rows & RowSet(entry.first_offset, entry.end)
         if not wanted:

@@ -251,8 +251,8 @@ class Scout:
                     return joined(parts)
             parts.append(self._look.of_page(max(end, entry.first_offset), entry, page))
             end = entry.end
-        if found.damaged is not None:
-            parts.append(self._unseen(actor, end, found.damaged.end))
+        if found.damaged:
+            parts.append(self._unseen(actor, end, found.damaged.stop))
         elif not parts:
             parts.append(self._unseen(actor, end, asked.stop))
         return joined(parts)

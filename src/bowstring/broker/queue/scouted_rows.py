@@ -96,7 +96,7 @@ class RowLook:
         """Those of the rows that are in these pages, which need not follow each other, or should be."""
         pages = zip(found.entries, found.pages, strict=True)
         parts = [self.of_page(max(rows.first, entry.first_offset), entry, page) for entry, page in pages]
-        end = found.damaged.end if found.damaged is not None else parts[-1].end if parts else rows.stop
+        end = found.damaged.stop if found.damaged else parts[-1].end if parts else rows.stop
         asked = rows.below(end)
         missing = (asked - RowSet.of_runs([(part.first, part.end - part.first) for part in parts])).offsets()
         seen = joined([*parts, self.unknown(rows.first, end, missing)])

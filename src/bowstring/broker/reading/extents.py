@@ -22,6 +22,7 @@ from bowstring.core.due_blocks import DueDirectory, Dues, decode_due_block, deco
 from bowstring.core.pages import PageEntry, PageIndex
 from bowstring.core.partition import Partition
 from bowstring.ports.extents import Extent
+from bowstring.ports.failures import Damaged
 from bowstring.ports.journal import Journal
 from bowstring.ports.store import Reference, Store
 from bowstring.settings import Settings
@@ -96,6 +97,18 @@ class Extents:
                 return found
             at += 1
         return []
+
+    async def unreadable(self, partition: Partition, offset: int, end: int) -> Extent | None:
+        """The first extent from the offset on whose index cannot be read; None if there is none
+        before `end`.
+        """
+        for extent in await self.of(partition):
+            if extent.end_offset > offset and extent.first_offset < end:
+                try:
+                    await self.index(extent)
+                except Damaged:
+                    return extent
+        return None
 
     async def entry_since(self, partition: Partition, moment: int) -> PageEntry | None:
         """The first sealed page with a row that arrived at that moment or later."""

@@ -16,6 +16,7 @@ from bowstring.core.pages import LOST, Origin, PageEntry, PageHeader, decode_hea
 from bowstring.core.partition import Partition
 from bowstring.frames import reference_of
 from bowstring.messages import encoding
+from bowstring.ports.extents import Extent
 from bowstring.ports.failures import Damaged
 from bowstring.ports.journal import Journal
 from bowstring.ports.store import Page, Store
@@ -53,6 +54,10 @@ class PageReader:
             if moves == partition.moves:  # else more may have been sealed meanwhile
                 break
         return partition.pages.between(max(offset, partition.sealed_end), end, bytes_max, pages_max)
+
+    async def unreadable(self, partition: Partition, offset: int, end: int) -> Extent | None:
+        """The first extent between these offsets whose index cannot be read."""
+        return await self._extents.unreadable(partition, offset, end)
 
     async def entry_since(self, partition: Partition, moment: int) -> PageEntry | None:
         """The first page with a row that arrived at that moment or later."""

@@ -675,6 +675,26 @@ class SoughtPartition(_message.Message):
     leased: int
     def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ..., again: _Optional[int] = ..., skipped: _Optional[int] = ..., leased: _Optional[int] = ...) -> None: ...
 
+class PeekRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "limit", "where", "ids")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    limit: int
+    where: str
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., limit: _Optional[int] = ..., where: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class PeekAnswer(_message.Message):
+    __slots__ = ("pages",)
+    PAGES_FIELD_NUMBER: _ClassVar[int]
+    pages: _containers.RepeatedCompositeFieldContainer[FetchAnswer]
+    def __init__(self, pages: _Optional[_Iterable[_Union[FetchAnswer, _Mapping]]] = ...) -> None: ...
+
 class Subscription(_message.Message):
     __slots__ = ("topic", "name", "id", "topic_id", "mode", "lease", "created", "backlog", "leased", "oldest", "delivered_rate", "acked_rate", "nacked_rate", "expired_rate", "partitions", "consumers", "max_deliveries", "backoff", "dead_letters", "unsettled", "keep_max", "where")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
