@@ -14,6 +14,9 @@ from tests.history.lease_facts import QueueFacts
 from tests.history.lease_time import LeaseClocks
 from tests.history.violations import Cases
 
+DUE_MICROSECONDS = 1_000_000
+"""A message that was due so long before the end has come."""
+
 
 class Subscribed(NamedTuple):
     """How the last subscription of a name was made."""
@@ -51,6 +54,8 @@ def nothing_is_forgotten(queue: QueueFacts, made: Subscribed, kept: Keeping, clo
             continue
         if send is None or (made.start == LATEST and send.invoked < made.ended) or kept.may_be_gone(place, facts.over, send):
             continue
+        if kept.clocks is not None and send.sent.due > kept.clocks.earliest(facts.over) - DUE_MICROSECONDS:
+            continue  # it need not be due
         stays = queue.stays.get(place, {})
         if not any(outcome == ACK and not ask.refuses(stay.grant, place[1]) for stay in stays.values() for ask, outcome in stay.asks):
             seen = f"it came by {[stay.grant for stay in stays.values()]}" if stays else "it never came"

@@ -11,6 +11,7 @@ from tests.history import (
     promises_of_leasing,
     promises_of_pushing,
     promises_of_retrying,
+    promises_of_schedules,
     promises_of_settling,
 )
 from tests.history.events import Event
@@ -57,6 +58,8 @@ def _of_the_topic(
     kept = Keeping(facts, clocks)
     over = promises_of_leasing.what_is_over_is_not_pushed
     yield over.__name__, over(queue, kept, leases)
+    for promise in promises_of_schedules.CHECKERS:
+        yield promise.__name__, promise(queue, kept, leases)
     made = promises_of_draining.subscribed(events, queue.topic, queue.subscription)
     if drained and not made.is_deleted and opened >= made.invoked:
         for last in promises_of_draining.CHECKERS:

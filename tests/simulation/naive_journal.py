@@ -24,6 +24,7 @@ from bowstring.core.ledger_changes import (
     Grant,
     Join,
     LedgerChange,
+    PassBy,
     Reset,
     SetAside,
     SetAsideReason,
@@ -67,6 +68,8 @@ class NaiveSubscription:
         self.rows = {offset: Message(settled=offset < change.offset or offset in gone) for offset in range(1, end)}
         self.held: set[int] = set()
         """The rows that somebody holds: looked through more often than all rows are."""
+        self.scheduled: set[int] = set()
+        """The rows that were not due when the cursor passed them."""
         self.later: set[int] = set()
         """The rows that come again later."""
         self.cursor = change.offset
@@ -111,6 +114,8 @@ class NaiveSubscription:
                 self.consumers[change.consumer] = change.name, change.lease
             case AlterSubscription():
                 self.settings = change.settings
+            case PassBy():
+                self._pass_by(change)
             case Skip():
                 self._skip(range(self.cursor, self.cursor + change.passed), self.cursor + change.passed)
                 self.cursor += change.passed
@@ -147,6 +152,18 @@ class NaiveSubscription:
             self.rows[offset] = Message(granted=True, grant=change.number, until=self.moment + lease, retries=row.retries)
             self.rows[offset].consumer = str(change.consumer)
             self.held.add(offset)
+            self.scheduled.discard(offset)
+
+    def _pass_by(self, change: PassBy) -> None:
+        upto = self.cursor + change.passed
+        self._skip(offsets_of(change.skipped), upto)
+        for offset in offsets_of(change.later):
+            row = self.rows.get(offset)
+            if row is None or row.grant or row.later or not self.cursor <= offset < upto:
+                self.wrong.append(f"row {offset} is not due, which is {row}, when the cursor goes from {self.cursor} to {upto}")
+            elif not row.settled:
+                self.scheduled.add(offset)
+        self.cursor = upto
 
     def _skip(self, offsets: Iterable[int], upto: int) -> None:
         """The filter leaves these out, of those that the cursor passes."""
@@ -201,6 +218,7 @@ class NaiveSubscription:
             if offset in self.rows:
                 self.held.discard(offset)
                 self.later.discard(offset)
+                self.scheduled.discard(offset)
                 self.rows[offset] = Message(settled=True)
 
     def _floor(self, change: Floor) -> None:
@@ -212,7 +230,7 @@ class NaiveSubscription:
 
     def _reset(self, change: Reset) -> None:
         gone = set(offsets_of(change.gone))
-        self.held, self.later, self.cursor = set(), set(), change.offset
+        self.held, self.later, self.scheduled, self.cursor = set(), set(), set(), change.offset
         for offset, row in self.rows.items():
             settled = offset < change.offset or offset in gone
             self.rows[offset] = Message(settled=settled, retries=0 if settled else row.retries)
@@ -237,6 +255,7 @@ class NaiveSubscription:
         moments, offsets = ledger.timeline.arrays()
         found = {(row, moment) for moment, row in zip(moments.tolist(), offsets.tolist(), strict=True)}
         yield from _differ("later", {(offset, self.rows[offset].later) for offset in self.later}, found)
+        yield from _differ("scheduled", self.scheduled, set(ledger.later.rows().offsets().tolist()))
         known = {one.number: (one.name, one.lease) for one in ledger.consumers}
         yield from _differ("consumers", {(number, self.consumers.get(number)) for number in known}, set(known.items()))
         requests = {(one.number, one.request) for one in ledger.consumers if one.request}
@@ -324,6 +343,8 @@ class NaiveJournal:
                 self._sometimes("rows were granted again", bool(change.rows) and not change.skipped)
                 self._sometimes("rows were left out by a grant", bool(change.skipped))
                 self._sometimes("rows were granted by the flush that stores them", self._appended > 0 and not change.rows)
+            case PassBy():
+                self._sometimes("rows that are not due were passed by", len(change.later) // 2)
             case Skip():
                 self._sometimes("rows were left out without a grant", change.passed)
             case Expire():

@@ -15,7 +15,8 @@ from bowstring.core.ledger_changes import Expire, Grant, Join, Settle, SettledPa
 from bowstring.core.ledgers import Ledgers
 from bowstring.core.subscription_settings import SubscriptionSettings
 from tests.simulation.naive_journal import NaiveJournal
-from tests.unit.ledger_world import LedgerWorld, Seeded, small_world
+from tests.unit.ledger_world import LedgerWorld, small_world
+from tests.unit.pickers import Seeded
 
 __all__ = ["small_world"]
 

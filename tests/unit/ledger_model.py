@@ -25,6 +25,14 @@ class Message:
     retries: int = 0
     later: int = 0
     """When it comes again; 0 if it was not given back for later."""
+    undue: bool = False
+    """Whether it was published for later, passed by, and nobody has told that it is due."""
+    told: int = 0
+    """Its place in the order of the rows that were told to be due; 0 if it was not."""
+
+    def is_free(self, now: int) -> bool:
+        """Whether it can be granted."""
+        return not self.settled and not self.grant and self.later <= now and not self.undue
 
 
 @dataclass
@@ -34,6 +42,7 @@ class NaiveLedger:
     start: int = 1
     rows: dict[int, Message] = field(default_factory=dict)
     grants: int = 0
+    turns: int = 0
     sought: int = 1
     """Grants below this ended at the latest with a seek."""
     backoff: tuple[int, float, int] | None = None
@@ -50,8 +59,11 @@ class NaiveLedger:
 
     def grant(self, consumer: str, most: int, lease: int, now: int) -> tuple[int, list[int]] | None:
         mine = {row.grant for row in self.rows.values() if row.grant and row.consumer == consumer}
-        free = [offset for offset, row in sorted(self.rows.items()) if not row.settled and not row.grant and row.later <= now]
-        again = [offset for offset in free if self.rows[offset].granted]
+        free = [
+            offset for offset, row in sorted(self.rows.items()) if not row.settled and not row.grant and row.later <= now and not row.undue
+        ]
+        again = [offset for offset in free if self.rows[offset].granted and not self.rows[offset].told]
+        again += self._due(free)
         fresh = [offset for offset in free if not self.rows[offset].granted]
         return self._granted(consumer, mine, (again + fresh)[:most], lease, now)
 
@@ -62,8 +74,11 @@ class NaiveLedger:
         row is settled.
         """
         mine = {row.grant for row in self.rows.values() if row.grant and row.consumer == consumer}
-        free = [offset for offset, row in sorted(self.rows.items()) if not row.settled and not row.grant and row.later <= now]
-        again = [offset for offset in free if self.rows[offset].granted][:most]
+        free = [
+            offset for offset, row in sorted(self.rows.items()) if not row.settled and not row.grant and row.later <= now and not row.undue
+        ]
+        again = [offset for offset in free if self.rows[offset].granted and not self.rows[offset].told]
+        again = (again + self._due(free))[:most]
         fresh = sorted(eligible)[: most - len(again)]
         found = self._granted(consumer, mine, again + fresh, lease, now)
         if found is not None and fresh:
@@ -80,6 +95,28 @@ class NaiveLedger:
                 self.rows[offset].granted = True
         return found
 
+    def _due(self, free: list[int]) -> list[int]:
+        return sorted((offset for offset in free if self.rows[offset].told), key=lambda offset: self.rows[offset].told)
+
+    def pass_by(self, first: int, undue: set[int]) -> None:
+        """The cursor passes rows up to the last of these, which are not due."""
+        for offset in range(first, max(undue) + 1):
+            row = self.rows[offset]
+            if not row.settled:
+                row.granted, row.undue = True, offset in undue
+
+    def come_due(self, offsets: list[int]) -> None:
+        """These are due, in this order."""
+        for offset in offsets:
+            if offset in self.rows and self.rows[offset].undue:
+                self.turns += 1
+                self.rows[offset].undue, self.rows[offset].told = False, self.turns
+
+    def forget_due(self) -> None:
+        """A broker is loaded: nobody has told yet what is due."""
+        for row in self.rows.values():
+            row.undue, row.told = row.undue or row.told > 0, 0
+
     def skip(self, first: int, upto: int) -> None:
         """The filter leaves these out."""
         for offset, row in self.rows.items():
@@ -94,6 +131,7 @@ class NaiveLedger:
         for offset in chosen:
             row = self.rows[offset]
             row.granted, row.grant, row.consumer, row.until, row.later = True, self.grants, consumer, now + lease, 0
+            row.told = 0
         return self.grants, sorted(chosen)
 
     def holds(self, consumer: str | None, grant: int, offset: int, now: int) -> bool:

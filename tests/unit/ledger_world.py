@@ -8,9 +8,8 @@ which makes failures small, or a seed, which comes far in a short time.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pytest
@@ -28,6 +27,7 @@ from bowstring.core.row_set import RowSet
 from bowstring.core.settling import GrantRows, LostRows, OutcomeRows, RowStanding, SettleRequest
 from bowstring.core.subscription_settings import Backoff, SubscriptionSettings
 from tests.unit.ledger_model import GRANTS_MAX, NaiveLedger
+from tests.unit.pickers import Picker, Seeded
 
 NAMES = ["ada", "bob", "eve"]
 Choice = TypeVar("Choice")
@@ -49,24 +49,6 @@ def offsets(found: RowSet | None) -> set[int]:
 def pairs(lost: tuple[LostRows, ...]) -> set[tuple[int, int]]:
     """The grants and rows that were refused."""
     return {(one.grant, row) for one in lost for row in offsets(one.rows)}
-
-
-class Picker(Protocol):
-    """Who decides."""
-
-    def number(self, low: int, high: int) -> int:
-        """One of [low, high]."""
-        ...
-
-
-class Seeded:
-    """A seed decides."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def number(self, low: int, high: int) -> int:
-        return self._random.randint(low, high)
 
 
 class LedgerWorld:
@@ -180,6 +162,20 @@ class LedgerWorld:
         if (change := granting.skip(self.ledger, cursor, upto)) is not None:
             self.write(change)
             self.model.skip(cursor, upto)
+
+    def pass_by(self) -> None:
+        """The cursor passes rows that are not due."""
+        ahead = {offset for offset in range(self.ledger.cursor, self.end) if not self.model.rows[offset].settled}
+        undue, cursor = self.some(ahead), self.ledger.cursor
+        if undue and (change := granting.pass_by(self.ledger, rows(undue))) is not None:
+            self.write(change)
+            self.model.pass_by(cursor, undue)
+
+    def come_due(self) -> None:
+        """Some rows are due, in any order; also others than the ledger has passed by."""
+        due = sorted(self.some(set(range(1, self.end))), key=lambda _: self.number(0, 1000))
+        self.ledger.later.come_due(np.array(due, np.int64))
+        self.model.come_due(due)
 
     def pass_over(self) -> None:
         """The cursor passes rows that are not granted and not left out: they are returned."""
@@ -347,6 +343,7 @@ class LedgerWorld:
                 loaded.replay(cast("LedgerChange | Delete | Floor", change), number)
         assert loaded.state() == self.ledgers.state()
         self.ledgers = loaded
+        self.model.forget_due()
 
     def a_snapshot_has_everything(self) -> None:
         other = Ledger(1, 0, 7)
@@ -365,7 +362,7 @@ class LedgerWorld:
         assert leased == self.model.leased(self.now)
         if self.end > 1:
             assert ledger.retry_counts(everything).tolist() == [row.retries for _, row in sorted(self.model.rows.items())]
-        free = sum(not row.settled and not row.grant and row.later <= self.now for row in self.model.rows.values())
+        free = sum(row.is_free(self.now) for row in self.model.rows.values())
         assert ledger.waiting(self.end, self.now) == free
         moments, later = ledger.timeline.arrays()
         still = {(moment, row) for moment, row in zip(moments.tolist(), later.tolist(), strict=True) if moment > self.now}
@@ -376,7 +373,8 @@ class LedgerWorld:
 
 OFTEN = ["publish", "wait", "grant", "grant", "grant", "settle", "settle", "settle", "settle", "expire", "extend", "seal", "load"]
 RARELY = "alter delete raise_floor repeat repeat give_back set_aside seek choose choose skip pass_over a_snapshot_has_everything".split()
-STEPS = [*OFTEN, *OFTEN, *RARELY]
+SCHEDULED = ["pass_by", "pass_by", "come_due", "come_due", "come_due"]
+STEPS = [*OFTEN, *OFTEN, *RARELY, *SCHEDULED]
 NEED_A_GRANT = {"settle", "repeat", "extend", "give_back", "set_aside"}
 
 

@@ -22,7 +22,7 @@ from bowstring.core.partition import Partition
 from bowstring.core.row_set import RowSet
 from bowstring.core.settling import GrantRows, OutcomeRows, SettleRequest
 from bowstring.core.subscription_settings import SubscriptionSettings
-from tests.unit.ledger_world import Picker, Seeded
+from tests.unit.pickers import Picker, Seeded
 
 NAMES = ["ada", "bob"]
 WINDOW = 600

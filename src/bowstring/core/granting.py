@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bowstring.core.leases import GRANTS_MAX
 from bowstring.core.ledger import Ledger
-from bowstring.core.ledger_changes import Grant, Join, OneLedgerChange, Skip
+from bowstring.core.ledger_changes import Grant, Join, OneLedgerChange, PassBy, Skip
 from bowstring.core.row_set import NO_ROWS, RowSet
 
 
@@ -88,6 +88,17 @@ def grant_chosen(ledger: Ledger, consumer: str, chosen: ChosenRows, lease: int, 
     plain = rows.is_run and rows.first == ledger.cursor and len(rows) == passed
     change = Grant(*ledger.place, number, joiner, now - before, passed, () if plain else rows.spans(), chosen.skipped.spans())
     return Granted((*joins, change), number, rows, now + lease)
+
+
+def pass_by(ledger: Ledger, undue: RowSet, skipped: RowSet = NO_ROWS) -> PassBy | None:
+    """The cursor passes rows from it on that are not due, and those between them. None if there are
+    none. `skipped` are those of all these that a filter leaves out.
+    """
+    if undue.stop <= ledger.cursor:
+        return None
+    later = undue - RowSet(0, ledger.cursor)
+    passed = RowSet(ledger.cursor, later.stop)
+    return PassBy(*ledger.place, len(passed), later.spans(), (skipped & passed).spans())
 
 
 def skip(ledger: Ledger, cursor: int, upto: int) -> Skip | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from bowstring.core.machine import NEVER
 from bowstring.core.row_set import NO_ROWS, RowSet
@@ -25,6 +26,14 @@ STALE_MAX = 256
 """So many entries of the heap may be stale, and three for each grant."""
 
 MANY_DUE = 64
+
+
+class LeasedRows(NamedTuple):
+    """Rows under one active lease."""
+
+    rows: RowSet
+    consumer: str
+    until: int
 
 
 class Lease:

@@ -5,7 +5,8 @@ A row is in one of five places, and only exceptions cost memory:
 - settled: below the floor, or in a set above it (`settled_rows`);
 - leased: part of a grant, which is a run of rows (`leases`);
 - returned: given back, before the cursor, and granted again before anything new;
-- later: given back, and to come again at a moment (`timeline`);
+- later: given back, and to come again at a moment (`timeline`); or published for later, and not due
+  when the cursor passed it (`later`). The broker tells when such rows are due, which is not durable;
 - waiting: from the cursor on, never granted yet. Ten million of them cost nothing.
 
 Which rows are returned follows from the rest: they are before the cursor, neither settled nor
@@ -32,7 +33,8 @@ from numpy.typing import NDArray
 
 from bowstring.core.addresses import Spans
 from bowstring.core.changes import Delete, Floor
-from bowstring.core.leases import Lease, Leases
+from bowstring.core.due_rows import ScheduledRows
+from bowstring.core.leases import Lease, LeasedRows, Leases
 from bowstring.core.ledger_changes import (
     AlterSubscription,
     Expire,
@@ -41,6 +43,7 @@ from bowstring.core.ledger_changes import (
     Grant,
     Join,
     OneLedgerChange,
+    PassBy,
     Reset,
     SetAside,
     Settle,
@@ -63,14 +66,6 @@ class LedgerParts(NamedTuple):
     head: bytes
     chunks: dict[int, bytes]
     sequence: int
-
-
-class LeasedRows(NamedTuple):
-    """Rows under one active lease."""
-
-    rows: RowSet
-    consumer: str
-    until: int
 
 
 class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
@@ -96,6 +91,8 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         self.counts = RetryCounts()
         self.timeline = Timeline()
         """Rows that come again after `moment`."""
+        self.later = ScheduledRows()
+        """Rows that were not due when the cursor passed them, and were not granted since."""
         self.consumers = LedgerConsumers()
         self.next_grant = 1
         """The number of the next grant."""
@@ -147,6 +144,8 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             case SetAside():
                 for part in change.parts:
                     self._settle(self._taken(part.grant, part.rows))
+            case PassBy():
+                self._apply_pass_by(change)
             case Skip():
                 self.cursor += change.passed
                 self._settle(RowSet(self.cursor - change.passed, self.cursor))
@@ -166,6 +165,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             rows = RowSet.of_spans(change.rows)
             if self._returned is not None:
                 self._returned.take_out(rows)
+            self.later.take_out(rows)
             if change.passed:
                 self._pass_over(change, rows)
         else:
@@ -181,6 +181,16 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         left = passed - rows - skipped
         if left and self._returned is not None:
             self._returned.put(left - self.settled.of(left))
+
+    def _apply_pass_by(self, change: PassBy) -> None:
+        passed = RowSet(self.cursor, self.cursor + change.passed)
+        self.cursor += change.passed
+        self._settle(RowSet.of_spans(change.skipped))
+        left = passed - self.settled.of(passed)
+        later = RowSet.of_spans(change.later) & left
+        self.later.put(later)
+        if self._returned is not None:
+            self._returned.put(left - later)
 
     def _apply_settle(self, change: Settle) -> None:
         self.consumers.settle(change, self.moment)
@@ -231,6 +241,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         if rows.below(self.cursor):
             self.leases.drop(rows)
             self.timeline.take_out(rows)
+            self.later.take_out(rows)
             if self._returned is not None:
                 self._returned.take_out(rows)
         self._settle(rows)
@@ -249,6 +260,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         gone = RowSet.of_spans(change.gone)
         self.leases.clear()
         self.timeline.clear()
+        self.later.take_out(self.later.rows())
         self.settled.reset(change.offset)
         self.settled.add(gone)
         self.counts.clear(RowSet(0, change.offset), self.ordinal)
@@ -268,16 +280,18 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
     def returned(self) -> RowPool:
         """Rows that were granted before and can be granted again."""
         if self._returned is None:
-            self._returned = self._derived()
+            self._returned = self.derived()
         return self._returned
 
-    def _derived(self) -> RowPool:
+    def derived(self) -> RowPool:
+        """The returned rows, worked out anew."""
         pool = RowPool()
         if self.floor < self.cursor:
             pool.put(RowSet(self.floor, self.cursor))
             pool.take_out(self.settled.above.rows())
             pool.take_out(self.leases.rows())
             pool.take_out(self.timeline.rows())
+            pool.take_out(self.later.rows())
         return pool
 
     def next_rows(self, most: int, end: int, now: int = 0) -> RowSet:
@@ -292,7 +306,11 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
     def given_back(self, most: int, now: int) -> RowSet:
         """So many of the first rows before the cursor that can be granted, or all."""
         again, ripe = self.returned.smallest(most), self.timeline.ripe(now)
-        return RowSet.union((again, ripe)).smallest(most) if ripe else again
+        if ripe:
+            again = RowSet.union((again, ripe)).smallest(most)
+        if self.later.due.is_empty or len(again) == most:
+            return again
+        return RowSet.union((again, self.later.due.first(most - len(again))))
 
     def backlog(self, end: int) -> int:
         """How many rows before `end` are not settled, leased ones included."""
@@ -302,7 +320,12 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         """How many rows before `end` can be granted."""
         start = max(self.cursor, self.floor)
         fresh = end - start - self.settled.above.count(start, end) if end > start else 0
-        return fresh + len(self.returned) + self.timeline.ripe_count(now)
+        return fresh + len(self.returned) + self.timeline.ripe_count(now) + len(self.later.due)
+
+    @property
+    def not_yet(self) -> int:
+        """How many rows come at a time of their own that has not come."""
+        return len(self.timeline) + len(self.later) - len(self.later.due)
 
     def leased(self, rows: RowSet, now: int) -> Iterator[LeasedRows]:
         """Those of the rows that are under an active lease."""
@@ -360,6 +383,7 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             "settled": self.settled.state(),
             "counts": self.counts.state(),
             "timeline": self.timeline.state(),
+            "later": self.later.state(),
             "leases": leases,
             "consumers": (self.consumers.next_number, self.consumers.rest()),
             "next_grant": self.next_grant,
@@ -370,18 +394,6 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         }
 
     def check(self) -> None:
-        self.leases.check()
-        self.timeline.check()
-        leased, returned, later = self.leases.rows(), self.returned.rows(), self.timeline.rows()
-        settled = RowSet.union((RowSet(0, self.floor), self.settled.above.rows()))
-        assert returned == self._derived().rows(), "a row before the cursor is in no place, or in two"
-        assert not self.settled.of(leased), "a settled row is leased"
-        assert not self.settled.of(later), "a settled row comes again"
-        assert not leased & later, "a leased row comes again"
-        assert not later or (later.stop <= self.cursor and self.timeline.first() > self.moment), "a row that comes later is here already"
-        assert not self.settled.above.any(self.floor, self.floor + 1), "the floor stands at a settled row"
-        assert self.settled.above.first is None or self.settled.above.first > self.floor
-        assert leased.stop <= self.cursor, "a row is leased that the cursor has not passed"
-        assert not self.counts.rows() & settled, "a settled row has a retry count"
-        assert all(lease.number < self.next_grant for lease in self.leases), "a grant has a number that comes again"
-        assert all(self.consumers[lease.consumer] for lease in self.leases)
+        from bowstring.core import ledger_check
+
+        ledger_check.check(self)

@@ -195,6 +195,17 @@ class SetAside(LedgerStruct, tag=16, array_like=True, gc=False):
     reason: SetAsideReason
 
 
+class PassBy(LedgerStruct, tag=17, array_like=True, gc=False):
+    """The cursor moves without a grant, because some of the rows that it passes are not due."""
+
+    passed: int
+    """How far the cursor moves."""
+    later: Spans
+    """The rows that are not due. Other rows that it passes are returned."""
+    skipped: Spans = ()
+    """Rows that the subscription's filter leaves out: they are settled."""
+
+
 class Skip(LedgerStruct, tag=26, array_like=True, gc=False):
     """The cursor moves without a grant: the subscription's filter leaves out all the rows that it
     passes, and they are settled.
@@ -204,7 +215,7 @@ class Skip(LedgerStruct, tag=26, array_like=True, gc=False):
     """How far the cursor moves."""
 
 
-OneLedgerChange = Grant | Settle | GiveBack | Extend | Expire | Reset | Join | AlterSubscription | SetAside | Skip
+OneLedgerChange = Grant | Settle | GiveBack | Extend | Expire | Reset | Join | AlterSubscription | SetAside | Skip | PassBy
 """What changes a ledger."""
 
 LedgerChange = OneLedgerChange | Subscribe | Unsubscribe

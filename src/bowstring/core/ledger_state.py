@@ -75,6 +75,8 @@ class _Chunk(msgspec.Struct, array_like=True, gc=False):
     """The last change that counts in it."""
     settled: bytes
     planes: list[bytes]
+    later: bytes = b""
+    """Rows that were not due when the cursor passed them."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -146,7 +148,7 @@ class LedgerState:
     def capture(self) -> list[LedgerStatePart]:
         """Chunks that have changed, and at last the head. They count as written from here on."""
         ledger = self._ledger
-        changed = ledger.settled.above.changed | ledger.counts.changed | self._unwritten
+        changed = ledger.settled.above.changed | ledger.counts.changed | ledger.later.changed | self._unwritten
         if ledger.settled.resets != self._resets:
             changed |= self._resting  # they may have rows below a floor that has fallen since
         ahead = {chunk for chunk in changed if _end(chunk) > ledger.floor}
@@ -158,6 +160,7 @@ class LedgerState:
         self._unwritten, self._head_is_at_rest, self._resets = set(), True, ledger.settled.resets
         self._ordinal = ledger.ordinal
         ledger.settled.above.changed = set()
+        ledger.later.changed = set()
         ledger.counts.captured()
         return [*parts, LedgerStatePart(HEAD, _capture_head(ledger))]
 
@@ -188,7 +191,7 @@ class LedgerState:
 
 def snapshot(ledger: Ledger) -> LedgerParts:
     """The whole state as it is."""
-    numbers = {*ledger.settled.above.chunk_numbers(), *ledger.counts.chunk_numbers()}
+    numbers = {*ledger.settled.above.chunk_numbers(), *ledger.counts.chunk_numbers(), *ledger.later.chunk_numbers()}
     chunks = {chunk: _capture_chunk(ledger, chunk)() for chunk in numbers}
     return LedgerParts(_capture_head(ledger)(), chunks, ledger.snapshot_sequence)
 
@@ -255,14 +258,18 @@ def _restore_head(ledger: Ledger, head: LedgerHead) -> None:
 
 def _capture_chunk(ledger: Ledger, chunk: int) -> Encode:
     settled, planes, ordinal = ledger.settled.above.copy(chunk), ledger.counts.copy(chunk), ledger.ordinal
+    later = ledger.later.copy(chunk)
     below = ledger.floor - (chunk << offset_set.CHUNK_BITS)
     if below > 0:
         settled.add_range(0, below)
-    if not settled and not planes:
+    if not settled and not planes and not later:
         return bytes
-    return lambda: _encoder.encode(_Chunk(ordinal, settled.serialize(), [plane.serialize() for plane in planes]))
+    return lambda: _encoder.encode(
+        _Chunk(ordinal, settled.serialize(), [plane.serialize() for plane in planes], later.serialize() if later else b"")
+    )
 
 
 def _restore_chunk(ledger: Ledger, chunk: int, rest: _Chunk) -> None:
     ledger.settled.above.load(chunk, rest.settled)
     ledger.counts.load(chunk, rest.planes, rest.ordinal)
+    ledger.later.load(chunk, rest.later)

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, assert_never
 
 from bowstring.core.changes import Delete, Floor
-from bowstring.core.ledger import LeasedRows, Ledger, LedgerParts
+from bowstring.core.leases import LeasedRows
+from bowstring.core.ledger import Ledger, LedgerParts
 from bowstring.core.ledger_changes import (
     AlterSubscription,
     Expire,
@@ -27,6 +28,7 @@ from bowstring.core.ledger_changes import (
     Join,
     LedgerChange,
     OneLedgerChange,
+    PassBy,
     Reset,
     SetAside,
     Settle,
@@ -65,6 +67,8 @@ class LedgerFigures(NamedTuple):
     cursor: int
     backlog: int
     leased: int
+    later: int = 0
+    """Those that come at a time of their own, and are not here yet."""
 
 
 class LedgersParts(NamedTuple):
@@ -111,7 +115,19 @@ class Ledgers(Machine[LedgerChange | Delete | Floor, LedgersParts]):
             case Delete() | Floor():
                 for ledger in self:
                     ledger.apply(change)
-            case Grant() | Settle() | GiveBack() | Extend() | Expire() | Reset() | Join() | AlterSubscription() | SetAside() | Skip():
+            case (
+                Grant()
+                | Settle()
+                | GiveBack()
+                | Extend()
+                | Expire()
+                | Reset()
+                | Join()
+                | AlterSubscription()
+                | SetAside()
+                | PassBy()
+                | Skip()
+            ):
                 self[change.subscription].apply(change)
             case _:
                 assert_never(change)
@@ -204,10 +220,16 @@ class Ledgers(Machine[LedgerChange | Delete | Floor, LedgersParts]):
     def figures(self, subscription: int, end: int) -> LedgerFigures:
         """Of rows before `end`. Most ledgers that rest need not be woken for it."""
         resting = self._resting.get(subscription)
-        if resting is not None and resting.head is not None and not resting.chunks and not resting.head.leases:
+        if (
+            resting is not None
+            and resting.head is not None
+            and not resting.chunks
+            and not resting.head.leases
+            and not resting.head.later[0]
+        ):
             return LedgerFigures(resting.head.floor, resting.head.cursor, max(0, end - resting.head.floor), 0)
         ledger = self[subscription]
-        return LedgerFigures(ledger.floor, ledger.cursor, ledger.backlog(end), ledger.leases.rows_held)
+        return LedgerFigures(ledger.floor, ledger.cursor, ledger.backlog(end), ledger.leases.rows_held, ledger.not_yet)
 
     def _heads(self) -> Iterator[tuple[int, LedgerHead]]:
         for number, resting in self._resting.items():

@@ -83,15 +83,16 @@ class LiveConsumer:
         """Says what became of messages. Raises InvalidArgument for a partition that is not there."""
         latest = self._clock.now() + int(self.subscription.topic.settings.retention * 1e6)
         request = SettleRequest(self.name, number, [self._with_moment(part) for part in parts], answered, latest)
-        behind = self.subscription.behind(partition) if partition < len(self.subscription.topic.actors) else None
+        actor, keys = self.subscription.topic.actor(partition), self.subscription.keys
 
         def also_revoked(outcome: RowsDone | Exception) -> None:
-            if isinstance(outcome, RowsDone) and outcome.revoked:
-                self.subscription.revoked(partition, outcome.revoked)
+            if keys is not None and isinstance(outcome, RowsDone) and outcome.revoked:
+                keys.revoked(partition, outcome.revoked)
             told(outcome)
 
-        settle = SettleForConsumer(self.subscription.number, self._clock.now, told if behind is None else also_revoked, request, behind)
-        self.subscription.topic.actor(partition).receive(settle)
+        behind = None if keys is None else keys.behind(actor)
+        settle = SettleForConsumer(self.subscription.number, self._clock.now, told if keys is None else also_revoked, request, behind)
+        actor.receive(settle)
         self.subscription.rates.count(acked=settle.acked, nacked=settle.nacked)
 
     def _with_moment(self, part: TimedOutcome) -> OutcomeRows:

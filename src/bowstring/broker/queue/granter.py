@@ -19,16 +19,20 @@ from collections import deque
 from functools import partial
 from typing import Final
 
+import numpy as np
+
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.log.flusher import Flusher
 from bowstring.broker.queue.consumer import LiveConsumer
+from bowstring.broker.queue.key_share import KeyShare
 from bowstring.broker.queue.lease_clock import LeaseClock
-from bowstring.broker.queue.lease_requests import GrantToConsumer
+from bowstring.broker.queue.lease_requests import GrantToConsumer, PassRows
 from bowstring.broker.queue.subscription import LiveSubscription
 from bowstring.core.granting import ChosenRows, Granted, choose
 from bowstring.core.ledger import Ledger
 from bowstring.core.partition import Partition
+from bowstring.core.row_set import NO_ROWS, RowSet
 
 SHARE_MIN: Final = 16
 """As many consumers are served at once as get so many rows, if there are so many."""
@@ -81,12 +85,12 @@ class Granter:
     def _share_out(self, subscription: LiveSubscription) -> bool:
         """Says whether something was granted."""
         if subscription.keys is not None:
-            return bool(subscription.hungry) and subscription.keys.share_out(partial(self._grant_chosen, subscription))
+            return self._share_keys_out(subscription, subscription.keys)
         hungry, served, has_granted = subscription.hungry, set[tuple[LiveConsumer, PartitionActor]](), False
         if not hungry:
             return False
         now = self._clock.now()
-        partitions = _with_rows(subscription, now)
+        partitions = _with_rows(subscription, now, self._clock)
         waiting = sum(subscription.grantable(actor, ledger, now) for actor, ledger in partitions)
         share = -(-waiting // max(1, min(len(hungry), -(-waiting // SHARE_MIN))))
         while partitions and hungry:
@@ -109,30 +113,41 @@ class Granter:
                 del subscription.waiting[actor]
         return has_granted
 
+    def _share_keys_out(self, subscription: LiveSubscription, keys: KeyShare) -> bool:
+        if not subscription.hungry:
+            return False
+        for actor in list(subscription.waiting):
+            ledger = subscription.ledger(actor)
+            if ledger is not None and actor.closed is None:
+                _pass_by(subscription, actor, ledger, self._clock)
+        return keys.share_out(partial(self._grant_chosen, subscription))
+
     def _grant(self, subscription: LiveSubscription, consumer: LiveConsumer, actor: PartitionActor, ledger: Ledger, most: int) -> bool:
         """False if the consumer has as many grants in the partition as it may."""
         chosen: ChosenRows | None = None
+        end = subscription.end(actor, ledger)
         if subscription.scout is None:
             most = _to_a_page_end(actor.partition, ledger, most)
         else:
             scouted = subscription.scout.eligible(actor, ledger, most)
-            chosen = choose(ledger, scouted.offsets, scouted.end, most, self._clock.now())
-        return self._ask(subscription, consumer, actor, most, chosen) is not None
+            offsets = scouted.offsets[: np.searchsorted(scouted.offsets, end)]
+            chosen = choose(ledger, offsets, min(scouted.end, max(end, ledger.cursor)), most, self._clock.now())
+        return self._ask(subscription, consumer, actor, most, chosen, end) is not None
 
     def _grant_chosen(
         self, subscription: LiveSubscription, consumer: LiveConsumer, actor: PartitionActor, chosen: ChosenRows
     ) -> Granted | None:
         """Grants rows that were chosen by their keys."""
-        return self._ask(subscription, consumer, actor, len(chosen.rows), chosen)
+        return self._ask(subscription, consumer, actor, len(chosen.rows), chosen, chosen.upto)
 
     def _ask(
-        self, subscription: LiveSubscription, consumer: LiveConsumer, actor: PartitionActor, most: int, chosen: ChosenRows | None
+        self, subscription: LiveSubscription, consumer: LiveConsumer, actor: PartitionActor, most: int, chosen: ChosenRows | None, end: int
     ) -> Granted | None:
         def told(granted: Granted | Exception | None) -> None:
             if isinstance(granted, Granted) and consumer.delivery is not None:
                 consumer.delivery.add(actor, granted.number)
 
-        request = GrantToConsumer(subscription.number, self._clock.now, told, consumer.name, most, consumer.lease, chosen)
+        request = GrantToConsumer(subscription.number, self._clock.now, told, consumer.name, most, consumer.lease, chosen, end)
         actor.receive(request)
         return request.granted
 
@@ -146,11 +161,13 @@ def _has_plenty(subscription: LiveSubscription) -> bool:
     return holdings.rows - holdings.unsent > PLENTY * room
 
 
-def _with_rows(subscription: LiveSubscription, now: int) -> Open:
+def _with_rows(subscription: LiveSubscription, now: int, clock: LeaseClock) -> Open:
     """The partitions that take part. Those that have nothing to grant are forgotten until they do."""
     found: Open = deque()
     for actor in list(subscription.waiting):
         ledger = subscription.ledger(actor)
+        if ledger is not None and actor.closed is None:
+            _pass_by(subscription, actor, ledger, clock)
         if ledger is None or actor.closed is not None or not subscription.grantable(actor, ledger, now):
             del subscription.waiting[actor]
             continue
@@ -158,6 +175,21 @@ def _with_rows(subscription: LiveSubscription, now: int) -> Open:
         if len(found) == PARTITIONS_AT_ONCE:
             break
     return found
+
+
+def _pass_by(subscription: LiveSubscription, actor: PartitionActor, ledger: Ledger, clock: LeaseClock) -> None:
+    """Has the cursor pass rows that are not due. What a filter leaves out between them is settled."""
+    if subscription.schedules is None:
+        return
+    schedule, skipped = subscription.schedules[actor], NO_ROWS
+    schedule.limit(ledger)
+    undue = schedule.undue_rows(ledger, actor.partition.next_offset)
+    if undue and subscription.scout is not None:
+        scouted = subscription.scout.eligible(actor, ledger, 1 << 62)
+        undue = undue & RowSet.of_offsets(scouted.offsets)
+        skipped = RowSet(ledger.cursor, scouted.end) - RowSet.of_offsets(scouted.offsets)
+    if undue:
+        actor.receive(PassRows(subscription.number, clock.now, undue, skipped))
 
 
 def _to_a_page_end(partition: Partition, ledger: Ledger, most: int) -> int:

@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bowstring.broker.log.actor import PartitionActor
-from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.queue.keyed_partition import KeyedPartition
-from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.scout import Scout
 from bowstring.broker.queue.slot_owners import SlotOwners
 from bowstring.core.changes import Change, Delete, Floor
 from bowstring.core.granting import ChosenRows, Granted
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import GiveBack, Grant, Reset, SetAside, Settle
+from bowstring.core.settling import Behind, GrantRows, RevokedRows
 
 if TYPE_CHECKING:
     from bowstring.broker.queue.consumer import LiveConsumer
@@ -61,11 +60,13 @@ class KeyStanding(NamedTuple):
 class KeyShare:
     """The keys of one subscription."""
 
-    def __init__(self, subscription: LiveSubscription, scout: Scout, clock: LeaseClock, alarm: Alarm) -> None:
+    def __init__(
+        self, subscription: LiveSubscription, scout: Scout, now: Callable[[], int], wake_at: Callable[[KeyShare, int], None]
+    ) -> None:
         self._subscription = subscription
         self._scout = scout
-        self._clock = clock
-        self._alarm = alarm
+        self._now = now
+        self._wake_at = wake_at
         self._partitions: dict[PartitionActor, KeyedPartition] = {}
         self._slots = SlotOwners()
 
@@ -102,6 +103,20 @@ class KeyShare:
         else:
             known.follow(ledger, None)
 
+    def behind(self, actor: PartitionActor) -> Behind:
+        """Which rows a row that is given back takes along."""
+        return self.partition(actor).behind
+
+    def revoked(self, partition: int, revoked: Iterable[RevokedRows]) -> None:
+        """Consumers do not hold these rows any more, and are told so."""
+        by_consumer: dict[str, list[GrantRows]] = {}
+        for name, grant, rows in revoked:
+            by_consumer.setdefault(name, []).append(GrantRows(grant, rows))
+        for name, parts in by_consumer.items():
+            consumer = self._subscription.consumers.get(name)
+            if consumer is not None:
+                consumer.receiver.revoked(partition, parts)
+
     # Consumers
 
     def join(self, consumer: LiveConsumer) -> None:
@@ -121,7 +136,7 @@ class KeyShare:
 
     def share_out(self, grant: GrantKeys) -> bool:
         """Says whether something was granted."""
-        subscription, now, has_granted = self._subscription, self._clock.now(), False
+        subscription, now, has_granted = self._subscription, self._now(), False
         self._look_at_consumers(now)
         for actor in list(subscription.waiting)[:PARTITIONS_AT_ONCE]:
             ledger, known = subscription.ledger(actor), self.partition(actor)
@@ -138,9 +153,9 @@ class KeyShare:
     def _share_out(self, actor: PartitionActor, ledger: Ledger, known: KeyedPartition, grant: GrantKeys) -> bool:
         subscription, has_granted = self._subscription, False
         rooms = {consumer: consumer.holdings.room(subscription.mean(actor)) for consumer in subscription.hungry}
-        now = self._clock.now()
+        now = self._now()
         known.come_back(ledger, now)
-        self._look_further(ledger, known, rooms)
+        self._look_further(ledger, known, rooms, subscription.end(actor, ledger))
         share = max(SHARE_MIN, -(-known.keys.keyless // max(1, len(rooms))))
         for consumer, most in rooms.items():
             if not most:
@@ -159,13 +174,13 @@ class KeyShare:
                 subscription.hungry.move_to_end(consumer)
         return has_granted
 
-    def _look_further(self, ledger: Ledger, known: KeyedPartition, rooms: dict[LiveConsumer, int]) -> None:
+    def _look_further(self, ledger: Ledger, known: KeyedPartition, rooms: dict[LiveConsumer, int], end: int) -> None:
         """Until those that have room can get what they have room for, or for as long as it is cheap."""
         for _ in range(LOOKS_MAX):
             keyless = known.keys.keyless // max(1, len(rooms))
             if all(known.keys.waiting_for(self._slots.numbers[consumer.name]) + keyless >= most for consumer, most in rooms.items()):
                 return
-            hashes = known.look(ledger)
+            hashes = known.look(ledger, end)
             if hashes is None:
                 return
             self._slots.count(hashes)
@@ -188,7 +203,7 @@ class KeyShare:
             has_room = consumer is None or consumer.has_room
             slots.has_room(name, now, has_room=has_room, waiting=not has_room and self._waits_for(number))
         if (deadline := slots.next_look(now)) is not None:
-            self._alarm.set(self, deadline)
+            self._wake_at(self, deadline)
         if slots.look(now):
             self._planned()
 

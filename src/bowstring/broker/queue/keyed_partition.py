@@ -52,6 +52,8 @@ class KeyedPartition:
         self._ledger = ledger
         self._todo = NO_ROWS
         """Rows before the cursor that were not looked at yet."""
+        self._due = NO_ROWS
+        """Rows that the cursor passed before they were due, and that are due."""
         self._looked = 0
         """Rows from the cursor on were looked at up to here; 0 before the first look."""
         self._preparing: asyncio.Task[None] | None = None
@@ -107,15 +109,16 @@ class KeyedPartition:
 
     # What waits
 
-    def look(self, ledger: Ledger) -> NDArray[np.uint64] | None:
+    def look(self, ledger: Ledger, end: int) -> NDArray[np.uint64] | None:
         """Looks at more rows, a few thousand at once, and gives the hashes of the keys of those that
-        are new. None if there is nothing more to look at now.
+        are new. None if there is nothing more to look at now. Rows from `end` on may not be due.
         """
         if self._reading is not None or self.keys.is_full or not self.is_prepared:
             return None
         if not self._looked:
             self._looked = max(ledger.cursor, ledger.floor)
             self._todo = RowSet.union((ledger.returned.rows(), ledger.timeline.rows()))
+        self._look_behind(ledger)
         if self._todo:
             again = self._scout.again_at_once(self.actor, self._todo)
             if again is None:
@@ -124,12 +127,27 @@ class KeyedPartition:
             self._meet_again(ledger, again)
             return np.empty(0, np.uint64)
         found = self._scout.beyond(self.actor, ledger, self._looked, BLOCK_ROWS)
+        if found.end > end:
+            found = found.rows(0, int(np.searchsorted(found.offsets, end)))._replace(end=end)
         if found.end <= self._looked:
             return None
         self._looked = found.end
         hashes = _hashes(found)
         self.keys.meet(found.offsets, hashes)
         return hashes
+
+    def _look_behind(self, ledger: Ledger) -> None:
+        """The cursor has passed rows that are not due, and others between them; and some of those
+        that it passed are due.
+        """
+        if ledger.cursor > self._looked:
+            passed = RowSet(self._looked, ledger.cursor)
+            self._todo = RowSet.union((self._todo, ledger.returned.among(passed)))
+            self._looked = ledger.cursor
+        if not ledger.later.due.is_empty or self._due:
+            due = ledger.later.due.rows()
+            self._todo = RowSet.union((self._todo, due - self._due))
+            self._due = due
 
     async def _read(self) -> None:
         try:
@@ -146,9 +164,14 @@ class KeyedPartition:
 
     def _meet_again(self, ledger: Ledger, found: ScoutedRows) -> None:
         self._todo = self._todo - RowSet(0, found.end)
-        hashes, waiting, later = _hashes(found), ledger.returned.of(found.offsets), self._come_later(ledger, found.offsets)
+        hashes, waiting, later = _hashes(found), self._are_back(ledger, found.offsets), self._come_later(ledger, found.offsets)
         self.keys.meet(found.offsets[waiting], hashes[waiting])
         self.keys.meet_later(found.offsets[later], hashes[later])
+
+    def _are_back(self, ledger: Ledger, offsets: Offsets) -> NDArray[np.bool_]:
+        """Which rows before the cursor can be granted, but for those that come back later."""
+        back = ledger.returned.of(offsets)
+        return back if ledger.later.due.is_empty else back | _among(offsets, ledger.later.due.rows())
 
     def come_back(self, ledger: Ledger, now: int) -> None:
         """Rows whose moment has come by now can be granted."""
@@ -185,7 +208,7 @@ class KeyedPartition:
         """Whether the ledger agrees: rows may have been deleted, or taken by retention."""
         border = int(np.searchsorted(offsets, ledger.cursor))
         can = np.empty(len(offsets), np.bool_)
-        can[:border] = ledger.returned.of(offsets[:border])
+        can[:border] = self._are_back(ledger, offsets[:border])
         if ripe := ledger.timeline.ripe(now):
             can[:border] |= _among(offsets[:border], ripe)
         can[border:] = ~ledger.settled.above.of(offsets[border:]) & (offsets[border:] >= ledger.floor)
@@ -217,7 +240,7 @@ class KeyedPartition:
         if self._reading is not None:
             self._reading.cancel()
             self._reading = None
-        self._todo, self._looked = NO_ROWS, 0
+        self._todo, self._due, self._looked = NO_ROWS, NO_ROWS, 0
         keys = KeyedRows()
         keys.own(self.keys.owners)
         keys.take_leases(self.keys)

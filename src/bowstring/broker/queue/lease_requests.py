@@ -19,6 +19,7 @@ from bowstring.core.granting import ChosenRows, Granted
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import SetAsideReason, Settle, Settlement
 from bowstring.core.partition import Partition
+from bowstring.core.row_set import RowSet
 from bowstring.core.settling import Behind, GrantRows, RevokedRows, RowsDone, SettleRequest
 from bowstring.core.subscription_settings import SubscriptionSettings
 
@@ -71,7 +72,7 @@ class LeaseRequest(Request[Told]):
 class GrantToConsumer(LeaseRequest[Granted | None]):
     """A consumer gets at most so many rows, or those that were chosen for it."""
 
-    __slots__ = ("_chosen", "_consumer", "_lease", "_most", "granted")
+    __slots__ = ("_chosen", "_consumer", "_end", "_lease", "_most", "granted")
 
     def __init__(
         self,
@@ -82,22 +83,39 @@ class GrantToConsumer(LeaseRequest[Granted | None]):
         most: int,
         lease: int,
         chosen: ChosenRows | None = None,
+        end: int = 1 << 62,
     ) -> None:
         super().__init__(subscription, now, told)
         self._consumer = consumer
         self._most = most
         self._lease = lease
         self._chosen = chosen
+        self._end = end
         self.granted: Granted | None = None
         """What was decided."""
 
     def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[Granted | None]:
         if self._chosen is None:
-            granted = granting.grant(ledger, self._consumer, self._most, partition.next_offset, self._lease, now)
+            granted = granting.grant(ledger, self._consumer, self._most, min(partition.next_offset, self._end), self._lease, now)
         else:
             granted = granting.grant_chosen(ledger, self._consumer, self._chosen, self._lease, now)
         self.granted = granted
         return Decided(() if granted is None else granted.changes, granted)
+
+
+class PassRows(LeaseRequest[None]):
+    """The cursor passes rows that are not due."""
+
+    __slots__ = ("_skipped", "_undue")
+
+    def __init__(self, subscription: int, now: Now, undue: RowSet, skipped: RowSet) -> None:
+        super().__init__(subscription, now, _nothing)
+        self._undue = undue
+        self._skipped = skipped
+
+    def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[None]:
+        change = granting.pass_by(ledger, self._undue, self._skipped)
+        return Decided(() if change is None else (change,), None)
 
 
 class SettleForConsumer(LeaseRequest[RowsDone]):

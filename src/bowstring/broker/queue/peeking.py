@@ -104,8 +104,8 @@ async def _pieces(
             offsets = look.passing(entry, header, batch, offsets, fresh)
             if len(offsets):
                 yield some_rows(partition, entry.end, entry, header, batch, offsets)
-        last = found.damaged or (found.entries[-1] if found.entries else None)
-        rows = rows - RowSet(0, last.end) if last is not None else rows - rows
+        upto = found.damaged.stop if found.damaged else found.entries[-1].end if found.entries else rows.stop
+        rows = rows - RowSet(0, upto)
         await queues.reading.clock.sleep(0)
 
 

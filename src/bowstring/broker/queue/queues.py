@@ -70,8 +70,12 @@ class Queues:
 
     def forget(self, topic: Topic) -> None:
         """The topic is deleted."""
-        self._topics.pop(topic.row.id, None)
+        queue = self._topics.pop(topic.row.id, None)
+        if queue is not None:
+            queue.end()
 
     def end(self) -> None:
         """The incarnation is over. Consumers hear of it from their partitions."""
         self._alarm.stop()
+        for queue in self._topics.values():
+            queue.end()

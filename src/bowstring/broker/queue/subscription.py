@@ -8,19 +8,19 @@ and follows the changes of the ledgers when they are applied.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.queue.consumer import LiveConsumer
 from bowstring.broker.queue.key_share import KeyShare
 from bowstring.broker.queue.rates import Rates
+from bowstring.broker.queue.schedules import Schedules
 from bowstring.broker.queue.scout import Scout
 from bowstring.broker.topics import Topic
 from bowstring.core.addresses import Runs
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import Grant, Settle
-from bowstring.core.settling import Behind, GrantRows, RevokedRows
 from bowstring.core.subscription_settings import SubscriptionSettings
 
 FIRST_MEAN = 1024.0
@@ -62,6 +62,8 @@ class LiveSubscription:
         self.waiting: OrderedDict[PartitionActor, None] = OrderedDict()
         """Partitions that may have rows to grant, in turn; kept only while there are consumers."""
         self._means: dict[PartitionActor, float] = {}
+        self.schedules: Schedules | None = None
+        """When the rows of its partitions are due."""
         self.scout: Scout | None = None
         """Looks at rows before they are granted, if that is needed."""
         self.keys: KeyShare | None = None
@@ -81,6 +83,11 @@ class LiveSubscription:
     def ledgers(self) -> list[tuple[PartitionActor, Ledger]]:
         """The same in all partitions."""
         return [(actor, ledger) for actor in self.topic.actors if (ledger := self.ledger(actor)) is not None]
+
+    def share_keys(self, now: Callable[[], int], wake_at: Callable[[KeyShare, int], None]) -> None:
+        """Shares keys out among consumers from here on."""
+        if self.scout is not None:
+            self.keys = KeyShare(self, self.scout, now, wake_at)
 
     # Consumers
 
@@ -128,7 +135,14 @@ class LiveSubscription:
 
     def grantable(self, actor: PartitionActor, ledger: Ledger, now: int) -> int:
         """How many rows of a partition can be granted, as far as is known."""
-        return ledger.waiting(actor.partition.next_offset, now) if self.scout is None else self.scout.waiting(actor, ledger, now)
+        if self.scout is not None:
+            return self.scout.waiting(actor, ledger, now) if self.end(actor, ledger) > ledger.cursor else ledger.waiting(0, now)
+        return ledger.waiting(self.end(actor, ledger), now)
+
+    def end(self, actor: PartitionActor, ledger: Ledger) -> int:
+        """Rows from the cursor up to there are due."""
+        end = actor.partition.next_offset
+        return end if self.schedules is None else min(end, self.schedules[actor].limit(ledger))
 
     def mean(self, actor: PartitionActor) -> float:
         """About how many bytes a message of the partition has."""
@@ -174,20 +188,6 @@ class LiveSubscription:
             if grants:
                 self.room_changed(consumer)
         self.may_grant(actor)
-
-    def behind(self, partition: int) -> Behind | None:
-        """Which rows a row that is given back takes along; None where there are no keys."""
-        return None if self.keys is None else self.keys.partition(self.topic.actors[partition]).behind
-
-    def revoked(self, partition: int, revoked: Iterable[RevokedRows]) -> None:
-        """Consumers do not hold these rows any more, and are told so."""
-        by_consumer: dict[str, list[GrantRows]] = {}
-        for name, grant, rows in revoked:
-            by_consumer.setdefault(name, []).append(GrantRows(grant, rows))
-        for name, parts in by_consumer.items():
-            consumer = self.consumers.get(name)
-            if consumer is not None:
-                consumer.receiver.revoked(partition, parts)
 
     def _update(self, actor: PartitionActor, ledger: Ledger, consumer: LiveConsumer, grant: int) -> None:
         rows = sum(len(lease.rows) for lease in ledger.leases.of_grant(grant))

@@ -30,6 +30,7 @@ class QueuePartitionFacts(NamedTuple):
     cursor: int
     backlog: int
     leased: int
+    later: int = 0
 
 
 class QueueConsumerFacts(NamedTuple):

@@ -11,9 +11,9 @@ from typing import Any
 
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.alarm import Alarm
-from bowstring.broker.queue.key_share import KeyShare
 from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.lease_requests import ExpireEnded
+from bowstring.broker.queue.schedules import Schedules
 from bowstring.broker.queue.scout import Scout
 from bowstring.broker.queue.scouted_rows import look_of
 from bowstring.broker.queue.subscription import LiveSubscription
@@ -61,6 +61,8 @@ class TopicQueue:
         self._preparing: set[asyncio.Task[None]] = set()
         self._ends = {actor: LeaseEnds(self, actor) for actor in topic.actors}
         self._later = {actor: LaterRows(self, actor) for actor in topic.actors}
+        self._schedules: Schedules | None = None
+        """None before there was a subscription."""
         for actor in topic.actors:
             actor.taken = self.taken
             self._set_alarm(actor)
@@ -76,12 +78,15 @@ class TopicQueue:
 
     def add(self, subscription: LiveSubscription, reading: Reading) -> None:
         """A subscription is there. Some have to look at rows before they are granted."""
+        if self._schedules is None:
+            self._schedules = Schedules(reading, self._clock, self._alarm, self._may_grant)
+        subscription.schedules = self._schedules
         look = look_of(subscription.settings)
         if look is not None:
             found, failed = subscription.may_grant, subscription.end_consumers
             subscription.scout = Scout(subscription.number, reading, self._clock, self._alarm, look, found=found, failed=failed)
             if look.with_keys:
-                subscription.keys = KeyShare(subscription, subscription.scout, self._clock, self._alarm)
+                subscription.share_keys(self._clock.now, self._alarm.set)
         self._by_name[subscription.name] = self._by_number[subscription.number] = subscription
 
     def remove(self, subscription: LiveSubscription) -> None:
@@ -95,6 +100,8 @@ class TopicQueue:
         for change in changes:
             if isinstance(change, Append):
                 if change.rows:
+                    if change.due and self._schedules is not None and self._by_number:
+                        self._schedules[actor].appended(change.first_offset)
                     for subscription in self._by_number.values():
                         subscription.may_grant(actor)
             elif isinstance(change, Delete | Floor):
@@ -128,11 +135,22 @@ class TopicQueue:
                 subscription.keys.follow(actor, ledger, change)
             subscription.leases_changed(actor, ledger)
 
+    # Rows that are due later
+
+    def _may_grant(self, actor: PartitionActor) -> None:
+        for subscription in self._by_number.values():
+            subscription.may_grant(actor)
+
+    def end(self) -> None:
+        """The topic is deleted, or the incarnation is over."""
+        if self._schedules is not None:
+            self._schedules.stop()
+
     # Rows that come again later
 
     def joined(self, subscription: LiveSubscription) -> None:
         """A subscription has its first consumer: before that nothing waits for its rows."""
-        for actor in subscription.topic.actors:
+        for actor in self.topic.actors:
             self._set_later(subscription, actor)
 
     def _set_later(self, subscription: LiveSubscription, actor: PartitionActor) -> None:
@@ -168,8 +186,10 @@ class TopicQueue:
             if subscription.keys is not None and not subscription.keys.partition(actor).is_prepared:
                 self._expire_later(subscription.keys.prepare([actor]), actor)
                 return
-            request = ExpireEnded(subscription.number, self._clock.now, subscription.behind(actor.partition.number))
-            request.revoked_told = partial(subscription.revoked, actor.partition.number)
+            keys = subscription.keys
+            request = ExpireEnded(subscription.number, self._clock.now, None if keys is None else keys.behind(actor))
+            if keys is not None:
+                request.revoked_told = partial(keys.revoked, actor.partition.number)
             actor.receive(request)
             subscription.rates.count(expired=max(0, request.held_before - ledger.leases.rows_held))
         self._set_alarm(actor)

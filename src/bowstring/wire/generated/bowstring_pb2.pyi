@@ -744,18 +744,20 @@ class Subscription(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., id: _Optional[int] = ..., topic_id: _Optional[int] = ..., mode: _Optional[str] = ..., lease: _Optional[int] = ..., created: _Optional[int] = ..., backlog: _Optional[int] = ..., leased: _Optional[int] = ..., oldest: _Optional[int] = ..., delivered_rate: _Optional[float] = ..., acked_rate: _Optional[float] = ..., nacked_rate: _Optional[float] = ..., expired_rate: _Optional[float] = ..., partitions: _Optional[_Iterable[_Union[SubscriptionPartition, _Mapping]]] = ..., consumers: _Optional[_Iterable[_Union[ConsumerFacts, _Mapping]]] = ..., max_deliveries: _Optional[int] = ..., backoff: _Optional[_Union[Backoff, _Mapping]] = ..., dead_letters: _Optional[str] = ..., unsettled: _Optional[str] = ..., keep_max: _Optional[int] = ..., where: _Optional[str] = ...) -> None: ...
 
 class SubscriptionPartition(_message.Message):
-    __slots__ = ("partition", "floor", "cursor", "backlog", "leased")
+    __slots__ = ("partition", "floor", "cursor", "backlog", "leased", "later")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     FLOOR_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     BACKLOG_FIELD_NUMBER: _ClassVar[int]
     LEASED_FIELD_NUMBER: _ClassVar[int]
+    LATER_FIELD_NUMBER: _ClassVar[int]
     partition: int
     floor: int
     cursor: int
     backlog: int
     leased: int
-    def __init__(self, partition: _Optional[int] = ..., floor: _Optional[int] = ..., cursor: _Optional[int] = ..., backlog: _Optional[int] = ..., leased: _Optional[int] = ...) -> None: ...
+    later: int
+    def __init__(self, partition: _Optional[int] = ..., floor: _Optional[int] = ..., cursor: _Optional[int] = ..., backlog: _Optional[int] = ..., leased: _Optional[int] = ..., later: _Optional[int] = ...) -> None: ...
 
 class ConsumerFacts(_message.Message):
     __slots__ = ("name", "connected", "address", "leased", "credit")

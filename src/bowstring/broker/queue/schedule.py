@@ -1,0 +1,258 @@
+"""When the rows of one partition are due that were published for later. All its subscriptions share it.
+
+Two things are known of such rows. `undue` is a set of the rows that are not due, as far back as any
+cursor stands: cursors pass them by. `_near` has the rows that are due next, sorted by due time and
+offset: those of pages that are not sealed, and of sealed ones those that are due before a horizon. The
+horizon moves on, and then the blocks of the next span are read from the due sections of extents. So
+twenty million rows that are spread over a day need some megabytes. Rows leave `undue` in the step in
+which they are due, and each ledger that passed them by hears of it in the same step: a row is either
+met by a cursor or told here, never both, never neither.
+
+A page with due times is looked at when it is committed. Until then nothing from it on is granted.
+
+Nothing here is durable. A loaded broker begins with the first consumer, and with the past: ledgers
+know which rows they passed by (`Ledger.later`), and those that are due by now are told at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.log.alarm import Alarm
+from bowstring.broker.queue.lease_clock import LeaseClock
+from bowstring.broker.reading.partition_dues import PartitionDues
+from bowstring.broker.reading.reading import Reading
+from bowstring.broker.reading.row_wait import RowWait
+from bowstring.core.due_blocks import NO_DUES, Dues
+from bowstring.core.ledger import Ledger
+from bowstring.core.machine import NEVER
+from bowstring.core.offset_set import Offsets
+from bowstring.core.row_set import NO_ROWS, RowPool, RowSet
+
+WINDOW: Final = 60_000_000
+"""Sealed rows are read so long before they are due, in microseconds, or half of it."""
+AGAIN: Final = 1_000_000
+"""What could not be read is read again so much later."""
+
+_log = logging.getLogger("bowstring.queue")
+
+
+class Schedule:
+    """The due rows of one partition, for its ledgers (`Sleeper`)."""
+
+    def __init__(self, actor: PartitionActor, reading: Reading, clock: LeaseClock, alarm: Alarm, told: Callable[[], None]) -> None:
+        """`told` is called when rows are due, or more is known of them."""
+        self._actor = actor
+        self._partition = actor.partition
+        self._dues = PartitionDues(actor.partition, reading)
+        self._clock = clock
+        self._alarm = alarm
+        self._told = told
+        self.undue = RowPool()
+        """Rows that are not due."""
+        self._near = NO_DUES
+        self._horizon = 0
+        """Sealed rows that are due before this are in `_near`."""
+        self._known_from = NEVER
+        """Of rows from here on it is known whether they are due."""
+        self._fed: set[int] = set()
+        """Subscriptions that have heard of all rows that are due by now."""
+        self._unread: list[int] = []
+        """Where pages begin that have due times and were not looked at."""
+        self._seals = 0
+        self._is_sealed = False
+        """Whether there are due times in extents."""
+        self._task: asyncio.Task[None] | None = None
+        self._wait: RowWait | None = None
+
+    # What the granter asks
+
+    def limit(self, ledger: Ledger) -> int:
+        """Rows of a ledger before this may be granted: up to there it is known which of them are due,
+        and all are.
+        """
+        if (self._known_from > ledger.cursor or ledger.subscription not in self._fed) and not self._begin(ledger):
+            return 0
+        known = self._unread[0] if self._unread else NEVER
+        return known if self.undue.is_empty else min(known, self._first_undue(ledger.cursor, known))
+
+    def undue_rows(self, ledger: Ledger, end: int) -> RowSet:
+        """Rows from the cursor on, up to `end` and to where it is known, that are not due."""
+        if self._known_from > ledger.cursor or ledger.subscription not in self._fed:
+            return NO_ROWS
+        known = min(end, self._unread[0] if self._unread else NEVER)
+        if self.undue.is_empty or not self.undue.any(ledger.cursor, known):
+            return NO_ROWS
+        return self.undue.among(RowSet(ledger.cursor, known))
+
+    def _first_undue(self, cursor: int, known: int) -> int:
+        end = min(known, self._partition.next_offset)
+        rows = self.undue.among(RowSet(cursor, end)) if self.undue.any(cursor, end) else NO_ROWS
+        return rows.first if rows else known
+
+    def _begin(self, ledger: Ledger) -> bool:
+        """Whether everything is known for a ledger without reading; else it is read."""
+        reaches = self._known_from <= ledger.cursor
+        if not reaches and ledger.cursor >= self._partition.sealed_end and not self._dues.pages(ledger.cursor):
+            self._known_from, reaches = ledger.cursor, True
+        if reaches and ledger.later.is_empty:
+            self._fed.add(ledger.subscription)
+            self._horizon = self._horizon or self._dues.now() + WINDOW
+            return True
+        if self._task is None:
+            self._task = asyncio.create_task(self._load())
+        return False
+
+    # Reading the past
+
+    async def _load(self) -> None:
+        """Reads everything anew: what is due by now, what is due soon, and what is not due from the
+        lowest cursor on. Anew again if something has moved meanwhile.
+        """
+        partition, dues = self._partition, self._dues
+        try:
+            while True:
+                moves, now, committed = partition.moves, dues.now(), partition.committed_offset
+                ledgers = list(partition.ledgers)
+                lowest = min((ledger.cursor for ledger in ledgers), default=partition.next_offset)
+                floor = min((ledger.floor for ledger in ledgers), default=partition.next_offset)
+                pages = await dues.of_pages(dues.pages(max(floor, partition.sealed_end)))
+                extents = await dues.extents(floor)
+                near = [await dues.between(extent, 0, now + WINDOW) for extent in extents]
+                ahead = [await dues.between(extent, now, NEVER) for extent in extents if extent.end_offset > lowest]
+                if moves == partition.moves:
+                    break
+        except Exception as error:
+            return self._failed(error)
+        self._task, self._is_sealed = None, bool(extents)
+        self._unread = [first for first in self._unread if first >= committed]
+        self._horizon, self._seals, self._known_from = now + WINDOW, partition.seals, lowest
+        self._near, self.undue = NO_DUES, RowPool()
+        self._fed = {ledger.subscription for ledger in ledgers}
+        self._add([*near, *pages], [*ahead, *pages], now)
+        self._committed()
+        self.woken(0)
+
+    async def _load_window(self) -> None:
+        """Reads which sealed rows are due in the next span. Rows that are sealed meanwhile are in
+        memory still.
+        """
+        try:
+            while True:
+                moves, until = self._partition.moves, self._dues.now() + WINDOW
+                near = [await self._dues.between(extent, self._horizon, until) for extent in await self._dues.extents()]
+                if moves == self._partition.moves:
+                    break
+        except Exception as error:
+            return self._failed(error)
+        self._task, self._horizon = None, until
+        self._add(near, [], 0)
+        self._trim()
+        self._committed()
+        self.woken(0)
+
+    def _failed(self, error: Exception) -> None:
+        """Something could not be read: it is tried again."""
+        _log.warning("due times of partition %d of topic %d could not be read: %s", self._partition.number, self._partition.topic, error)
+        self._task, self._known_from = None, NEVER
+        self._alarm.set(self, self._clock.now() + AGAIN)
+
+    # New pages
+
+    def appended(self, first_offset: int) -> None:
+        """A page with due times is decided."""
+        if self._known_from == NEVER and self._task is None:
+            self._known_from = first_offset
+        self._unread.append(first_offset)
+        self._wait_for_commit()
+
+    def _wait_for_commit(self) -> None:
+        if self._wait is None and self._unread:
+            self._wait = RowWait(self._woken_by_commit)
+            self._actor.wake_when_readable(self._wait, self._unread[0])
+
+    def _woken_by_commit(self) -> bool:
+        self._wait = None
+        if self._committed():
+            self.woken(0)
+        self._wait_for_commit()
+        return True
+
+    def _committed(self) -> bool:
+        """Looks at pages that are committed and in memory, in this step. Says whether there were
+        some.
+        """
+        ready = [first for first in self._unread if first < self._partition.committed_offset]
+        if not ready or self._actor.gone is not None or self._task is not None:
+            return False
+        dues = self._dues.held(self._dues.pages(ready[0])) if ready[0] >= self._partition.sealed_end else None
+        if dues is None:
+            self._task = asyncio.create_task(self._load())
+            return False
+        self._unread = self._unread[len(ready) :]
+        self._add(dues, dues, self._dues.now())
+        return True
+
+    def _add(self, near: list[Dues], ahead: list[Dues], now: int) -> None:
+        """Rows are known: those that are due next, and those that cursors pass by if they are not due
+        now.
+        """
+        found = [self._near, *(part for part in near if len(part.moments))]
+        if len(found) > 1:
+            moments, offsets = np.concatenate([part.moments for part in found]), np.concatenate([part.offsets for part in found])
+            order = np.lexsort((offsets, moments))
+            moments, offsets = moments[order], offsets[order]
+            again = (moments[1:] == moments[:-1]) & (offsets[1:] == offsets[:-1])
+            first = np.concatenate(([True], ~again))
+            self._near = Dues(moments[first], offsets[first])
+        for part in ahead:
+            self.undue.put(RowSet.of_offsets(part.offsets[part.moments > now]))
+
+    def _trim(self) -> None:
+        """Forgets rows that are sealed and not due before the horizon: they are read again."""
+        moments, offsets = self._near
+        kept = (moments < self._horizon) | (offsets >= self._partition.sealed_end)
+        if not kept.all():
+            self._near, self._is_sealed = Dues(moments[kept], offsets[kept]), True
+        self._seals = self._partition.seals
+
+    # When rows are due
+
+    def woken(self, now: int) -> None:
+        """The time of rows may have come, or that of the next look into the extents."""
+        del now
+        now = self._dues.now()
+        if self._actor.closed is not None:
+            return
+        if self._seals != self._partition.seals and self._task is None:
+            self._trim()
+        count = int(np.searchsorted(self._near.moments, now, side="right"))
+        if count:
+            due, self._near = self._near.offsets[:count], Dues(self._near.moments[count:], self._near.offsets[count:])
+            self._tell(due)
+        if self._is_sealed and self._task is None and self._horizon - WINDOW // 2 <= now:
+            self._task = asyncio.create_task(self._load_window())
+        self._told()
+        following = [int(self._near.moments[0])] if len(self._near.moments) else []
+        following += [self._horizon - WINDOW // 2] if self._is_sealed and self._task is None else []
+        if following:
+            self._alarm.set(self, max(self._clock.at(min(following)), self._clock.now() + 1))
+
+    def _tell(self, due: Offsets) -> None:
+        self.undue.take_out(RowSet.of_offsets(due))
+        for number in self._fed:
+            ledger = self._partition.ledgers.get(number)
+            if ledger is not None and not ledger.later.is_empty:
+                ledger.later.come_due(due)
+
+    def stop(self) -> None:
+        """The topic is gone, or the incarnation has ended."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
