@@ -9,7 +9,7 @@ all that it had). Above is the application:
 `close`. A row that was pushed and never handed out is one that the application has not seen.
 
 A subscription is created (`subscribe`), altered (`amend`) and deleted (`unsubscribe`); an operator
-takes leases away (`take-away`).
+takes leases away (`take-away`), and sets it to another place (`seek`).
 
 Moments of leases are microseconds of the clock that leases run by, as the broker told them. No event
 is written by the broker.
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-SUBSCRIBE, AMEND, UNSUBSCRIBE, TAKE_AWAY = "subscribe", "amend", "unsubscribe", "take-away"
+SUBSCRIBE, AMEND, UNSUBSCRIBE, TAKE_AWAY, SEEK = "subscribe", "amend", "unsubscribe", "take-away", "seek"
 CONSUME, CREDIT, READY, PUSHED, LOST, LEAVE = "consume", "credit", "ready", "pushed", "lost", "leave"
 SETTLE, EXTEND = "settle", "extend"
 HANDED, DECIDE, CLOSE = "handed", "decide", "close"
@@ -73,6 +73,8 @@ class Consuming(NamedTuple):
     """The running number of the consumer's stream."""
     request: int = 0
     """The number of a settlement or an extension."""
+    where: str = ""
+    """The filter of a subscription."""
 
 
 NOTHING = Consuming()

@@ -27,11 +27,13 @@ from tests.history.lease_events import (
     LOST,
     PUSHED,
     READY,
+    SEEK,
     SETTLE,
     TAKE_AWAY,
     UNSUBSCRIBE,
     Delivery,
 )
+from tests.history.lease_takings import Sought, Taken
 from tests.history.lease_time import LeaseClocks
 
 Place = tuple[int, int]
@@ -136,15 +138,6 @@ class Stay:
         return any(outcome not in ("", ACK) and ask.written <= by for ask, outcome in self.asks)
 
 
-class Taken(NamedTuple):
-    """An operator took leases away."""
-
-    invoked: float
-    ended: float
-    consumer: str
-    """Whose; empty for all."""
-
-
 class Wrote(NamedTuple):
     """A kit changed its credit."""
 
@@ -204,6 +197,7 @@ class QueueFacts:
     asks: dict[AskKey, Ask] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
     taken: list[Taken] = field(default_factory=list)
+    sought: list[Sought] = field(default_factory=list)
     unsubscribed: list[tuple[float, float]] = field(default_factory=list)
     """When deletions of subscriptions of this name, with all leases, were asked for and answered."""
     decisions: list[Decision] = field(default_factory=list)
@@ -387,12 +381,15 @@ class _Sorting:
 
 
 def _takings(queues: Iterable[QueueFacts], events: list[Event]) -> None:
-    calls = {event.call: event for event in events if event.operation == TAKE_AWAY and event.kind == INVOKE}
-    ends = {event.call: event.time for event in events if event.operation == TAKE_AWAY and event.kind in (OK, FAIL)}
+    """A seek takes all leases away, too."""
+    calls = {event.call: event for event in events if event.operation in (TAKE_AWAY, SEEK) and event.kind == INVOKE}
+    ends = {event.call: event.time for event in events if event.operation in (TAKE_AWAY, SEEK) and event.kind in (OK, FAIL)}
     for call, event in calls.items():
         for facts in queues:
             if (facts.topic, facts.subscription) == (event.topic, event.queue.subscription):
                 facts.taken.append(Taken(event.time, ends.get(call, inf), event.queue.consumer))
+                if event.operation == SEEK:
+                    facts.sought.append(Sought(event.time, ends.get(call, inf), event.queue.start))
     answered = {event.call: event.time for event in events if event.operation == UNSUBSCRIBE and event.kind in (OK, FAIL)}
     for event in events:
         for facts in queues if event.operation == UNSUBSCRIBE and event.kind == INVOKE else ():

@@ -26,6 +26,8 @@ class LeaseClocks(NamedTuple):
     late: float = 0.0
     """By how many seconds a kit may think that it is later than it is: it does not know how long an
     answer was on its way."""
+    buried: frozenset[tuple[str, int, int]] = frozenset()
+    """Rows that are dead letters: subscription, partition, offset."""
     damaged: frozenset[tuple[str, int, int]] = frozenset()
     """Rows that the broker has set aside because it could not read them: the identity of the
     subscription, partition, offset."""

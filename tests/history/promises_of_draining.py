@@ -8,6 +8,7 @@ from math import inf
 from typing import NamedTuple
 
 from tests.history.events import INVOKE, OK, Event
+from tests.history.filtering import passes
 from tests.history.keeping import Keeping
 from tests.history.lease_events import ACK, LATEST, SUBSCRIBE, UNSUBSCRIBE
 from tests.history.lease_facts import QueueFacts
@@ -26,6 +27,8 @@ class Subscribed(NamedTuple):
     start: str = ""
     is_deleted: bool = False
     """Its deletion was asked for after that."""
+    where: str = ""
+    """Its filter."""
 
 
 def subscribed(events: list[Event], topic: str, name: str) -> Subscribed:
@@ -37,26 +40,29 @@ def subscribed(events: list[Event], topic: str, name: str) -> Subscribed:
     if not made:
         return Subscribed(is_deleted=True)
     begun = asked[made[-1].call]
-    return Subscribed(begun.time, made[-1].time, begun.queue.start, max(deleted, default=-inf) > begun.time)
+    return Subscribed(begun.time, made[-1].time, begun.queue.start, max(deleted, default=-inf) > begun.time, begun.queue.where)
 
 
 def nothing_is_forgotten(queue: QueueFacts, made: Subscribed, kept: Keeping, clocks: LeaseClocks) -> Cases:
     """Invariant 8: every message that is there at the end, and that the subscription has to deliver,
-    was acked; or its ack was not answered, and then it was carried out, for else it would have come
-    again.
+    was acked, or is a dead letter; or its ack was not answered, and then it was carried out, for else it
+    would have come again.
     """
     facts = kept.facts
     if not any(session.is_drain and session.closed < inf for session in queue.sessions.values()):
         return
     for place, row in sorted(facts.final.items()):
         send = facts.sends.get(row.label)
-        if (queue.identity, *place) in clocks.damaged:
+        if (queue.identity, *place) in clocks.damaged | clocks.buried:
             continue
         if send is None or (made.start == LATEST and send.invoked < made.ended) or kept.may_be_gone(place, facts.over, send):
             continue
         if kept.clocks is not None and send.sent.due > kept.clocks.earliest(facts.over) - DUE_MICROSECONDS:
             continue  # it need not be due
-        stays = queue.stays.get(place, {})
+        if not passes(made.where, send.sent):
+            continue
+        since = max((sought.invoked for sought in queue.sought), default=-inf)  # the last one goes back to the beginning
+        stays = {grant: stay for grant, stay in queue.stays.get(place, {}).items() if stay.pushes[-1].time >= since}
         if not any(outcome == ACK and not ask.refuses(stay.grant, place[1]) for stay in stays.values() for ask, outcome in stay.asks):
             seen = f"it came by {[stay.grant for stay in stays.values()]}" if stays else "it never came"
             yield f"{row.label} of {queue.topic}/{place[0]}@{place[1]} was never acked for {queue.subscription}, and {seen}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from tests.history import (
+    promises_of_choosing,
     promises_of_draining,
     promises_of_handing_out,
     promises_of_leasing,
@@ -21,7 +22,14 @@ from tests.history.lease_facts import QueueFacts, queues_of
 from tests.history.lease_time import LeaseClocks
 from tests.history.violations import Cases, Violation
 
-OF_LEASES = (*promises_of_leasing.CHECKERS, *promises_of_settling.CHECKERS, *promises_of_handing_out.CHECKERS)
+OF_LEASES = (
+    *promises_of_leasing.CHECKERS,
+    *promises_of_settling.CHECKERS,
+    *promises_of_handing_out.CHECKERS,
+    promises_of_choosing.a_seek_ends_leases,
+)
+NOT_AFTER_A_SEEK = (promises_of_settling.acked_never_comes_again,)
+"""A seek has acked messages come again, and their counts begin anew."""
 OF_ROWS = (*promises_of_pushing.CHECKERS, *promises_of_retrying.CHECKERS)
 OF_DELETING = (promises_of_leasing.a_delete_under_a_lease_is_refused, promises_of_leasing.a_deleted_row_is_not_delivered)
 
@@ -41,7 +49,8 @@ def check_queues(events: list[Event], leases: LeaseClocks, clocks: Clocks | None
 
 def _of_leases(queue: QueueFacts, leases: LeaseClocks) -> Iterator[tuple[str, Cases]]:
     for checker in OF_LEASES:
-        yield checker.__name__, checker(queue, leases)
+        if not queue.sought or checker not in NOT_AFTER_A_SEEK:
+            yield checker.__name__, checker(queue, leases)
 
 
 def _of_the_topic(
@@ -52,7 +61,10 @@ def _of_the_topic(
     if facts.deleted or opened < facts.acknowledged:
         return
     for checker in OF_ROWS:
-        yield checker.__name__, checker(queue, facts, leases)
+        if not queue.sought or checker not in promises_of_retrying.CHECKERS:
+            yield checker.__name__, checker(queue, facts, leases)
+    only = promises_of_choosing.only_what_passes_the_filter_comes
+    yield only.__name__, only(queue, facts, promises_of_choosing.filter_of(events, queue.topic, queue.subscription))
     for promise in OF_DELETING:
         yield promise.__name__, promise(queue, facts, leases)
     kept = Keeping(facts, clocks)

@@ -120,10 +120,7 @@ def test_retry_counts_rise_with_each_delivery_that_ends_without_an_ack(client):
             if message.retry_count == 3:
                 message.ack()
                 break
-            if message.retry_count == 1:
-                message.reject("not now")
-            else:
-                message.nack(reason="not yet")
+            message.nack(reason="not yet")
         consumer.flush()
     assert counts == [0, 1, 2, 3]
 
@@ -157,6 +154,14 @@ def test_masks_settle_rows_of_a_batch(client):
             if len(acked) == 100:
                 break
     assert client.subscription("orders", "billing").backlog == 0
+
+
+@pytest.mark.parametrize(("wrong", "what"), [({"max_wait": -1}, "max_wait=-1 is negative"), ({"max_rows": 0}, "max_rows=0 is not valid")])
+def test_wrong_batches_are_refused_before_anything_comes(client, wrong, what):
+    with client.consumer("orders", "billing") as consumer, pytest.raises(bowstring.InvalidArgument, match=what):
+        consumer.batches(**wrong)
+    with client.reader("orders") as reader, pytest.raises(bowstring.InvalidArgument, match=what):
+        reader.batches(**wrong)
 
 
 def test_a_refused_settlement_that_nobody_looks_at_is_raised_at_the_end(broker, client):
@@ -287,15 +292,15 @@ def test_who_holds_what_is_listed_and_taken_away(broker, client):
 def test_the_settings_of_a_subscription_are_told_altered_and_outlive_a_restart(tmp_path):
     with bowstring.Broker(data=tmp_path) as broker, broker.connect() as client:
         client.create_topic("orders")
-        made = client.create_subscription("orders", "billing", max_deliveries=3, backoff=(1, 2.5, timedelta(minutes=5)), unsettled="keep")
-        assert (made.max_deliveries, made.backoff, made.unsettled, made.keep_max) == (3, (1.0, 2.5, 300.0), "keep", None)
+        made = client.create_subscription("orders", "billing", max_deliveries=3, backoff=(1, 2.5, timedelta(minutes=5)), unsettled="drop")
+        assert (made.max_deliveries, made.backoff, made.unsettled, made.keep_max) == (3, (1.0, 2.5, 300.0), "drop", None)
         assert made.dead_letters == "orders.billing.dead-letters"
         changed = client.alter_subscription("orders", "billing", max_deliveries=None, backoff=None, keep_max=timedelta(days=1))
         assert (changed.max_deliveries, changed.backoff, changed.keep_max) == (None, None, timedelta(days=1))
         assert changed.lease == made.lease
     with bowstring.Broker(data=tmp_path) as broker, broker.connect() as client:
         found = client.subscription("orders", "billing")
-        assert (found.max_deliveries, found.backoff, found.unsettled, found.keep_max) == (None, None, "keep", timedelta(days=1))
+        assert (found.max_deliveries, found.backoff, found.unsettled, found.keep_max) == (None, None, "drop", timedelta(days=1))
 
 
 @pytest.mark.parametrize(

@@ -93,3 +93,35 @@ def test_a_full_disk_refuses_what_is_sent_serves_what_is_there_and_goes_on_when_
         told = _told_of_the_disk(served)
         assert " WARNING the disk is full: publishes are refused, reading goes on" in told[0]
         assert " INFO    the disk has room again: publishes are accepted seconds=" in told[1]
+
+
+def test_a_queue_goes_on_while_the_disk_is_full(small_disk: Path):
+    """Granting, settling, extending and ending leases take little room, which publishes leave."""
+    with serving("--data", str(small_disk / "data")) as served, bowstring.connect(served.address) as client:
+        client.create_topic("orders")
+        client.create_subscription("orders", "billing")
+        with client.producer("orders", timeout=2) as producer:
+            _, error = _fill(producer)
+            assert isinstance(error, errors.Full)
+            with client.consumer("orders", "billing", name="slow", credit=2, lease=1, alive=lambda: False) as slow:
+                kept, lost = (next(iter(slow)) for _ in range(2))
+                assert kept.extend(600).result(60) > kept.lease_end - timedelta(seconds=1)
+                with client.consumer("orders", "billing", name="busy", credit=1000) as busy:
+                    seen: dict[int, int] = {}
+                    for message in busy:
+                        seen[message.offset] = message.retry_count
+                        if message.offset == 5 and not message.retry_count:
+                            message.nack().result(60)
+                        else:
+                            message.ack().result(60)
+                        if seen.get(lost.offset) == seen.get(5) == 1 and len(seen) > 1000:
+                            break
+                with pytest.raises(errors.LeaseLost):
+                    lost.ack().result(60)
+                kept.ack().result(60)
+                assert kept.offset not in seen
+            with pytest.raises(errors.Full):
+                producer.send(b"refused", timeout=1).result(60)
+        left = client.subscription("orders", "billing")
+        assert left.backlog > 0
+        assert left.leased == 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tests.simulation import (
     bugs_of_backing_up,
+    bugs_of_choosing,
     bugs_of_consuming,
     bugs_of_deleting,
     bugs_of_delivery,
@@ -42,6 +43,7 @@ FILES = (
     bugs_of_ids,
     bugs_of_the_wire,
     bugs_of_leasing,
+    bugs_of_choosing,
     bugs_of_settling,
     bugs_of_consuming,
 )

@@ -42,9 +42,9 @@ def rows_are_pushed_when_their_grant_is_decided() -> Generator[None]:
     add = _delivery().add
     pushed: set[tuple[int, int, int]] = set()
 
-    def grant(self: Granter, subscription: Any, consumer: Any, actor: Any, most: int) -> bool:
+    def grant(self: Granter, subscription: Any, consumer: Any, actor: Any, *rest: Any) -> bool:
         before = {lease.number for lease in _ledger(subscription, actor).leases}
-        done = original(self, subscription, consumer, actor, most)
+        done = original(self, subscription, consumer, actor, *rest)
         for lease in tuple(_ledger(subscription, actor).leases):
             if lease.number not in before and lease.rows.stop <= actor.partition.committed_offset:
                 pushed.add((id(consumer), id(actor), lease.number))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bowstring import errors
 from bowstring.wire.generated import bowstring_pb2 as pb
 from tests.history.events import OK, UNKNOWN
-from tests.history.lease_events import ACK, DRAIN, NACK, Delivery
+from tests.history.lease_events import ACK, BEGINNING, DRAIN, NACK, Delivery
 from tests.history.violations import Violation
 from tests.simulation.consumer_kit import Consumption, Wanted, consume
 from tests.simulation.consumer_log import ConsumerLog
@@ -46,6 +46,8 @@ class Drain:
 
     async def _drain(self, kit: PlainKit, topic: str, name: str) -> None:
         self._over = False
+        if (topic, name) in self._workload.queues.sought:
+            await self._workload.queues.seek(self._life, kit, topic, name, BEGINNING)
         consumers = [asyncio.create_task(self._consume(topic, name, plain=plain)) for plain in (False, True)]
         deadline = self._world.loop.time() + DRAIN_SECONDS
         left = 1

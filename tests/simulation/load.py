@@ -140,6 +140,10 @@ class Load:
     """The mean time between two deletions of a subscription that is made anew."""
     take_away_every: float = 0.0
     """The mean time between two times at which an operator takes leases away."""
+    chosen: int = 0
+    """Which of the filters one more subscription of each topic has; 0 for no such one."""
+    seek_every: float = 0.0
+    """The mean time between two times at which one more subscription is set to another place; 0 for no such one."""
 
     inline_bytes: int = 4 * KIB
     overlap_bytes: int = 8 * KIB

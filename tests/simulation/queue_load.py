@@ -7,6 +7,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from tests.history.filtering import FILTERS
+
 BEFORE_QUEUES = frozenset(
     {4, 6, 14, 504, 17, 2045, 201, 452, 3303, 93, 12, 13, 8, 34, 510, 10064, 10160, 10424, 20000, 40091, 40199, 40106, 40447}
     | {51, 60034, 91147, 91030, 93119, 100216}
@@ -19,7 +21,10 @@ def drawn_queue(seed: int) -> dict[str, Any]:
     source = random.Random(f"{seed}/queue")
     if seed in BEFORE_QUEUES or source.random() < 0.5:
         return {}
+    looking = random.Random(f"{seed}/looking")
     return {
+        "chosen": looking.choice((0, 0, *range(1, len(FILTERS) + 1))),
+        "seek_every": looking.choice((0.0, 0.0, 1.0, 4.0)),
         "consumers": source.randint(1, 4),
         "subscriptions": source.choice((1, 1, 2)),
         "lease_seconds": source.choice((1.0, 2.0, 5.0)),

@@ -294,7 +294,7 @@ class Run:
             report.violations += checkers.check(events, steady_clocks=steady, clocks=clocks, foreseen=foreseen)
         if self.load.consumers:
             leases = lease_clocks_of(self.server.node.wall, watch.begins, options)
-            leases = leases._replace(damaged=frozenset(watch.inspection.naive.damaged))
+            leases = leases._replace(damaged=frozenset(watch.inspection.naive.damaged), buried=frozenset(watch.inspection.naive.buried))
             report.violations += check_queues(events, leases, clocks, drained=self.read_to_the_end)
             report.violations += watch.inspection.naive.nonsense()
             report.reached["ledger compared with the journal"] = watch.inspection.naive.compared

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from bowstring import errors
 from bowstring.wire.generated import bowstring_pb2 as pb
 from tests.history.events import FAIL, OK
-from tests.history.lease_events import AMEND, BEGINNING, LATEST, SUBSCRIBE, TAKE_AWAY, UNSUBSCRIBE, Consuming
+from tests.history.filtering import FILTERS
+from tests.history.lease_events import AMEND, BEGINNING, LATEST, SEEK, SUBSCRIBE, TAKE_AWAY, UNSUBSCRIBE, Consuming
 from tests.simulation.options import after
 from tests.simulation.plain_kit import PlainKit
 from tests.simulation.server import ADDRESS
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from tests.simulation.node import Incarnation
     from tests.simulation.workload import Workload
 
-ALL, LATE, FLEETING = "all", "late", "fleeting"
+ALL, LATE, FLEETING, SOME, SOUGHT = "all", "late", "fleeting", "some", "sought"
 RETRY_SECONDS = 0.3
 AGAIN = (errors.Unavailable, errors.OutcomeUnknown)
 
@@ -41,10 +42,15 @@ class Queues:
         self._late: list[tuple[str, str]] = []
         topics = sorted(workload.topics.all)
         self.fleeting = [(topic, FLEETING) for topic in topics[:1] if self._load.fleeting_seconds]
+        lasting = [topic for topic in topics if topic not in workload.topics.mortal]
+        self.some = [(topic, SOME) for topic in lasting if self._load.chosen]
+        """Those with a filter."""
+        self.sought = [(topic, SOUGHT) for topic in lasting[:1] if self._load.seek_every]
+        """Those that are set to other places."""
 
     def names(self) -> list[tuple[str, str]]:
         """Topics and subscriptions to consume from."""
-        return [(topic, ALL) for topic in sorted(self._workload.topics.all)] + self._late + self.fleeting
+        return [(topic, ALL) for topic in sorted(self._workload.topics.all)] + self._late + self.fleeting + self.some + self.sought
 
     def lasting(self) -> list[tuple[str, str]]:
         """Those that are there at the end."""
@@ -58,10 +64,11 @@ class Queues:
         kit = PlainKit(life, ADDRESS)
         for topic in sorted(self._workload.topics.all):
             await self._create(life, kit, topic, ALL, BEGINNING)
-        for topic, name in self.fleeting:
+        for topic, name in self.fleeting + self.some + self.sought:
             await self._create(life, kit, topic, name, BEGINNING)
         self.made.set()
         tasks = [self._make_late(life, kit), self._amend(life, kit), self._flee(life, kit), self._take_away(life, kit)]
+        tasks.append(self._seek(life, kit))
         for task in [asyncio.create_task(each) for each in tasks]:
             await task
         await kit.close()
@@ -71,7 +78,9 @@ class Queues:
         request = pb.CreateSubscriptionRequest(topic=topic, name=name, lease=lease, latest=start == LATEST)
         if start != LATEST:
             request.ClearField("start")
-        about = Consuming(name, span=lease, start=start)
+        if name == SOME:
+            request.where = list(FILTERS)[self._load.chosen - 1]
+        about = Consuming(name, span=lease, start=start, where=request.where)
         await self._call(life, SUBSCRIBE, topic, about, lambda: kit.call("CreateSubscription", request, pb.Subscription))
 
     async def _call(self, life: Incarnation, operation: str, topic: str, about: Consuming, act: Callable[[], Awaitable[Any]]) -> None:
@@ -130,3 +139,17 @@ class Queues:
             request = pb.ReleaseLeasesRequest(topic=topic, subscription=name)
             about = Consuming(name)
             await self._call(life, TAKE_AWAY, topic, about, lambda r=request: kit.call("ReleaseLeases", r, pb.ReleaseLeasesAnswer))
+
+    async def _seek(self, life: Incarnation, kit: PlainKit) -> None:
+        while self.sought and not self._workload.over:
+            await asyncio.sleep(after(self._random, self._load.seek_every))
+            topic, name = self._random.choice(self.sought)
+            await self.seek(life, kit, topic, name, self._random.choice((BEGINNING, LATEST)))
+
+    async def seek(self, life: Incarnation, kit: PlainKit, topic: str, name: str, start: str) -> None:
+        """Sets a subscription to another place."""
+        request = pb.SeekSubscriptionRequest(topic=topic, name=name)
+        setattr(request, start, True)
+        await self._call(
+            life, SEEK, topic, Consuming(name, start=start), lambda: kit.call("SeekSubscription", request, pb.SeekSubscriptionAnswer)
+        )

@@ -11,7 +11,7 @@ import pytest
 
 from bowstring.core import journal
 from bowstring.core.changes import Append
-from bowstring.core.ledger_changes import Expire, Grant, Join, Settle, SettledPart, Settlement, Subscribe
+from bowstring.core.ledger_changes import Bury, Expire, Grant, Join, Redrive, Settle, SettledPart, Settlement, Subscribe
 from bowstring.core.ledgers import Ledgers
 from bowstring.core.subscription_settings import SubscriptionSettings
 from tests.simulation.naive_journal import NaiveJournal
@@ -19,6 +19,10 @@ from tests.unit.ledger_world import LedgerWorld, small_world
 from tests.unit.pickers import Seeded
 
 __all__ = ["small_world"]
+
+
+OF_THE_BROKER = {"a_dead_letter_and_its_settlement_are_one_flush", "suspects_are_alone"}
+"""What only the broker keeps: the world writes no dead letters, and grants suspects to anybody."""
 
 
 class ReadWorld:
@@ -38,7 +42,8 @@ class ReadWorld:
         self._rows = len(self.world.journal)
         self.model.catch_up((self.model.position + at + 1, row) for at, (_, row) in enumerate(news))
         partition: Any = SimpleNamespace(topic=1, number=0, ledgers=self.world.ledgers)
-        return [str(violation) for violation in self.model.compare([partition])]
+        found = self.model.compare([partition])
+        return [str(violation) for violation in found if violation.checker not in OF_THE_BROKER]
 
 
 def _append(first: int, end: int) -> Append:
@@ -64,6 +69,10 @@ NONSENSE = [
     ("a settlement by another grant", Settle(1, 0, 7, 1, 1, (SettledPart(2, Settlement.ACK, (1, 2)),))),
     ("a settlement by another consumer", Settle(1, 0, 7, 2, 1, (SettledPart(1, Settlement.ACK, (1, 2)),))),
     ("a subscription whose number was used", Subscribe(1, 0, 7, "again", SubscriptionSettings(), 0, 1)),
+    ("a burial of what is not condemned", Bury(1, 0, 7, (1, 1), (1, 1))),
+    ("a burial without a dead letter", Bury(1, 0, 7, (1, 1))),
+    ("a redrive where there is no lane", Redrive(1, 0, 7, (6, 1))),
+    ("suspects beside others", Grant(1, 0, 7, 2, 1, 0, 1, (), (), True)),
     ("an expiry of nobody's subscription", Expire(1, 0, 8, 100)),
 ]
 

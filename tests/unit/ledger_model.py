@@ -1,6 +1,7 @@
 """The ledger as anybody would write it: one record per message, and a loop over all of them.
 
-It takes the same requests as the real one and answers them by itself, from SPEC D1 to D12.
+It takes the same requests as the real one and answers them by itself: leases, settlements, retry
+counts, suspects of a crash, and messages that become dead letters.
 """
 
 from __future__ import annotations
@@ -8,6 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 ACK, NACK, REJECT, RELEASE = 1, 2, 3, 4
+DELIVERIES_MAX = 5
+"""After so many in vain a message is condemned."""
+GROUPS = {2: 256, 3: 32, 4: 4}
+"""How many messages are leased together, by their expiries; with more of them one is alone."""
 GRANTS_MAX = 4
 """The tests have so few, so that the limit is met."""
 
@@ -29,10 +34,20 @@ class Message:
     """Whether it was published for later, passed by, and nobody has told that it is due."""
     told: int = 0
     """Its place in the order of the rows that were told to be due; 0 if it was not."""
+    expiries: int = 0
+    apart: int = 0
+    """How many there were in its grant, if the consumer held nothing else."""
+    condemned: tuple[str, str] | None = None
+    """Its reason, and the consumer of its last delivery."""
+
+    @property
+    def idle(self) -> bool:
+        """No consumer holds it, and it waits for a delivery, now or later."""
+        return not self.settled and not self.grant and self.condemned is None
 
     def is_free(self, now: int) -> bool:
         """Whether it can be granted."""
-        return not self.settled and not self.grant and self.later <= now and not self.undue
+        return self.idle and self.later <= now and not self.undue
 
 
 @dataclass
@@ -59,9 +74,7 @@ class NaiveLedger:
 
     def grant(self, consumer: str, most: int, lease: int, now: int) -> tuple[int, list[int]] | None:
         mine = {row.grant for row in self.rows.values() if row.grant and row.consumer == consumer}
-        free = [
-            offset for offset, row in sorted(self.rows.items()) if not row.settled and not row.grant and row.later <= now and not row.undue
-        ]
+        free = [offset for offset, row in sorted(self.rows.items()) if row.is_free(now) and row.expiries < 2]
         again = [offset for offset in free if self.rows[offset].granted and not self.rows[offset].told]
         again += self._due(free)
         fresh = [offset for offset in free if not self.rows[offset].granted]
@@ -74,9 +87,7 @@ class NaiveLedger:
         row is settled.
         """
         mine = {row.grant for row in self.rows.values() if row.grant and row.consumer == consumer}
-        free = [
-            offset for offset, row in sorted(self.rows.items()) if not row.settled and not row.grant and row.later <= now and not row.undue
-        ]
+        free = [offset for offset, row in sorted(self.rows.items()) if row.is_free(now) and row.expiries < 2]
         again = [offset for offset in free if self.rows[offset].granted and not self.rows[offset].told]
         again = (again + self._due(free))[:most]
         fresh = sorted(eligible)[: most - len(again)]
@@ -120,18 +131,31 @@ class NaiveLedger:
     def skip(self, first: int, upto: int) -> None:
         """The filter leaves these out."""
         for offset, row in self.rows.items():
-            if first <= offset < upto and not row.granted:
+            if first <= offset < upto and not row.granted and not row.settled:
                 self.rows[offset] = Message(settled=True)
 
     def _granted(self, consumer: str, mine: set[int], chosen: list[int], lease: int, now: int) -> tuple[int, list[int]] | None:
-        if not chosen or len(mine) >= GRANTS_MAX:
-            return None
+        return self._lease(consumer, chosen, lease, now) if chosen and len(mine) < GRANTS_MAX else None
+
+    def grant_apart(self, consumer: str, most: int, lease: int, now: int) -> tuple[int, list[int]] | None:
+        """The first suspects, as many as may be together."""
+        chosen: list[int] = []
+        for offset, row in sorted(self.rows.items()):
+            if row.is_free(now) and row.expiries >= 2:
+                sizes = [GROUPS.get(self.rows[one].expiries, 1) for one in [*chosen, offset]]
+                if len(chosen) == most or min(sizes) < len(sizes):
+                    break
+                chosen.append(offset)
+        mine = {row.grant for row in self.rows.values() if row.grant and row.consumer == consumer}
+        return self._lease(consumer, chosen, lease, now, apart=len(chosen)) if chosen and len(mine) < GRANTS_MAX else None
+
+    def _lease(self, consumer: str, chosen: list[int], lease: int, now: int, apart: int = 0) -> tuple[int, list[int]]:
         self.grants += 1
         self.requests.setdefault(consumer, {0: set()})
         for offset in chosen:
             row = self.rows[offset]
-            row.granted, row.grant, row.consumer, row.until, row.later = True, self.grants, consumer, now + lease, 0
-            row.told = 0
+            row.granted, row.grant, row.consumer, row.until = True, self.grants, consumer, now + lease
+            row.later, row.told, row.apart = 0, 0, apart
         return self.grants, sorted(chosen)
 
     def holds(self, consumer: str | None, grant: int, offset: int, now: int) -> bool:
@@ -169,7 +193,10 @@ class NaiveLedger:
             self.rows[offset] = Message(settled=True)
         elif outcome != RELEASE:
             row.retries += 1
-            row.later = moment or self._after(row.retries, now)
+            if outcome == REJECT or row.retries >= DELIVERIES_MAX:
+                row.condemned = "rejected" if outcome == REJECT else f"given back {DELIVERIES_MAX} times", row.consumer
+            else:
+                row.later = moment or self._after(row.retries, now)
 
     def _after(self, retries: int, now: int) -> int:
         """When a row comes again by the backoff that failed so often."""
@@ -196,14 +223,35 @@ class NaiveLedger:
             if row.grant and row.until <= now:
                 row.grant = 0
                 row.retries += 1
-                row.later = self._after(row.retries, now)
+                if row.retries >= DELIVERIES_MAX and row.apart == 1:
+                    row.condemned = "its leases expired, the last one while its consumer held nothing else", row.consumer
+                else:
+                    row.expiries += 1
+                    row.later = self._after(row.retries, now)
+
+    def condemn(self, offsets: set[int], reason: str) -> set[int]:
+        """Retention has reached these."""
+        found = {offset for offset in offsets & self.rows.keys() if self.rows[offset].idle}
+        for offset in found:
+            row = self.rows[offset]
+            row.condemned, row.later, row.undue, row.told = (reason, ""), 0, False, 0
+        for offset, row in self.rows.items():
+            row.granted = row.granted or offset <= max(found, default=0)
+        return found
+
+    def bury(self, offsets: set[int]) -> set[int]:
+        """Their dead letters are written."""
+        found = {offset for offset in offsets & self.rows.keys() if self.rows[offset].condemned is not None}
+        self.leave(found)
+        return found
 
     def reset(self, offset: int, gone: set[int]) -> None:
         self.start = offset
         self.sought = self.grants + 1
         for at, row in self.rows.items():
             settled = at < offset or at in gone
-            self.rows[at] = Message(settled=settled, retries=0 if settled else row.retries)
+            condemned = row.condemned if at < offset else None
+            self.rows[at] = Message(settled=settled, retries=0 if settled else row.retries, condemned=condemned)
 
     def leased(self, now: int) -> dict[int, tuple[str, int]]:
         return {offset: (row.consumer, row.until) for offset, row in self.rows.items() if row.grant and row.until > now}

@@ -11,7 +11,7 @@ from bowstring.core.settling import OutcomeRows, SettleRequest
 
 SECOND = 1_000_000
 LEASE = 30 * SECOND
-ACK, NACK, REJECT, RELEASE = Settlement
+ACK, NACK, REJECT, RELEASE, CONDEMN = Settlement
 
 
 def run(first: int, rows: int = 1) -> RowSet:

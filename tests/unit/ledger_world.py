@@ -22,33 +22,17 @@ from bowstring.core.ledger_changes import AlterSubscription, LedgerChange, SetAs
 from bowstring.core.ledger_state import HEAD
 from bowstring.core.ledgers import Ledgers
 from bowstring.core.machine import NEVER
-from bowstring.core.offset_set import runs_of
 from bowstring.core.row_set import RowSet
 from bowstring.core.settling import GrantRows, LostRows, OutcomeRows, RowStanding, SettleRequest
 from bowstring.core.subscription_settings import Backoff, SubscriptionSettings
-from tests.unit.ledger_model import GRANTS_MAX, NaiveLedger
+from tests.unit.ledger_model import DELIVERIES_MAX, GRANTS_MAX, NaiveLedger
+from tests.unit.ledger_rows import offsets, pairs, rows, runs
 from tests.unit.pickers import Picker, Seeded
 
 NAMES = ["ada", "bob", "eve"]
 Choice = TypeVar("Choice")
-BEGIN = Subscribe(1, 0, 7, "billing", SubscriptionSettings(), 5, 1)
-
-
-def rows(offsets: set[int]) -> RowSet:
-    return RowSet.of_offsets(np.array(sorted(offsets), np.int64))
-
-
-def runs(offsets: set[int]) -> tuple[tuple[int, int], ...]:
-    return tuple(runs_of(np.array(sorted(offsets), np.int64)))
-
-
-def offsets(found: RowSet | None) -> set[int]:
-    return {0} if found is None else set(found.offsets().tolist())
-
-
-def pairs(lost: tuple[LostRows, ...]) -> set[tuple[int, int]]:
-    """The grants and rows that were refused."""
-    return {(one.grant, row) for one in lost for row in offsets(one.rows)}
+BEGIN = Subscribe(1, 0, 7, "billing", SubscriptionSettings(max_deliveries=DELIVERIES_MAX), 5, 1)
+OUTCOMES = [outcome for outcome in Settlement if outcome is not Settlement.CONDEMN]
 
 
 class LedgerWorld:
@@ -134,11 +118,12 @@ class LedgerWorld:
     def grant(self) -> None:
         name, most, lease = self.one_of(NAMES), self.number(1, 25), self.one_of([10, 10, 25])
         granted = granting.grant(self.ledger, name, most, self.end, lease, self.now)
-        expected = self.model.grant(name, most, lease, self.now)
-        assert (granted and (granted.number, granted.rows.offsets().tolist())) == expected
-        if granted is not None:
-            self.write(*granted.changes)
-            self.given.append((granted.number, name, offsets(granted.rows)))
+        self.granted(granted, self.model.grant(name, most, lease, self.now), name)
+
+    def grant_apart(self) -> None:
+        name, most = self.one_of(NAMES), self.number(1, 25)
+        granted = granting.grant_apart(self.ledger, name, most, 10, self.now)
+        self.granted(granted, self.model.grant_apart(name, most, 10, self.now), name)
 
     def choose(self) -> None:
         """A grant of rows that a filter lets pass, of those that were looked at."""
@@ -149,7 +134,9 @@ class LedgerWorld:
         eligible = self.some(free)
         chosen = granting.choose(self.ledger, np.array(sorted(eligible), np.int64), scouted, most, self.now)
         granted = granting.grant_chosen(self.ledger, name, chosen, lease, self.now)
-        expected = self.model.grant_filtered(name, most, lease, self.now, eligible, scouted)
+        self.granted(granted, self.model.grant_filtered(name, most, lease, self.now, eligible, scouted), name)
+
+    def granted(self, granted: Any, expected: Any, name: str) -> None:
         assert (granted and (granted.number, granted.rows.offsets().tolist())) == expected
         if granted is not None:
             self.write(*granted.changes)
@@ -211,7 +198,7 @@ class LedgerWorld:
     def settle(self) -> None:
         count, name = self.number(1, 3), self.one_of([None, None, None, *NAMES])
         parts = [
-            (grant, self.one_of(list(Settlement)), wanted, self.one_of([0, 0, self.now - 1, self.now + self.number(1, 40)]))
+            (grant, self.one_of(OUTCOMES), wanted, self.one_of([0, 0, self.now - 1, self.now + self.number(1, 40)]))
             for grant, wanted in (self.part() for _ in range(count))
         ]
         holders = {grant: holder for grant, holder, _ in self.given}
@@ -243,7 +230,7 @@ class LedgerWorld:
                 if one.standing is RowStanding.LEASED:
                     assert leased[row] == (one.holder, one.until)
                 elif one.standing is RowStanding.SETTLED:
-                    assert message is None or message.settled
+                    assert message is None or message.settled or message.condemned
                 else:
                     assert row not in leased
                     assert message is None or not message.settled
@@ -295,10 +282,23 @@ class LedgerWorld:
             self.write(change)
             self.model.expire(self.now)
 
+    def condemn(self) -> None:
+        chosen = self.some(set(range(1, self.end)) - self.gone) if self.number(0, 3) == 0 else set[int]()
+        self.named(settling.condemn(self.ledger, rows(chosen), "too old", self.now), self.model.condemn(chosen, "too old"))
+
+    def bury(self) -> None:
+        chosen = self.some(set(range(1, self.end)))
+        self.named(settling.bury(self.ledger, rows(chosen)), self.model.bury(chosen))
+
+    def named(self, change: Any, expected: set[int]) -> None:
+        assert (set() if change is None else offsets(RowSet.of_spans(change.rows))) == expected
+        if change is not None:
+            self.write(change)
+
     def alter(self) -> None:
         """The subscription gets a backoff, another one, or none."""
         backoff = self.one_of([None, Backoff(2, 1.5, 9), Backoff(5, 3.0, 60), Backoff(0, 2.0, 10), Backoff(7, 1.0, 7)])
-        self.write(AlterSubscription(1, 0, 7, SubscriptionSettings(backoff=backoff)))
+        self.write(AlterSubscription(1, 0, 7, SubscriptionSettings(max_deliveries=DELIVERIES_MAX, backoff=backoff)))
         self.model.backoff = backoff
 
     def seek(self) -> None:
@@ -364,6 +364,8 @@ class LedgerWorld:
             assert ledger.retry_counts(everything).tolist() == [row.retries for _, row in sorted(self.model.rows.items())]
         free = sum(row.is_free(self.now) for row in self.model.rows.values())
         assert ledger.waiting(self.end, self.now) == free
+        condemned = {at: (last.reason, last.consumer) for last, some in ledger.condemned.groups(everything) for at in offsets(some)}
+        assert condemned == {offset: row.condemned for offset, row in self.model.rows.items() if row.condemned}
         moments, later = ledger.timeline.arrays()
         still = {(moment, row) for moment, row in zip(moments.tolist(), later.tolist(), strict=True) if moment > self.now}
         assert still == {(row.later, offset) for offset, row in self.model.rows.items() if row.later > self.now}
@@ -372,9 +374,9 @@ class LedgerWorld:
 
 
 OFTEN = ["publish", "wait", "grant", "grant", "grant", "settle", "settle", "settle", "settle", "expire", "extend", "seal", "load"]
-RARELY = "alter delete raise_floor repeat repeat give_back set_aside seek choose choose skip pass_over a_snapshot_has_everything".split()
+RARELY = "alter grant_apart expire condemn bury bury delete raise_floor repeat repeat give_back set_aside seek choose choose".split()
 SCHEDULED = ["pass_by", "pass_by", "come_due", "come_due", "come_due"]
-STEPS = [*OFTEN, *OFTEN, *RARELY, *SCHEDULED]
+STEPS = [*OFTEN, *OFTEN, *RARELY, *SCHEDULED, "skip", "pass_over", "a_snapshot_has_everything"]
 NEED_A_GRANT = {"settle", "repeat", "extend", "give_back", "set_aside"}
 
 

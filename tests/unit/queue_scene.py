@@ -293,7 +293,8 @@ class QueueScene:
             actor.receive(SubscribePartition(1, "billing", SubscriptionSettings("shared", lease, where=where), 0, 0))
         asked = SubscriptionSettings("shared", lease, where=where)
         rates = Rates(self.clock.monotonic, self.reading.counters.queue)
-        self.subscription = LiveSubscription(self.topic, 1, "billing", asked, 0, rates=rates, look_at=self.granter.look_at)
+        look_at: Any = self.granter.look_at
+        self.subscription = LiveSubscription(self.topic, 1, "billing", asked, 0, rates=rates, look_at=look_at, bury=lambda *_: None)
         reading: Any = self.reading
         self.queue.add(self.subscription, reading)
         if with_keys:

@@ -132,7 +132,7 @@ class KeysMachine(RuleBasedStateMachine):
             elif fate != "leased":
                 self.rows[offset].place, self.rows[offset].grant = fate, 0
 
-    @precondition(lambda self: len(self.keys.later))
+    @precondition(lambda self: len(self.keys.later) > 0)
     @rule(data=st.data())
     def what_was_for_later_is_due(self, data: Any) -> None:
         later = self.keys.later.tolist()

@@ -43,7 +43,7 @@ def page_of(*runs: tuple[int, int], grant: int = 1) -> LeasedPage:
 
 
 def listed(parts: list[tuple[int, lease_marks.Rows]]) -> list[tuple[int, list[int] | None]]:
-    return [(code, None if rows is None else rows.tolist()) for code, rows, _ in parts]
+    return [(code, None if rows is None else rows.tolist()) for code, rows, *_ in parts]
 
 
 def test_a_page_is_enlisted_with_its_first_mark_and_again_after_it_was_gathered():
@@ -137,7 +137,7 @@ def test_a_request_says_up_to_which_the_answers_have_come():
 
 def test_extensions_are_divided_by_partition_and_by_runs():
     here, there = page_of((1, 12)), page_of((1, 2), grant=2)
-    there.partition = 1
+    there.lease.partition = 1
     parts = [(here, np.arange(0, 12, 2)), (there, np.arange(2)), (here, np.array([1]))]
     divided = [[(number, rows.tolist()) for number, rows in some] for some in lease_extension.divided(parts, 4)]
     assert divided == [[(0, [0, 2, 4, 6])], [(0, [8, 10]), (2, [1])], [(1, [0, 1])]]

@@ -7,9 +7,10 @@ import pytest
 
 from bowstring.core import journal, ledger_state, settling
 from bowstring.core.journal import UnreadableJournal
-from bowstring.core.ledger import Ledger, LedgerParts
+from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import Expire
 from bowstring.core.ledger_state import LedgerState
+from bowstring.core.machine import LedgerParts
 from bowstring.core.settling import OutcomeRows, SettleRequest
 from bowstring.core.snapshots import UnreadableState
 from tests.unit.ledger_queue import ACK, NACK, Queue, run

@@ -207,6 +207,7 @@ class Broker:
         if not self.serving.topics.has(topic) and self.settings.topic_create == "on-publish":
             await self.topics.create(topic, exists_ok=True, caller=caller)
         incarnation = self.serving
+        incarnation.queues.letters.companions.check_publish(topic)
         return incarnation.log.publishers.open(incarnation.topics.topic(topic), producer, stream, group)
 
     def fetcher(

@@ -69,6 +69,7 @@ class QueueCounters:
         self.pushed_batches = 0
         self.pushed_messages = 0
         self.pushed_bytes = 0
+        self.dead_letters = 0
         self.aside: Counter[str] = Counter()
         """Those that were settled because they could not be delivered, by the reason."""
 

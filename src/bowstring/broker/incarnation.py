@@ -10,14 +10,14 @@ from __future__ import annotations
 from bowstring import errors
 from bowstring.broker.log.loader import Loaded, load, restore_ids
 from bowstring.broker.log.log import Log
+from bowstring.broker.queue import subscription_load
 from bowstring.broker.queue.queues import Queues
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.surroundings import Surroundings
 from bowstring.broker.topic_table import TopicTable
-from bowstring.broker.topics import Topic, TopicSettings, encode_settings
+from bowstring.broker.topics import Topic, TopicSettings, encode_settings, fresh_partitions
 from bowstring.broker.upkeep.upkeep import Upkeep
 from bowstring.broker.upkeep.usage import Usage
-from bowstring.core.partition import Partition
 from bowstring.ports.catalog import TopicRow
 
 
@@ -35,8 +35,11 @@ class Incarnation:
         self.reading = Reading(surroundings, journal, self.topics)
         self.log = Log(surroundings, journal, loaded, self.reading, self.usage)
         for row in loaded.topics:
-            self._add_topic(row, [loaded.partitions[row.id, n] for n in range(row.partitions) if (row.id, n) in loaded.partitions])
-        self.queues = Queues(surroundings.observer, self.log, self.reading)
+            keys = [(row.id, number) for number in range(row.partitions)]
+            self.log.actors.add_topic(row, [loaded.partitions[key] for key in keys if key in loaded.partitions])
+        for row in loaded.dormant:
+            self.topics.add_dormant(row)
+        self.queues = Queues(surroundings, self.log, self.reading, self.log.actors.add_topic)
         self.upkeep = Upkeep(surroundings, self.log, self.reading, self.usage, trimmed=loaded.trimmed, deleted=loaded.deleted)
 
     @staticmethod
@@ -47,20 +50,14 @@ class Incarnation:
         await surroundings.store.open(loaded.fence.epoch, loaded.segments(), loaded.sequence)
         incarnation = Incarnation(surroundings, loaded)
         await restore_ids(loaded.partitions.values(), incarnation.reading.reader)
-        incarnation.queues.start()
+        subscription_load.load(incarnation.queues)
         incarnation.upkeep.start()
         return incarnation
-
-    def _add_topic(self, row: TopicRow, partitions: list[Partition]) -> Topic:
-        for partition in partitions:
-            self.usage.add_recent(partition.pages.segments())
-        return self.log.actors.add_topic(row, partitions)
 
     async def create_topic(self, row: TopicRow) -> Topic:
         """Durable when it returns. Raises TopicExists."""
         made = await self.surroundings.catalog.create_topic(self.fence, row)
-        window = Topic(made, []).settings.window_microseconds
-        return self._add_topic(made, [Partition(made.id, number, window) for number in range(made.partitions)])
+        return self.log.actors.add_topic(made, fresh_partitions(made))
 
     async def alter_topic(self, topic: Topic, settings: TopicSettings) -> None:
         """Durable when it returns."""
@@ -76,7 +73,7 @@ class Incarnation:
         await self.surroundings.catalog.delete_topic(self.fence, topic.row.id, now)
         self.topics.remove(topic)
         topic.end_reading()
-        self.queues.forget(topic)
+        await self.queues.forget(topic)
         for actor in topic.actors:
             self.usage.remove_recent(actor.partition.pages.segments())
         self.upkeep.deleted(topic.row.id)

@@ -11,7 +11,7 @@ from bowstring import errors
 from bowstring.broker.endings import lost_because
 from bowstring.broker.incarnation import Incarnation
 from bowstring.broker.surroundings import Surroundings
-from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name, check_numbers, encode_settings
+from bowstring.broker.topics import Topic, TopicFacts, TopicSettings, check_name, check_numbers, dormant_facts, encode_settings
 from bowstring.ports.catalog import TopicRow
 from bowstring.ports.failures import DiskFull, Fenced, StorageFailed
 from bowstring.ports.transport import NOBODY, Caller
@@ -100,6 +100,7 @@ class TopicAdministration:
         async def steps(incarnation: Incarnation) -> int:
             if missing_ok and not incarnation.topics.has(name):
                 return 0
+            incarnation.queues.letters.companions.check_deletion(name)
             topic = incarnation.topics.topic(name)
             messages = sum(actor.partition.messages for actor in topic.actors)
             await incarnation.delete_topic(topic, self._clock.now())
@@ -136,14 +137,19 @@ class TopicAdministration:
                 raise errors.OutcomeUnknown(told, hint="Look once the broker runs again.", details=self._for_good) from failure
 
     def describe(self, name: str) -> TopicFacts:
-        return self._serving().topics.topic(name).facts()
+        topics = self._serving().topics
+        row = topics.dormant_row(name)
+        return topics.topic(name).facts() if row is None else dormant_facts(row)
 
     def list_page(self, pattern: str = "", after: str = "", limit: int = 0) -> tuple[list[TopicFacts], bool]:
         """A page of topics by name, and whether there are more."""
         limit = limit or 1000
-        behind = (topic for topic in self._serving().topics.all() if topic.row.name > after)
-        names = [topic for topic in behind if fnmatch.fnmatchcase(topic.row.name, pattern or "*")]
-        return [topic.facts() for topic in names[:limit]], len(names) > limit
+        topics = self._serving().topics
+        known: dict[str, Topic | TopicRow] = {topic.row.name: topic for topic in topics.all()}
+        known |= {row.name: row for row in topics.dormant()}
+        names = [name for name in sorted(known) if name > after and fnmatch.fnmatchcase(name, pattern or "*")]
+        page = [known[name] for name in names[:limit]]
+        return [topic.facts() if isinstance(topic, Topic) else dormant_facts(topic) for topic in page], len(names) > limit
 
 
 def _told(settings: TopicSettings, caller: Caller) -> dict[str, object]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.topics import Topic, not_found
+from bowstring.ports.catalog import TopicRow
 
 
 class TopicTable:
@@ -23,6 +24,12 @@ class TopicTable:
         """Whether a publish creates its topic. Then the error for a missing one does not say how to
         create it.
         """
+        self._dormant: dict[str, TopicRow] = {}
+        """Topics whose partitions were never used, by name. They cost a row each, however many
+        partitions they have.
+        """
+        self.awaken: Callable[[TopicRow], Topic] | None = None
+        """Gives a dormant topic its partitions."""
         self.edition = (epoch << 32) + 1
         self._waiting: list[asyncio.Event] = []
 
@@ -31,9 +38,15 @@ class TopicTable:
     def topic(self, name: str) -> Topic:
         """Raises TopicNotFound, and suggests a similar name."""
         topic = self._names.get(name)
+        if topic is None and name in self._dormant and self.awaken is not None:
+            topic = self.awaken(self._dormant[name])
         if topic is None:
             raise not_found(name, self._names, creates=self._creates)
         return topic
+
+    def awake(self, name: str) -> Topic | None:
+        """The topic if its partitions were used; None for a dormant one, or none at all."""
+        return self._names.get(name)
 
     def by_id(self, topic_id: int) -> Topic:
         """Raises TopicNotFound."""
@@ -43,11 +56,19 @@ class TopicTable:
         return topic
 
     def has(self, name: str) -> bool:
-        return name in self._names
+        return name in self._names or name in self._dormant
 
     def all(self) -> Iterable[Topic]:
-        """By name."""
+        """Those that are not dormant, by name."""
         return (self._names[name] for name in sorted(self._names))
+
+    def dormant_row(self, name: str) -> TopicRow | None:
+        """The topic, if it is dormant."""
+        return self._dormant.get(name)
+
+    def dormant(self) -> list[TopicRow]:
+        """Those that are."""
+        return list(self._dormant.values())
 
     def name_of(self, topic_id: int) -> str:
         """The name for people; a deleted topic has one too."""
@@ -63,7 +84,18 @@ class TopicTable:
 
     # Changes
 
+    def add_dormant(self, row: TopicRow) -> None:
+        """A topic whose partitions are not used yet."""
+        self._dormant[row.name] = row
+        self.changed()
+
+    def remove_dormant(self, row: TopicRow) -> None:
+        """It is deleted."""
+        del self._dormant[row.name]
+        self.changed()
+
     def add(self, topic: Topic) -> None:
+        self._dormant.pop(topic.row.name, None)
         self._names[topic.row.name] = self._ids[topic.row.id] = topic
         for actor in topic.actors:
             self._actors[topic.row.id, actor.partition.number] = actor

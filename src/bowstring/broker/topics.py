@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from bowstring import errors
 from bowstring.broker import topic_questions
 from bowstring.broker.log.actor import PartitionActor
+from bowstring.core.partition import Partition
 from bowstring.ports.catalog import TopicRow
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,248}")
@@ -110,6 +111,33 @@ class Topic:
             bytes=counts.bytes,
             ranges=counts.ranges,
         )
+
+
+AddTopic = Callable[[TopicRow, list[Partition]], Topic]
+"""Makes a topic of a row and its partitions, and puts it into the table of topics."""
+
+
+def fresh_partitions(row: TopicRow) -> list[Partition]:
+    """The partitions of a topic to which nothing was written yet."""
+    window = decode_settings(row.settings).window_microseconds
+    return [Partition(row.id, number, window) for number in range(row.partitions)]
+
+
+def dormant_facts(row: TopicRow) -> TopicFacts:
+    """A topic whose partitions were never used."""
+    settings = decode_settings(row.settings)
+    return TopicFacts(
+        name=row.name,
+        id=row.id,
+        partitions=row.partitions,
+        created=row.created,
+        retention=settings.retention,
+        retention_bytes=settings.retention_bytes,
+        deduplication=settings.window,
+        messages=0,
+        bytes=0,
+        ranges=[(1, 1)] * row.partitions,
+    )
 
 
 def encode_settings(settings: TopicSettings) -> bytes:

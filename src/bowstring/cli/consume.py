@@ -189,18 +189,16 @@ class Taking:
 
     def _finish(self, client: Client, consumer: Consumer) -> None:
         """Waits for the answers to all settlements, then gives back, uncounted, what the consumer still
-        holds: a message that was handed out in the moment of the end, and one that the broker has
-        granted in the moment in which it left.
+        holds: a message that was handed out in the moment of the end. Closing gives back what the
+        broker has granted since.
         """
-        held = consumer.topic, consumer.subscription, consumer.name
         try:
             consumer.pause()
             consumer.flush(self._patience)
             if consumer.statistics().held:
-                client.release_leases(*held)
+                client.release_leases(consumer.topic, consumer.subscription, consumer.name)
         finally:
             consumer.close()
-        client.release_leases(*held)
 
     def _over(self) -> bool:
         """Whether there is nothing to wait for any more."""

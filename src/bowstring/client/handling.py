@@ -32,7 +32,7 @@ def settle(message: LeasedMessage, error: BaseException | None) -> None:
         if error is None:
             _finish(message, ACK)
         elif isinstance(error, Reject):
-            _finish(message, REJECT)
+            _finish(message, REJECT, error.reason)
         else:
             _finish(message, NACK)
             if isinstance(error, Exception):
@@ -41,8 +41,8 @@ def settle(message: LeasedMessage, error: BaseException | None) -> None:
         _log.warning("a message was worked on for nothing: %s", lost)
 
 
-def _finish(message: LeasedMessage, code: int) -> None:
-    message._finish(code)  # pyright: ignore[reportPrivateUsage]
+def _finish(message: LeasedMessage, code: int, reason: str = "") -> None:
+    message._finish(code, reason)  # pyright: ignore[reportPrivateUsage]
 
 
 def check(handler: Any, concurrency: Any) -> None:

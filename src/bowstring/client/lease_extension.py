@@ -103,12 +103,12 @@ def divided(parts: list[tuple[LeasedPage, npt.NDArray[np.intp]]], runs_max: int)
     """
     some: list[tuple[int, npt.NDArray[np.intp]]] = []
     size = 0
-    for number in sorted(range(len(parts)), key=lambda each: parts[each][0].partition):
+    for number in sorted(range(len(parts)), key=lambda each: parts[each][0].lease.partition):
         page, rows = parts[number]
         edges = np.flatnonzero(np.diff(page.offsets[rows]) != 1) + 1
         for piece in np.split(rows, edges[runs_max - 1 :: runs_max]):
             runs = int(np.count_nonzero(np.diff(page.offsets[piece]) != 1)) + 1
-            if some and (size + runs > runs_max or parts[some[0][0]][0].partition != page.partition):
+            if some and (size + runs > runs_max or parts[some[0][0]][0].lease.partition != page.lease.partition):
                 yield some
                 some, size = [], 0
             some.append((number, piece))

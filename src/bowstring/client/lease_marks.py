@@ -66,6 +66,8 @@ class GatheredMarks(NamedTuple):
     rows: Rows
     time: int = 0
     """A moment of the broker's clock; if it is negative, a span; 0: none was given."""
+    reason: str = ""
+    """Why they failed."""
 
 
 def gathered(page: LeasedPage) -> list[GatheredMarks]:
@@ -74,8 +76,23 @@ def gathered(page: LeasedPage) -> list[GatheredMarks]:
     page again.
     """
     found = _marked(page)
-    times = page.times
-    return found if times is None else [part for each in found for part in _by_time(page, each, times)]
+    if page.times is not None:
+        found = [part for each in found for part in _by_time(page, each, page.times)]
+    if page.reasons is not None:
+        found = [part for each in found for part in _by_reason(page, each, page.reasons)]
+    return found
+
+
+def _by_reason(page: LeasedPage, part: GatheredMarks, numbers: npt.NDArray[np.int32]) -> list[GatheredMarks]:
+    """The rows of a nack or reject by the reason that the program has given."""
+    if part.mark not in (NACK, REJECT):
+        return [part]
+    rows = np.arange(page.rows) if part.rows is None else part.rows
+    given = numbers[rows]
+    different = np.unique(given).tolist()
+    if len(different) == 1:
+        return [part._replace(reason=page.reason_texts[different[0]])]
+    return [part._replace(rows=rows[given == number], reason=page.reason_texts[number]) for number in different]
 
 
 def _by_time(page: LeasedPage, part: GatheredMarks, times: npt.NDArray[np.int64]) -> list[GatheredMarks]:

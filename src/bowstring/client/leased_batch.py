@@ -53,17 +53,17 @@ class LeasedBatch(Batch):
         """Gives messages back, and their retry count rises by one. They are delivered again after a
         `delay`, or `at` a moment; without either when the subscription's backoff says, or at once.
         Raises `InvalidArgument`, and settles none, if the topic does not keep one of them until
-        then. `reason` is for people.
+        then. `reason` goes to the dead letter of a message that was delivered as often as it may be.
         """
         check_reason(reason)
-        return self._settle(mask, NACK, nack_time(delay, at))
+        return self._settle(mask, NACK, nack_time(delay, at), reason or "")
 
     def reject(self, mask: Any, reason: str) -> LeaseBatchReceipt:
-        """The messages cannot be processed. In this version, which has no dead letters, this is a
-        nack. A mask of None means all of them.
+        """The messages cannot be processed, now or later: they become dead letters with this reason.
+        A mask of None means all of them.
         """
         check_reason(reason, needed=True)
-        return self._settle(mask, REJECT)
+        return self._settle(mask, REJECT, reason=reason)
 
     def extend(self, mask: Any = None, lease: SpanOrMoment | None = None) -> LeaseBatchReceipt:
         """Holds messages for longer: for the consumer's lease from now on, or the given one. Rows that
@@ -82,7 +82,7 @@ class LeasedBatch(Batch):
         extended = settlements.extend_many([(page, rows) for page, rows, _ in parts], lease)
         return self._receipt([MarkedRows(parts[part][0], rows, rows + parts[part][2], extension) for part, rows, extension in extended])
 
-    def _settle(self, mask: Any, code: int, time: int = 0) -> LeaseBatchReceipt:
+    def _settle(self, mask: Any, code: int, time: int = 0, reason: str = "") -> LeaseBatchReceipt:
         wanted = chosen(mask, self._rows)
         parts: list[MarkedRows] = []
         for page, first, rows, at in self._pieces() if time else ():
@@ -90,7 +90,7 @@ class LeasedBatch(Batch):
             check_kept(page, first + np.flatnonzero(free if wanted is None else free & wanted[at : at + rows]), time)
         for page, first, rows, at in self._pieces():
             some = None if wanted is None else wanted[at : at + rows]
-            meant = page.mark(first, rows, code, some, time)
+            meant = page.mark(first, rows, code, some, time, reason)
             if page.has_lost:  # these are refused
                 marks = page.mark_array[first : first + rows]
                 lost = (marks == LOST) | (marks == REVOKED)

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from bowstring.client.lease_receipts import LeaseReceipt, OneExtension
 
 
+REASON_MAX = 4096
+"""The most characters of a reason."""
+
+
 class LeasedMessage(Message, eq=False, gc=False):
     """A message that a consumer holds by a lease. Settle it with `ack`, `nack` or `reject`, or use it
     as a context manager: leaving the block acks it, an exception nacks it. A copy made by pickling
@@ -65,11 +69,12 @@ class LeasedMessage(Message, eq=False, gc=False):
         """Gives the message back, and its retry count rises by one. It is delivered again after a
         `delay`, or `at` a moment; without either when the subscription's backoff says, or at once,
         before newer ones. Raises `InvalidArgument` for a time at which the topic does not keep the
-        message any more. `reason` is for people.
+        message any more. `reason` goes to the dead letter, if the message was delivered as often as
+        it may be.
         """
         check_reason(reason)
         if delay is None and at is None:
-            return self._mark(NACK)
+            return self._mark(NACK, reason or "")
         page: Any = self._page
         row = self._row
         if page.marks[row]:
@@ -77,14 +82,12 @@ class LeasedMessage(Message, eq=False, gc=False):
         time = nack_time(delay, at)
         check_kept(page, np.array([row]), time)
         page.row_times()[row] = time
-        return self._mark(NACK)
+        return self._mark(NACK, reason or "")
 
     def reject(self, reason: str) -> LeaseReceipt:
-        """The message cannot be processed. In this version, which has no dead letters, this is a
-        nack.
-        """
+        """The message cannot be processed, now or later: it becomes a dead letter with this reason."""
         check_reason(reason, needed=True)
-        return self._mark(REJECT)
+        return self._mark(REJECT, reason)
 
     def extend(self, lease: SpanOrMoment | None = None) -> OneExtension:
         """Holds the message for longer: for the consumer's lease from now on, or the given one. The
@@ -96,11 +99,14 @@ class LeasedMessage(Message, eq=False, gc=False):
             raise page.why_not(self._row)
         return page.settlements.extend_one(page, self._row, lease)
 
-    def _mark(self, code: int) -> LeaseReceipt:
+    def _mark(self, code: int, reason: str = "") -> LeaseReceipt:
         page: Any = self._page
         row, marks = self._row, page.marks
         if marks[row]:
             return page.mark_again(row, code)
+        if reason:
+            numbers, number = page.row_reasons(reason)
+            numbers[row] = number
         marks[row] = code
         if code != ACK and page.is_keyed:
             page.revoke_behind(row)
@@ -123,13 +129,13 @@ class LeasedMessage(Message, eq=False, gc=False):
         elif kind is None and marks[row] >= LOST:
             raise page.why_not(row)
 
-    def _finish(self, code: int) -> None:
+    def _finish(self, code: int, reason: str = "") -> None:
         """Settles the message unless it is settled. Raises `LeaseLost` if that is known to be in
         vain.
         """
         page: Any = self._page
         if not page.marks[self._row]:
-            self._mark(code)
+            self._mark(code, reason)
         elif page.marks[self._row] >= LOST:
             raise page.why_not(self._row)
 
@@ -183,6 +189,8 @@ def check_transaction(given: object) -> None:
 
 
 def check_reason(given: object, *, needed: bool = False) -> None:
-    """Refuses a reason that is no text."""
+    """Refuses a reason that is no text, or too long."""
     if (given is not None or needed) and (not isinstance(given, str) or not given):
         raise errors.InvalidArgument(f"reason={shown(given)} is not a reason.", hint="Use text, such as 'no such customer'.")
+    if isinstance(given, str) and len(given) > REASON_MAX:
+        raise errors.InvalidArgument(f"the reason has {len(given)} characters.", hint=f"Use at most {REASON_MAX}.")

@@ -66,7 +66,9 @@ class LeasedPage(FetchedPage):
     def __init__(
         self, topic: str, header: pb.FetchAnswer, data: memoryview | None, told: pb.Lease, lease: HeldLease, settlements: Settlements
     ) -> None:
-        super().__init__(topic, header, data)
+        super().__init__(told.topic or topic, header, data)
+        if told.topic:
+            self.partition = told.partition
         self.lease = lease
         self.settlements = settlements
         self.is_keyed = settlements.is_keyed
@@ -79,6 +81,10 @@ class LeasedPage(FetchedPage):
         """The same bytes."""
         self.times: npt.NDArray[np.int64] | None = None
         """When nacked rows come again (`lease_marks.GatheredMarks`); None if no nack has said it."""
+        self.reasons: npt.NDArray[np.int32] | None = None
+        """Of each row the number of the reason why it failed; None if none was given."""
+        self.reason_texts = [""]
+        """Reasons by number; 0 is none."""
         self.idle = True
         """Whether no row was marked since the loop has looked."""
         self.open = self.rows
@@ -113,9 +119,12 @@ class LeasedPage(FetchedPage):
         self.idle = False
         self.settlements.enlist(self)
 
-    def mark(self, first: int, rows: int, code: int, wanted: npt.NDArray[np.bool_] | None = None, time: int = 0) -> npt.NDArray[np.bool_]:
+    def mark(
+        self, first: int, rows: int, code: int, wanted: npt.NDArray[np.bool_] | None = None, time: int = 0, reason: str = ""
+    ) -> npt.NDArray[np.bool_]:
         """Marks consecutive rows, or those of them that are wanted, as far as they have no mark.
-        Returns which of them have got it. `time`: when nacked rows come again.
+        Returns which of them have got it. `time`: when nacked rows come again; `reason`: why they
+        failed.
         """
         marks = self.mark_array[first : first + rows]
         free = marks == 0
@@ -123,6 +132,9 @@ class LeasedPage(FetchedPage):
             free &= wanted
         if time:
             self.row_times()[first : first + rows][free] = time  # before the mark, which the loop sees
+        if reason:
+            numbers, number = self.row_reasons(reason)
+            numbers[first : first + rows][free] = number
         marks[free] = code
         if self.is_keyed and code in GIVING_BACK:
             key_order.revoke_behind(self, np.flatnonzero(free) + first)
@@ -135,6 +147,14 @@ class LeasedPage(FetchedPage):
         if self.times is None:
             self.times = np.zeros(self.rows, np.int64)
         return self.times
+
+    def row_reasons(self, reason: str) -> tuple[npt.NDArray[np.int32], int]:
+        """The numbers of the reasons of its rows, to be written, and that of this one."""
+        if self.reasons is None:
+            self.reasons = np.zeros(self.rows, np.int32)
+        if self.reason_texts[-1] != reason:
+            self.reason_texts.append(reason)
+        return self.reasons, len(self.reason_texts) - 1
 
     def kept_until(self) -> npt.NDArray[np.int64]:
         """Of each row until when the topic keeps it, or until it expires."""

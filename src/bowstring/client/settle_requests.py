@@ -28,6 +28,8 @@ class MarkedPart(NamedTuple):
     rows: Rows
     time: int = 0
     """When they come again (`lease_marks.GatheredMarks`)."""
+    reason: str = ""
+    """Why they failed."""
 
 
 class SentSettlement:
@@ -68,6 +70,8 @@ class RequestLane:
         if any(part.time for part, _, _ in parts):
             message.moments.extend([max(0, part.time) for part, _, _ in parts])
             message.delays.extend([max(0, -part.time) for part, _, _ in parts])
+        if any(part.reason for part, _, _ in parts):
+            message.reasons.extend([part.reason for part, _, _ in parts])
         request = self.unanswered[self.last] = SentSettlement(message, [part for part, _, _ in parts])
         return request
 

@@ -103,7 +103,7 @@ class Settlements:
     def extend_one(self, page: LeasedPage, row: int, lease: Any) -> OneExtension:
         """Extends the lease of one row."""
         span = 0 if lease is None else checked_lease(lease, self.broker_now())
-        extension = Extension(page.partition, [(page, np.array([row]))], span)
+        extension = Extension(page.lease.partition, [(page, np.array([row]))], span)
         self.enlist(extension)
         return self.extend_receipt(page, row, extension)
 
@@ -117,7 +117,7 @@ class Settlements:
         made: list[tuple[int, npt.NDArray[np.intp], Extension]] = []
         for some in lease_extension.divided(parts, RUNS_MAX):
             pages: list[tuple[LeasedPage, Rows]] = [(parts[number][0], rows) for number, rows in some]
-            extension = Extension(pages[0][0].partition, pages, span)
+            extension = Extension(pages[0][0].lease.partition, pages, span)
             self.enlist(extension)
             made += [(number, rows, extension) for number, rows in some]
         return made
@@ -137,7 +137,7 @@ class Settlements:
     def lost_refusal(self, page: LeasedPage) -> Refusal:
         """What is known about rows that the consumer has lost."""
         now, lease = self._lease_time.latest(), page.lease
-        return Refusal(self.topic, page.partition, page.offsets, ended=lease.until, now=now, standing=lease.standing)
+        return Refusal(page.topic, page.partition, page.offsets, ended=lease.until, now=now, standing=lease.standing)
 
     # ---- requests
 
@@ -177,7 +177,7 @@ class Settlements:
             if not isinstance(found, LeasedPage):
                 extensions.append(found)
                 continue
-            for code, rows, time in lease_marks.gathered(found):
+            for code, rows, time, reason in lease_marks.gathered(found):
                 many = lease_marks.count(found, rows)
                 counts[code] = counts.get(code, 0) + many
                 self.counts[code] += many
@@ -186,7 +186,7 @@ class Settlements:
                 elif self._failure is not None:
                     self._fail(found, rows, self._failure)
                 else:
-                    by_partition.setdefault(found.partition, []).append(MarkedPart(found, code, rows, time))
+                    by_partition.setdefault(found.lease.partition, []).append(MarkedPart(found, code, rows, time, reason))
         requests = [request for partition, parts in by_partition.items() for request in self._lane(partition).add(parts)]
         if requests:
             self._rounds.append(set(requests))
@@ -211,7 +211,7 @@ class Settlements:
         refused = [(part, each) for each in told.refused for part in request.parts if part.page.lease.grant == each.grant]
         for part, each in refused:  # first: another thread must never see such a row as done
             self._refuse(part, each, now)
-        for page, _, rows, _ in request.parts:
+        for page, _, rows, *_ in request.parts:
             self._set(page, rows, DONE)
         self._end(request)
         return request.written
@@ -244,7 +244,7 @@ class Settlements:
 
     def _refuse(self, part: MarkedPart, told: pb.RefusedRows, now: int) -> None:
         """The broker has refused rows of a part."""
-        page, mark, rows, _ = part
+        page, mark, rows, *_ = part
         if told.offsets:
             at = lease_marks.rows_at(page, list(told.offsets), list(told.rows))
             lost = at if rows is None else np.intersect1d(at, rows)
@@ -262,7 +262,7 @@ class Settlements:
     def refusal(self, page: LeasedPage, rows: Rows, told: pb.RefusedRows, now: int) -> Refusal:
         """Notes with the page what the broker says about rows that it refuses."""
         refusal = Refusal(
-            self.topic,
+            page.topic,
             page.partition,
             page.offsets if rows is None else page.offsets[rows],
             ended=page.lease.until,
@@ -283,7 +283,7 @@ class Settlements:
             page.failure = error
         for lane in self._lanes.values():
             for request in lane.unanswered.values():
-                for page, _, rows, _ in request.parts:
+                for page, _, rows, *_ in request.parts:
                     self._fail(page, rows, error)
             lane.unanswered.clear()
         self._rounds.clear()

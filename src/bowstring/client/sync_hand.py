@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+from bowstring import times
 from bowstring.client.arguments import Span
 from bowstring.client.batch import Batch
 from bowstring.client.hand import Hand
 from bowstring.client.message import Message
+from bowstring.client.reader_settings import rows_limit
 from bowstring.wire.loops import LoopThread
 
 # The two faces are one thing in two files.
@@ -69,6 +71,12 @@ class SyncHand(Generic[M, B]):
         return waits
 
     def _batches(self, max_rows: int, max_wait: Span) -> Iterator[B]:
+        """Raises InvalidArgument at once, and not when something has come."""
+        rows_limit(max_rows)
+        times.span(max_wait, "max_wait")
+        return self._each_batch(max_rows, max_wait)
+
+    def _each_batch(self, max_rows: int, max_wait: Span) -> Iterator[B]:
         while batch := self._hand._batch_at_hand(max_rows) or self._next_batch(max_rows, max_wait):
             yield batch
 

@@ -5,6 +5,11 @@ decided when its flush is taken, so `end` may be the end of rows that are stored
 
 A subscription that has to look at rows before it grants them, because it has a filter, gets those
 that were chosen: `choose` takes them from the rows that were looked at, `grant_chosen` grants them.
+
+Bystanders of a crash are spared. A message that lets its consumer crash takes all that the consumer
+holds with it, and all of it expires. Rows that have expired twice are suspects: `grant` leaves them
+out, and `grant_apart` gives them to a consumer that holds nothing else, in groups that shrink with
+each expiry, and at last alone. So the innocent ones get away, and what expires alone is guilty.
 """
 
 from __future__ import annotations
@@ -18,6 +23,9 @@ from bowstring.core.leases import GRANTS_MAX
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import Grant, Join, OneLedgerChange, PassBy, Skip
 from bowstring.core.row_set import NO_ROWS, RowSet
+
+GROUPS = (256, 32, 4, 1)
+"""So many suspects are granted together at most, by the expiries that they have beyond one."""
 
 
 class Granted(NamedTuple):
@@ -55,6 +63,26 @@ def may_hold_more(ledger: Ledger, consumer: str) -> bool:
     return known is None or ledger.leases.grants_of(known.number) < GRANTS_MAX
 
 
+def grant_apart(ledger: Ledger, consumer: str, most: int, lease: int, now: int) -> Granted | None:
+    """The next group of suspects, of at most so many rows, for a consumer that holds nothing, in no
+    partition. None if there are none.
+    """
+    rows = _group(ledger, most, now)
+    return grant_chosen(ledger, consumer, ChosenRows(rows, rows.stop), lease, now, apart=True) if rows else None
+
+
+def _group(ledger: Ledger, most: int, now: int) -> RowSet:
+    """The first suspects, as many as each of them may be together with."""
+    suspects = ledger.suspects(now)
+    if not suspects:
+        return suspects
+    offsets = suspects.offsets()[: min(most, GROUPS[0])]
+    expiries = ledger.expiries.of(RowSet.of_offsets(offsets))
+    sizes = np.array(GROUPS)[np.minimum(expiries - 2, len(GROUPS) - 1)]
+    fits = np.minimum.accumulate(sizes) >= np.arange(1, len(sizes) + 1)
+    return RowSet.of_offsets(offsets[: int(fits.sum())])
+
+
 def choose(ledger: Ledger, eligible: NDArray[np.int64], scouted: int, most: int, now: int = 0) -> ChosenRows:
     """At most so many rows: those that were given back, then eligible ones. `eligible` are the
     unsettled rows of [cursor, scouted) that the filter lets pass, ascending.
@@ -68,9 +96,9 @@ def choose(ledger: Ledger, eligible: NDArray[np.int64], scouted: int, most: int,
     return ChosenRows(RowSet.union((again, fresh)), upto, RowSet(ledger.cursor, upto) - fresh)
 
 
-def grant_chosen(ledger: Ledger, consumer: str, chosen: ChosenRows, lease: int, now: int) -> Granted | None:
+def grant_chosen(ledger: Ledger, consumer: str, chosen: ChosenRows, lease: int, now: int, *, apart: bool = False) -> Granted | None:
     """Grants rows that can be granted. None if there are none, or if the consumer has as many
-    grants as it may.
+    grants as it may. `apart`: the consumer holds nothing else.
     """
     rows = chosen.rows
     if not rows or not may_hold_more(ledger, consumer):
@@ -86,7 +114,8 @@ def grant_chosen(ledger: Ledger, consumer: str, chosen: ChosenRows, lease: int, 
         joiner = known.number
     passed = max(0, chosen.upto - ledger.cursor)
     plain = rows.is_run and rows.first == ledger.cursor and len(rows) == passed
-    change = Grant(*ledger.place, number, joiner, now - before, passed, () if plain else rows.spans(), chosen.skipped.spans())
+    spans = () if plain else rows.spans()
+    change = Grant(*ledger.place, number, joiner, now - before, passed, spans, chosen.skipped.spans(), apart)
     return Granted((*joins, change), number, rows, now + lease)
 
 

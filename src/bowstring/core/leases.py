@@ -39,9 +39,9 @@ class LeasedRows(NamedTuple):
 class Lease:
     """Rows of one grant that end together."""
 
-    __slots__ = ("consumer", "granted", "number", "rows", "until")
+    __slots__ = ("apart", "consumer", "granted", "number", "rows", "until")
 
-    def __init__(self, number: int, consumer: int, granted: int, until: int, rows: RowSet) -> None:
+    def __init__(self, number: int, consumer: int, granted: int, until: int, rows: RowSet, apart: int = 0) -> None:
         self.number = number
         """The grant's."""
         self.consumer = consumer
@@ -50,6 +50,8 @@ class Lease:
         """The first moment at which it does not hold any more."""
         self.rows = rows
         """What is neither settled nor given back."""
+        self.apart = apart
+        """How many rows were granted, if their consumer holds nothing else; else 0."""
 
 
 class Leases:
@@ -63,6 +65,8 @@ class Leases:
         """How many rows each consumer holds."""
         self._ends: list[tuple[int, int]] = []
         """A heap of ends and grants; some are stale."""
+        self._apart: dict[int, None] = {}
+        """The grants whose consumers hold nothing else."""
 
     # Changing
 
@@ -76,6 +80,8 @@ class Leases:
         held[number] = None
         self._rows[lease.consumer] += len(lease.rows)
         heapq.heappush(self._ends, (lease.until, number))
+        if lease.apart:
+            self._apart[number] = None
 
     def take(self, grant: int, rows: RowSet | None) -> RowSet:
         """Ends the lease of these rows of a grant, or of all; gives them."""
@@ -104,6 +110,8 @@ class Leases:
 
     def _forget(self, lease: Lease, taken: int) -> None:
         del self._grants[lease.number]
+        if lease.apart:
+            del self._apart[lease.number]
         self._rows[lease.consumer] -= taken
         held = self._held[lease.consumer]
         del held[lease.number]
@@ -128,7 +136,7 @@ class Leases:
                 lease.rows = lease.rows - longer[-1]
                 self._rows[lease.consumer] -= len(longer[-1])
         if extended := RowSet.union(longer):
-            self.add(Lease(grant, leases[0].consumer, leases[0].granted, until, extended))
+            self.add(Lease(grant, leases[0].consumer, leases[0].granted, until, extended, leases[0].apart))
             self._cut(self._grants[grant], NO_ROWS)
 
     def expire(self, moment: int) -> RowSet:
@@ -163,6 +171,7 @@ class Leases:
             elif lease.until <= moment:
                 ended.append(lease.rows)
                 consumers.add(lease.consumer)
+                self._apart.pop(grant, None)
                 del grants[grant], held[lease.consumer][grant]
         for consumer in consumers:
             if held.get(consumer):
@@ -193,7 +202,7 @@ class Leases:
 
     def clear(self) -> None:
         """Ends all."""
-        self._grants, self._held, self._rows, self._ends = {}, {}, {}, []
+        self._grants, self._held, self._rows, self._ends, self._apart = {}, {}, {}, [], {}
 
     # Looking
 
@@ -209,6 +218,11 @@ class Leases:
     def grants_of(self, consumer: int) -> int:
         """How many grants it holds."""
         return len(self._held.get(consumer, ()))
+
+    def apart(self) -> Iterator[Lease]:
+        """Those whose consumers hold nothing else."""
+        for number in self._apart:
+            yield from self._grants[number]
 
     def held_by(self, consumer: int) -> int:
         """How many rows it holds."""
@@ -258,5 +272,6 @@ class Leases:
         assert sum(len(lease.rows) for lease in self) == len(self.rows()), "a row has two leases"
         assert {lease.number for lease in self} == {grant for held in self._held.values() for grant in held}
         assert self._rows.keys() == self._held.keys()
+        assert self._apart.keys() == {lease.number for lease in self if lease.apart}
         for consumer, rows in self._rows.items():
             assert rows == sum(len(lease.rows) for lease in self.of_consumer(consumer)), "the rows of a consumer are counted wrong"

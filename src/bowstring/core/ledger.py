@@ -1,20 +1,25 @@
 """The ledger: what a subscription has done with the rows of one partition.
 
-A row is in one of five places, and only exceptions cost memory:
+A row is in one of six places, and only exceptions cost memory:
 
 - settled: below the floor, or in a set above it (`settled_rows`);
 - leased: part of a grant, which is a run of rows (`leases`);
+- condemned: on its way to the dead letters (`condemned`);
 - returned: given back, before the cursor, and granted again before anything new;
 - later: given back, and to come again at a moment (`timeline`); or published for later, and not due
   when the cursor passed it (`later`). The broker tells when such rows are due, which is not durable;
 - waiting: from the cursor on, never granted yet. Ten million of them cost nothing.
 
 Which rows are returned follows from the rest: they are before the cursor, neither settled nor
-leased nor later. So that is not durable, and a loaded ledger works it out when it is first asked to grant.
-Beside the places a row has a retry count (`retry_counts`). A consumer has a running number of its
-requests (`ledger_consumers`).
+leased nor condemned nor later. So that is not durable, and a loaded ledger works it out when it is
+first asked to grant. Beside the places a row has a retry count (`retry_counts`), and a count of the
+leases on it that have expired: rows with two of them are suspects, which are granted apart from all
+others (`granting`). A consumer has a running number of its requests (`ledger_consumers`).
 
-Requests are decided beside it (`granting`, `settling`), and deciding changes nothing. Durable state
+A lane is the ledger of a subscription in the topic of its dead letters: only what a `Redrive` has
+named is returned there.
+
+Where rows are is in `ledger_places`. Requests are decided beside it (`granting`, `settling`), and deciding changes nothing. Durable state
 changes only in `apply`, also by the deletions and floors of the partition. Only one decision is
 open at a time: it is applied before the next one is made, because a grant has the next number and
 begins at the cursor.
@@ -25,25 +30,25 @@ later one. A grant names the present, so it may have the rows that come back by 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple, assert_never
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import assert_never
 
 from bowstring.core.addresses import Spans
 from bowstring.core.changes import Delete, Floor
-from bowstring.core.due_rows import ScheduledRows
-from bowstring.core.leases import Lease, LeasedRows, Leases
+from bowstring.core.condemned import EXPIRED, LastDelivery
+from bowstring.core.leases import Lease
 from bowstring.core.ledger_changes import (
     AlterSubscription,
+    Bury,
+    Condemn,
     Expire,
     Extend,
     GiveBack,
     Grant,
     Join,
     OneLedgerChange,
+    Overtake,
     PassBy,
+    Redrive,
     Reset,
     SetAside,
     Settle,
@@ -51,70 +56,19 @@ from bowstring.core.ledger_changes import (
     Skip,
     Subscribe,
 )
-from bowstring.core.ledger_consumers import LedgerConsumers
-from bowstring.core.machine import Machine
-from bowstring.core.retry_counts import RetryCounts
+from bowstring.core.ledger_places import LedgerPlaces
+from bowstring.core.machine import LedgerParts, Machine
 from bowstring.core.row_set import NO_ROWS, RowPool, RowSet
-from bowstring.core.settled_rows import SettledRows
-from bowstring.core.subscription_settings import SubscriptionSettings
-from bowstring.core.timeline import Timeline
 
 
-class LedgerParts(NamedTuple):
-    """A ledger's state at rest: its head, chunks by their number, and the flush of the head."""
-
-    head: bytes
-    chunks: dict[int, bytes]
-    sequence: int
-
-
-class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
+class Ledger(LedgerPlaces, Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
     """One subscription in one partition."""
-
-    def __init__(self, topic: int, partition: int, subscription: int, offset: int = 1, floor: int = 1, gone: Spans = ()) -> None:
-        """It delivers from the offset on, but for rows that are gone; `floor` is the one of
-        retention.
-        """
-        self.topic = topic
-        self.partition = partition
-        self.subscription = subscription
-        self.place = topic, partition, subscription
-        """What its changes begin with."""
-        self.name = ""
-        """The subscription's; its number stays when another one gets the name."""
-        self.settings = SubscriptionSettings()
-        self.created = 0
-        self.cursor = offset
-        """Rows from here on were never granted."""
-        self.settled = SettledRows(offset)
-        self.leases = Leases()
-        self.counts = RetryCounts()
-        self.timeline = Timeline()
-        """Rows that come again after `moment`."""
-        self.later = ScheduledRows()
-        """Rows that were not due when the cursor passed them, and were not granted since."""
-        self.consumers = LedgerConsumers()
-        self.next_grant = 1
-        """The number of the next grant."""
-        self.moment = 0
-        """The last moment that a change named."""
-        self.sought = 1
-        """Grants below this number ended at the latest when the subscription was set to a place."""
-        self.retained = floor
-        """How far retention has come."""
-        self.ordinal = 0
-        """How many changes were applied."""
-        self.snapshot_sequence = 0
-        """The flush that the head at rest stands for."""
-        self._returned: RowPool | None = RowPool()
-        """None until somebody asks for it."""
-        self.settled.add(RowSet.of_spans(gone))
 
     @staticmethod
     def of(change: Subscribe) -> Ledger:
         """The ledger with which a subscription begins."""
         ledger = Ledger(change.topic, change.partition, change.subscription, change.offset, change.floor, change.gone)
-        ledger.name, ledger.settings, ledger.created = change.name, change.settings, change.created
+        ledger.name, ledger.settings, ledger.created, ledger.lane = change.name, change.settings, change.created, change.lane
         return ledger
 
     # Applying: live and at load
@@ -149,6 +103,14 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             case Skip():
                 self.cursor += change.passed
                 self._settle(RowSet(self.cursor - change.passed, self.cursor))
+            case Condemn():
+                self._apply_condemn(change)
+            case Bury():
+                self._settle(RowSet.of_spans(change.rows))
+            case Redrive():
+                self._apply_redrive(RowSet.of_spans(change.rows))
+            case Overtake():
+                self.overtaken += change.count
             case Delete():
                 self._leave(RowSet.of_runs(change.runs))
             case Floor():
@@ -172,7 +134,8 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             rows = RowSet(self.cursor, self.cursor + change.passed)
         self.cursor += change.passed
         consumer.active = self.moment
-        self.leases.add(Lease(change.number, change.consumer, self.moment, self.moment + consumer.lease, rows))
+        apart = len(rows) if change.apart else 0
+        self.leases.add(Lease(change.number, change.consumer, self.moment, self.moment + consumer.lease, rows, apart))
 
     def _pass_over(self, change: Grant, rows: RowSet) -> None:
         """The cursor passes rows that the grant does not have."""
@@ -194,10 +157,15 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
 
     def _apply_settle(self, change: Settle) -> None:
         self.consumers.settle(change, self.moment)
+        reasons = iter(change.reasons)
         for grant, outcome, spans, moment in change.parts:
+            granted = self.leases.of_grant(grant)[0].granted if outcome is Settlement.CONDEMN else 0
             rows = self._taken(grant, spans)
             if outcome is Settlement.ACK:
                 self._settle(rows)
+            elif outcome is Settlement.CONDEMN:
+                consumer = self.consumers[change.consumer].name
+                self._condemn(rows, LastDelivery(next(reasons, ""), granted, consumer, change.moment))
             else:
                 self._give_back(rows, counted=outcome.is_counted, moment=moment)
 
@@ -205,12 +173,19 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         self._reach(change.moment)
         for part in change.revoked:
             self._give_back(self._taken(part.grant, part.rows))
-        ended = self.leases.expire(change.moment)
+        condemned = RowSet.of_spans(change.condemned) if change.condemned else NO_ROWS
+        for lease in self.leases.apart() if condemned else ():
+            if rows := lease.rows & condemned:
+                last = LastDelivery(EXPIRED, lease.granted, self.consumers[lease.consumer].name, lease.until)
+                self._condemn(rows, last)
+        ended = left = self.leases.expire(change.moment) - condemned
         for part in change.later:
             rows = RowSet.of_spans(part.rows)
             self._give_back(rows, counted=True, moment=part.moment)
-            ended = ended - rows
-        self._give_back(ended, counted=True)
+            left = left - rows
+        self._give_back(left, counted=True)
+        if ended:
+            self.expiries.count(ended, self.ordinal)
 
     def _reach(self, moment: int) -> None:
         """A change names this moment: rows that come back by then are returned."""
@@ -220,9 +195,36 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
             if self._returned is not None:
                 self._returned.put(rows)
 
+    def _condemn(self, rows: RowSet, last: LastDelivery) -> None:
+        """Rows whose last delivery has ended."""
+        self.counts.count(rows, self.ordinal)
+        self.condemned.add(rows, last)
+
+    def _apply_condemn(self, change: Condemn) -> None:
+        """The cursor passes these rows: no row behind it is condemned."""
+        rows = RowSet.of_spans(change.rows)
+        passed, self.cursor = RowSet(self.cursor, rows.stop), max(self.cursor, rows.stop)
+        if self._returned is not None:
+            if passed and not self.lane:
+                self._returned.put(passed - self.settled.of(passed))
+            self._returned.take_out(rows)
+        self.timeline.take_out(rows)
+        self.later.take_out(rows)
+        self.condemned.add(rows, LastDelivery(change.reason, ended=change.moment))
+
+    def _apply_redrive(self, rows: RowSet) -> None:
+        self.redriven.put(rows)
+        self.cursor = max(self.cursor, rows.stop)
+        if self._returned is not None:
+            self._returned.put(rows)
+
     def _settle(self, rows: RowSet) -> None:
         self.settled.add(rows)
         self.counts.clear(rows, self.ordinal)
+        self.expiries.clear(rows, self.ordinal)
+        self.condemned.take_out(rows)
+        if self.lane:
+            self.redriven.take_out(rows)
 
     def _taken(self, grant: int, spans: Spans) -> RowSet:
         return self.leases.take(grant, RowSet.of_spans(spans) if spans else None)
@@ -259,98 +261,17 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
     def _apply_reset(self, change: Reset) -> None:
         gone = RowSet.of_spans(change.gone)
         self.leases.clear()
+        self.condemned.keep_below(change.offset)
         self.timeline.clear()
         self.later.take_out(self.later.rows())
         self.settled.reset(change.offset)
         self.settled.add(gone)
         self.counts.clear(RowSet(0, change.offset), self.ordinal)
         self.counts.clear(gone, self.ordinal)
+        self.expiries.clear(self.expiries.rows(), self.ordinal)
         self.cursor = change.offset
         self.sought = self.next_grant
         self._returned = RowPool()
-
-    # Looking
-
-    @property
-    def floor(self) -> int:
-        """Every row below is settled."""
-        return self.settled.floor
-
-    @property
-    def returned(self) -> RowPool:
-        """Rows that were granted before and can be granted again."""
-        if self._returned is None:
-            self._returned = self.derived()
-        return self._returned
-
-    def derived(self) -> RowPool:
-        """The returned rows, worked out anew."""
-        pool = RowPool()
-        if self.floor < self.cursor:
-            pool.put(RowSet(self.floor, self.cursor))
-            pool.take_out(self.settled.above.rows())
-            pool.take_out(self.leases.rows())
-            pool.take_out(self.timeline.rows())
-            pool.take_out(self.later.rows())
-        return pool
-
-    def next_rows(self, most: int, end: int, now: int = 0) -> RowSet:
-        """The rows to grant next, of those before `end`: what was given back first."""
-        again = self.given_back(most, now)
-        if not again:
-            return self.settled.unsettled(self.cursor, end, most)
-        if len(again) == most:
-            return again
-        return RowSet.union((again, self.settled.unsettled(self.cursor, end, most - len(again))))
-
-    def given_back(self, most: int, now: int) -> RowSet:
-        """So many of the first rows before the cursor that can be granted, or all."""
-        again, ripe = self.returned.smallest(most), self.timeline.ripe(now)
-        if ripe:
-            again = RowSet.union((again, ripe)).smallest(most)
-        if self.later.due.is_empty or len(again) == most:
-            return again
-        return RowSet.union((again, self.later.due.first(most - len(again))))
-
-    def backlog(self, end: int) -> int:
-        """How many rows before `end` are not settled, leased ones included."""
-        return max(0, end - self.floor - self.settled.above.count(self.floor, end)) if end > self.floor else 0
-
-    def waiting(self, end: int, now: int = 0) -> int:
-        """How many rows before `end` can be granted."""
-        start = max(self.cursor, self.floor)
-        fresh = end - start - self.settled.above.count(start, end) if end > start else 0
-        return fresh + len(self.returned) + self.timeline.ripe_count(now) + len(self.later.due)
-
-    @property
-    def not_yet(self) -> int:
-        """How many rows come at a time of their own that has not come."""
-        return len(self.timeline) + len(self.later) - len(self.later.due)
-
-    def leased(self, rows: RowSet, now: int) -> Iterator[LeasedRows]:
-        """Those of the rows that are under an active lease."""
-        for lease, held in self.leases.over(rows.below(self.cursor)):
-            if lease.until > now:
-                yield LeasedRows(held, self.consumers[lease.consumer].name, lease.until)
-
-    def kept(self, below: int) -> RowSet:
-        """Rows before the offset that leases keep from retention."""
-        if self.floor >= below:
-            return NO_ROWS
-        return RowSet.union(held for _, held in self.leases.over(RowSet(0, below)))
-
-    def retry_counts(self, rows: RowSet) -> NDArray[np.int32]:
-        """For each of the rows, how often it was delivered before."""
-        return self.counts.of(rows)
-
-    def resettled(self, offset: int, gone: RowSet, end: int) -> int:
-        """How many rows from the offset on are settled, but for those that are gone."""
-        settled = max(0, min(self.floor, end) - offset) + self.settled.above.count(max(offset, self.floor), end)
-        return settled - len(gone)
-
-    def next_deadline(self) -> int:
-        """When the next lease ends."""
-        return self.leases.next_end()
 
     # At rest
 
@@ -376,24 +297,11 @@ class Ledger(Machine[OneLedgerChange | Delete | Floor, LedgerParts]):
         self._returned = None
 
     def state(self) -> dict[str, object]:
-        leases = sorted((lease.number, lease.consumer, lease.granted, lease.until, lease.rows.spans()) for lease in self.leases)
-        return {
-            "subscription": (self.name, self.settings, self.created),
-            "cursor": self.cursor,
-            "settled": self.settled.state(),
-            "counts": self.counts.state(),
-            "timeline": self.timeline.state(),
-            "later": self.later.state(),
-            "leases": leases,
-            "consumers": (self.consumers.next_number, self.consumers.rest()),
-            "next_grant": self.next_grant,
-            "moment": self.moment,
-            "retained": self.retained,
-            "sought": self.sought,
-            "ordinal": self.ordinal,
-        }
+        from bowstring.core import ledger_inspection
+
+        return ledger_inspection.state(self)
 
     def check(self) -> None:
-        from bowstring.core import ledger_check
+        from bowstring.core import ledger_inspection
 
-        ledger_check.check(self)
+        ledger_inspection.check(self)

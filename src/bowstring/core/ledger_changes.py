@@ -36,9 +36,13 @@ class Settlement(enum.IntEnum):
     NACK = 2
     """Failed: it comes again, and its retry count rises."""
     REJECT = 3
-    """It can never succeed. Counts as a nack until there are dead letters."""
+    """It can never succeed: it is condemned. In older journals it stands for a nack."""
     RELEASE = 4
     """The application has not seen it: it comes again, and its retry count stays."""
+    CONDEMN = 5
+    """It becomes a dead letter. Only the broker says so: of rows that a consumer rejects, and of
+    those that were delivered as often as they may be.
+    """
 
     @property
     def is_counted(self) -> bool:
@@ -107,6 +111,8 @@ class Grant(LedgerStruct, tag=6, array_like=True, gc=False):
     """Rows that the cursor passes and that the subscription's filter leaves out: they are settled.
     Other rows that it passes are returned.
     """
+    apart: bool = False
+    """The consumer holds nothing else, in no partition: its rows have expired before."""
 
 
 class Settle(LedgerStruct, tag=7, array_like=True, gc=False):
@@ -120,6 +126,10 @@ class Settle(LedgerStruct, tag=7, array_like=True, gc=False):
     """Rows that the consumer did not hold any more, for the answer to a repeat."""
     answered: int = 0
     """The consumer has the answers to its requests up to this number."""
+    reasons: tuple[str, ...] = ()
+    """Of each part that condemns its rows, in order."""
+    moment: int = 0
+    """When, if rows are condemned."""
 
 
 class GiveBack(LedgerStruct, tag=8, array_like=True, gc=False):
@@ -141,6 +151,10 @@ class Expire(LedgerStruct, tag=10, array_like=True, gc=False):
     moment: int
     later: tuple[LaterPart, ...] = ()
     """Rows of these leases that come again later, because the subscription has a backoff."""
+    condemned: Spans = ()
+    """Those of the rows that do not come again: each was alone with its consumer, and was delivered
+    as often as it may be.
+    """
     revoked: tuple[GrantPart, ...] = ()
     """Rows that are given back before, uncounted: those behind others of their key that end."""
 
@@ -176,6 +190,8 @@ class Subscribe(LedgerStruct, tag=13, array_like=True, gc=False):
     """How far retention has come."""
     gone: Spans = ()
     """Rows from the offset on that are deleted, or that retention has taken."""
+    lane: bool = False
+    """It delivers only what is redriven."""
 
 
 class Unsubscribe(LedgerStruct, tag=14, array_like=True, gc=False):
@@ -206,6 +222,38 @@ class PassBy(LedgerStruct, tag=17, array_like=True, gc=False):
     """Rows that the subscription's filter leaves out: they are settled."""
 
 
+class Condemn(LedgerStruct, tag=20, array_like=True, gc=False):
+    """Rows that no consumer holds are going to be dead letters: retention has reached them."""
+
+    rows: Spans
+    reason: str
+    moment: int
+
+
+class Bury(LedgerStruct, tag=21, array_like=True, gc=False):
+    """Condemned rows are settled: the same flush has their dead letters."""
+
+    rows: Spans
+    lost: Spans = ()
+    """Those of the rows that cannot be read: they have no dead letter."""
+
+
+class Redrive(LedgerStruct, tag=22, array_like=True, gc=False):
+    """Dead letters are delivered again, by the lane that they are in."""
+
+    rows: Spans
+
+
+class Overtake(LedgerStruct, tag=23, array_like=True, gc=False):
+    """Retention has taken rows that were not settled."""
+
+    count: int
+
+
+LetterChange = Condemn | Bury | Redrive | Overtake
+"""What concerns dead letters."""
+
+
 class Skip(LedgerStruct, tag=26, array_like=True, gc=False):
     """The cursor moves without a grant: the subscription's filter leaves out all the rows that it
     passes, and they are settled.
@@ -215,7 +263,7 @@ class Skip(LedgerStruct, tag=26, array_like=True, gc=False):
     """How far the cursor moves."""
 
 
-OneLedgerChange = Grant | Settle | GiveBack | Extend | Expire | Reset | Join | AlterSubscription | SetAside | Skip | PassBy
+OneLedgerChange = Grant | Settle | GiveBack | Extend | Expire | Reset | Join | AlterSubscription | SetAside | Skip | PassBy | LetterChange
 """What changes a ledger."""
 
 LedgerChange = OneLedgerChange | Subscribe | Unsubscribe

@@ -1,8 +1,9 @@
 """The state of a ledger at rest: a head, and chunks of 2^20 offsets.
 
-The head has the numbers, the consumers and the leases. A chunk has the settled rows of its offsets,
-and their retry counts. A capture is made at the boundary between two flushes and copies the chunks
-that have changed; they are written first and the head last, as `snapshots` says.
+The head has the numbers, the consumers, the leases and the rows that are to be dead letters. A chunk
+has the settled rows of its offsets, their retry counts, and how many leases on them have expired. A
+capture is made at the boundary between two flushes and copies the chunks that have changed; they are
+written first and the head last, as `snapshots` says.
 
 After a crash between them, chunks are newer than the head. Replaying the journal over them comes to
 the same: settled rows are a set, where the last change of a row decides, and counts say which change
@@ -20,11 +21,12 @@ import msgspec
 
 from bowstring.core import offset_set
 from bowstring.core.addresses import Spans
+from bowstring.core.condemned import CondemnedRest
 from bowstring.core.deletions import Encode
 from bowstring.core.leases import Lease
-from bowstring.core.ledger import Ledger, LedgerParts
+from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_consumers import ConsumerRest
-from bowstring.core.machine import NEVER, UnreadableState
+from bowstring.core.machine import NEVER, LedgerParts, UnreadableState
 from bowstring.core.row_set import RowSet
 from bowstring.core.subscription_settings import SubscriptionSettings
 
@@ -47,6 +49,7 @@ class LeaseRest(msgspec.Struct, array_like=True, gc=False):
     granted: int
     until: int
     rows: Spans
+    apart: int = 0
 
 
 class LedgerHead(msgspec.Struct, array_like=True, gc=False):
@@ -68,6 +71,15 @@ class LedgerHead(msgspec.Struct, array_like=True, gc=False):
     later: tuple[bytes, bytes] = (b"", b"")
     """Rows that come again at a moment: the moments, and of each the row, as little-endian int64."""
     sought: int = 1
+    condemned: tuple[CondemnedRest, ...] = ()
+    lane: bool = False
+    redriven: Spans = ()
+    overtaken: int = 0
+
+    @property
+    def is_plain(self) -> bool:
+        """It has neither leases, condemned rows nor rows that come later, and is no lane."""
+        return not (self.leases or self.condemned or self.lane or self.later[0])
 
 
 class _Chunk(msgspec.Struct, array_like=True, gc=False):
@@ -77,6 +89,7 @@ class _Chunk(msgspec.Struct, array_like=True, gc=False):
     planes: list[bytes]
     later: bytes = b""
     """Rows that were not due when the cursor passed them."""
+    expiries: list[bytes] = []
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -148,7 +161,7 @@ class LedgerState:
     def capture(self) -> list[LedgerStatePart]:
         """Chunks that have changed, and at last the head. They count as written from here on."""
         ledger = self._ledger
-        changed = ledger.settled.above.changed | ledger.counts.changed | ledger.later.changed | self._unwritten
+        changed = ledger.settled.above.changed | ledger.counts.changed | ledger.later.changed | ledger.expiries.changed | self._unwritten
         if ledger.settled.resets != self._resets:
             changed |= self._resting  # they may have rows below a floor that has fallen since
         ahead = {chunk for chunk in changed if _end(chunk) > ledger.floor}
@@ -162,6 +175,7 @@ class LedgerState:
         ledger.settled.above.changed = set()
         ledger.later.changed = set()
         ledger.counts.captured()
+        ledger.expiries.captured()
         return [*parts, LedgerStatePart(HEAD, _capture_head(ledger))]
 
     def put_back(self, parts: Iterable[int]) -> None:
@@ -192,6 +206,7 @@ class LedgerState:
 def snapshot(ledger: Ledger) -> LedgerParts:
     """The whole state as it is."""
     numbers = {*ledger.settled.above.chunk_numbers(), *ledger.counts.chunk_numbers(), *ledger.later.chunk_numbers()}
+    numbers |= set(ledger.expiries.chunk_numbers())
     chunks = {chunk: _capture_chunk(ledger, chunk)() for chunk in numbers}
     return LedgerParts(_capture_head(ledger)(), chunks, ledger.snapshot_sequence)
 
@@ -234,13 +249,15 @@ def _capture_head(ledger: Ledger) -> Encode:
     subscription = ledger.name, ledger.settings, ledger.created
     consumers = ledger.consumers.next_number, tuple(ledger.consumers.rest())
     sought = ledger.sought
-    leases = [((lease.number, lease.consumer, lease.granted, lease.until), lease.rows) for lease in ledger.leases]
+    leases = [((lease.number, lease.consumer, lease.granted, lease.until), lease.rows, lease.apart) for lease in ledger.leases]
     moments, offsets = ledger.timeline.arrays()
+    condemned, redriven, lane, overtaken = tuple(ledger.condemned.rest()), ledger.redriven.rows(), ledger.lane, ledger.overtaken
 
     def encode() -> bytes:
-        rest = tuple(LeaseRest(*facts, rows.spans()) for facts, rows in leases)
+        rest = tuple(LeaseRest(*facts, rows.spans(), apart) for facts, rows, apart in leases)
         later = moments.astype("<i8").tobytes(), offsets.astype("<i8").tobytes()
-        return _encoder.encode(LedgerHead(VERSION, *subscription, *numbers, *consumers, rest, later, sought))
+        letters = condemned, lane, redriven.spans(), overtaken
+        return _encoder.encode(LedgerHead(VERSION, *subscription, *numbers, *consumers, rest, later, sought, *letters))
 
     return encode
 
@@ -253,19 +270,29 @@ def _restore_head(ledger: Ledger, head: LedgerHead) -> None:
     ledger.consumers.restore(head.consumers, head.next_consumer)
     ledger.timeline.load(*head.later)
     for lease in head.leases:
-        ledger.leases.add(Lease(lease.number, lease.consumer, lease.granted, lease.until, RowSet.of_spans(lease.rows)))
+        ledger.leases.add(Lease(lease.number, lease.consumer, lease.granted, lease.until, RowSet.of_spans(lease.rows), lease.apart))
+    ledger.condemned.restore(head.condemned)
+    ledger.lane, ledger.overtaken = head.lane, head.overtaken
+    if head.redriven:
+        ledger.redriven.put(RowSet.of_spans(head.redriven))
 
 
 def _capture_chunk(ledger: Ledger, chunk: int) -> Encode:
     settled, planes, ordinal = ledger.settled.above.copy(chunk), ledger.counts.copy(chunk), ledger.ordinal
-    later = ledger.later.copy(chunk)
+    later, expiries = ledger.later.copy(chunk), ledger.expiries.copy(chunk)
     below = ledger.floor - (chunk << offset_set.CHUNK_BITS)
     if below > 0:
         settled.add_range(0, below)
-    if not settled and not planes and not later:
+    if not settled and not planes and not later and not expiries:
         return bytes
     return lambda: _encoder.encode(
-        _Chunk(ordinal, settled.serialize(), [plane.serialize() for plane in planes], later.serialize() if later else b"")
+        _Chunk(
+            ordinal,
+            settled.serialize(),
+            [plane.serialize() for plane in planes],
+            later.serialize() if later else b"",
+            [plane.serialize() for plane in expiries],
+        )
     )
 
 
@@ -273,3 +300,4 @@ def _restore_chunk(ledger: Ledger, chunk: int, rest: _Chunk) -> None:
     ledger.settled.above.load(chunk, rest.settled)
     ledger.counts.load(chunk, rest.planes, rest.ordinal)
     ledger.later.load(chunk, rest.later)
+    ledger.expiries.load(chunk, rest.expiries, rest.ordinal)

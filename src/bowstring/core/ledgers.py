@@ -18,9 +18,11 @@ from typing import NamedTuple, assert_never
 
 from bowstring.core.changes import Delete, Floor
 from bowstring.core.leases import LeasedRows
-from bowstring.core.ledger import Ledger, LedgerParts
+from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import (
     AlterSubscription,
+    Bury,
+    Condemn,
     Expire,
     Extend,
     GiveBack,
@@ -28,7 +30,9 @@ from bowstring.core.ledger_changes import (
     Join,
     LedgerChange,
     OneLedgerChange,
+    Overtake,
     PassBy,
+    Redrive,
     Reset,
     SetAside,
     Settle,
@@ -37,7 +41,7 @@ from bowstring.core.ledger_changes import (
     Unsubscribe,
 )
 from bowstring.core.ledger_state import HEAD, LedgerHead, LedgerState, LedgerStatePart, RestingLedger
-from bowstring.core.machine import NEVER, Machine
+from bowstring.core.machine import NEVER, LedgerParts, Machine
 from bowstring.core.row_set import RowSet
 from bowstring.core.subscription_settings import SubscriptionSettings
 
@@ -58,6 +62,8 @@ class NamedSubscription(NamedTuple):
     name: str
     settings: SubscriptionSettings
     created: int
+    lane: bool = False
+    """It is one of another topic, whose dead letters are here."""
 
 
 class LedgerFigures(NamedTuple):
@@ -128,6 +134,8 @@ class Ledgers(Machine[LedgerChange | Delete | Floor, LedgersParts]):
                 | PassBy()
                 | Skip()
             ):
+                self[change.subscription].apply(change)
+            case Condemn() | Bury() | Redrive() | Overtake():
                 self[change.subscription].apply(change)
             case _:
                 assert_never(change)
@@ -215,18 +223,12 @@ class Ledgers(Machine[LedgerChange | Delete | Floor, LedgersParts]):
     def subscriptions(self) -> Iterator[NamedSubscription]:
         """Who they are, in any order."""
         for number, one in (*self._ledgers.items(), *self._heads()):
-            yield NamedSubscription(number, one.name, one.settings, one.created)
+            yield NamedSubscription(number, one.name, one.settings, one.created, one.lane)
 
     def figures(self, subscription: int, end: int) -> LedgerFigures:
         """Of rows before `end`. Most ledgers that rest need not be woken for it."""
         resting = self._resting.get(subscription)
-        if (
-            resting is not None
-            and resting.head is not None
-            and not resting.chunks
-            and not resting.head.leases
-            and not resting.head.later[0]
-        ):
+        if resting is not None and resting.head is not None and not resting.chunks and resting.head.is_plain:
             return LedgerFigures(resting.head.floor, resting.head.cursor, max(0, end - resting.head.floor), 0)
         ledger = self[subscription]
         return LedgerFigures(ledger.floor, ledger.cursor, ledger.backlog(end), ledger.leases.rows_held, ledger.not_yet)
@@ -245,16 +247,25 @@ class Ledgers(Machine[LedgerChange | Delete | Floor, LedgersParts]):
                 yield SubscriptionLease(ledger.subscription, leased, ledger.name)
 
     def kept(self, below: int) -> RowSet:
-        """Rows before the offset that leases keep from retention, whether or not they have ended by
-        the clock: what ends a lease is a change.
+        """Rows before the offset that are kept from retention: by leases, whether or not they have
+        ended by the clock, because what ends a lease is a change; and until their dead letters are
+        written.
         """
         return RowSet.union([ledger.kept(below) for ledger in self._with_leases()])
 
     def _with_leases(self) -> Iterator[Ledger]:
+        """And those with condemned rows."""
         for number in sorted(self.numbers()):
             resting = self._resting.get(number)
-            if resting is None or resting.next_end != NEVER:
+            if resting is None or resting.head is None or not resting.head.is_plain:
                 yield self[number]
+
+    def has_condemned(self, subscription: int) -> bool:
+        """Whether rows of it are to be dead letters."""
+        resting = self._resting.get(subscription)
+        if resting is not None and resting.head is not None:
+            return bool(resting.head.condemned)
+        return bool(self[subscription].condemned)
 
     def next_deadline(self) -> int:
         """When the next lease ends, in the time by which leases run."""

@@ -8,7 +8,7 @@ inspected and compared like the others.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 NEVER = 1 << 62
 """A deadline that does not come."""
@@ -17,6 +17,14 @@ Owned = TypeVar("Owned")
 """The changes that a machine owns."""
 Parts = TypeVar("Parts")
 """Its state at rest."""
+
+
+class LedgerParts(NamedTuple):
+    """A ledger's state at rest: its head, chunks by their number, and the flush of the head."""
+
+    head: bytes
+    chunks: dict[int, bytes]
+    sequence: int
 
 
 class UnreadableState(Exception):

@@ -75,6 +75,21 @@ class RetryCounts:
                 counts[plane.of(offsets)] += 1 << place
         return counts
 
+    @property
+    def has_two(self) -> bool:
+        """Whether a row may have a count of two or more."""
+        return len(self._planes) > 1
+
+    def reaching(self, rows: RowSet, count: int) -> RowSet:
+        """Those of the rows that have this count, or a higher one."""
+        if count <= 0:
+            return rows
+        if 1 << len(self._planes) <= count or not rows:
+            return NO_ROWS
+        if count & (count - 1) == 0:  # the usual question, whether it is two, needs no array
+            return RowSet.union([plane.among(rows) for plane in self._planes[count.bit_length() - 1 :]])
+        return RowSet.of_offsets(rows.offsets()[self.of(rows) >= count])
+
     def rows(self) -> RowSet:
         """The rows that have a count."""
         return RowSet.union(plane.rows() for plane in self._planes) if self._planes else NO_ROWS

@@ -25,11 +25,14 @@ from bowstring.core.addresses import Spans
 from bowstring.core.backoff import backed_off
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import (
+    Bury,
+    Condemn,
     Expire,
     Extend,
     GiveBack,
     GrantPart,
     OneLedgerChange,
+    Redrive,
     Reset,
     SetAside,
     SetAsideReason,
@@ -50,7 +53,7 @@ class RowStanding(enum.Enum):
     LEASED = "leased"
     """A consumer holds it; the asker itself, if it named the row twice or under another grant."""
     SETTLED = "settled"
-    """It was settled, deleted, or taken by retention."""
+    """It was settled, deleted, or taken by retention; or it becomes a dead letter."""
     WAITING = "waiting"
     """It waits for its next delivery."""
     NEVER = "never"
@@ -90,6 +93,8 @@ class OutcomeRows(NamedTuple):
     """When rows that are nacked come again, by the time of leases; one that has passed means at once.
     0: when the subscription's backoff says.
     """
+    reason: str = ""
+    """Of a nack or a reject."""
 
 
 class SettleRequest(NamedTuple):
@@ -142,33 +147,62 @@ def settle(ledger: Ledger, request: SettleRequest, now: int, behind: Behind | No
     if request.number <= consumer.request:
         remembered = [GrantRows(part.grant, _rows(part.rows)) for part in consumer.refused.get(request.number, ())]
         return RowsDone((), _told(ledger, remembered, now), repeated=True)
-    held, parts, beyond = _Held(ledger, consumer.number, now), list[SettledPart](), list[GrantRows]()
-    for grant, outcome, rows, moment in request.parts:
-        if moment > request.latest:
-            beyond.append(GrantRows(grant, rows))
+    held, parts, beyond, reasons = _Held(ledger, consumer.number, now), list[SettledPart](), list[GrantRows](), list[str]()
+    for part in request.parts:
+        if part.moment > request.latest:
+            beyond.append(GrantRows(part.grant, part.rows))
             continue
-        spans = held.of(grant, rows)
-        if spans is None:
-            continue
-        if not outcome.is_counted or (ledger.settings.backoff is None and not moment):
-            parts.append(SettledPart(grant, outcome, spans))
-        elif moment:
-            parts.append(SettledPart(grant, outcome, spans, moment if moment > now else 0))
-        else:
-            later = backed_off(ledger, held.counting, now)
-            parts += [SettledPart(grant, outcome, part.rows, part.moment) for part in later]
+        spans = held.of(part.grant, part.rows)
+        if spans is not None:
+            parts += _settled(ledger, part, spans, held.counting, now, reasons)
     revoked: tuple[RevokedRows, ...] = ()
     if behind is not None:
-        back = [GrantPart(part.grant, part.rows) for part in parts if part.outcome is not Settlement.ACK]
+        back = [GrantPart(part.grant, part.rows) for part in parts if part.outcome not in (Settlement.ACK, Settlement.CONDEMN)]
         revoked = held.revoked(back, behind)
         parts += [SettledPart(grant, Settlement.RELEASE, rows.spans()) for _, grant, rows in revoked]
     answered = request.answered if consumer.refused else 0
     change = Settle(*ledger.place, consumer.number, request.number, tuple(parts), (), answered)
+    if reasons:
+        change.reasons, change.moment = tuple(reasons), now
     if not held.refused and not beyond:
         return RowsDone((change,), (), revoked=revoked)
     change.refused = tuple(GrantPart(part.grant, part.rows.spans() if part.rows else ()) for part in (*held.refused, *beyond))
     kept = [LostRows(part.grant, part.rows, RowStanding.KEPT, until=request.latest) for part in beyond]
     return RowsDone((change,), (*_told(ledger, held.refused, now), *kept), revoked=revoked)
+
+
+def _settled(ledger: Ledger, part: OutcomeRows, spans: Spans, counting: RowSet, now: int, reasons: list[str]) -> Iterator[SettledPart]:
+    """The parts of a change for rows that count. Rejected rows are condemned, and so are those of a
+    nack that were delivered as often as they may be: `reasons` gets the reason of each such part.
+    Others come again at their moment, or when the backoff says.
+    """
+    grant, outcome = part.grant, part.outcome
+    if outcome is Settlement.REJECT:
+        reasons.append(part.reason or "rejected")
+        yield SettledPart(grant, Settlement.CONDEMN, spans)
+        return
+    dying = _dying(ledger, counting) if outcome is Settlement.NACK else NO_ROWS
+    if dying:
+        reasons.append(part.reason or f"given back {ledger.settings.max_deliveries} times")
+        is_all = len(dying) == len(counting)
+        yield SettledPart(grant, Settlement.CONDEMN, spans if is_all else dying.spans())
+        if is_all:
+            return
+        counting = counting - dying
+        spans = counting.spans() if spans else ()
+    if not outcome.is_counted or (ledger.settings.backoff is None and not part.moment):
+        yield SettledPart(grant, outcome, spans)
+    elif part.moment:
+        yield SettledPart(grant, outcome, spans, part.moment if part.moment > now else 0)
+    else:
+        later = backed_off(ledger, counting, now)
+        yield from (SettledPart(grant, outcome, some.rows, some.moment) for some in later)
+
+
+def _dying(ledger: Ledger, rows: RowSet) -> RowSet:
+    """Those of the rows that are delivered for the last time, if that is in vain."""
+    most = ledger.settings.max_deliveries
+    return ledger.counts.reaching(rows, most - 1) if most else NO_ROWS
 
 
 def extend(ledger: Ledger, consumer: str, parts: Iterable[GrantRows], until: int, now: int) -> RowsDone:
@@ -202,39 +236,46 @@ def set_aside(ledger: Ledger, parts: Iterable[GrantRows], reason: SetAsideReason
 
 
 def expire(ledger: Ledger, now: int) -> Expire | None:
-    """None if no lease ends by now."""
+    """None if no lease ends by now. Rows are condemned only if they were alone with their consumer."""
     if ledger.next_deadline() > now:
         return None
-    later = backed_off(ledger, ledger.leases.ending(now), now) if ledger.settings.backoff is not None else ()
-    return Expire(*ledger.place, now, later)
+    alone = [lease.rows for lease in ledger.leases.apart() if lease.apart == 1 and lease.until <= now]
+    dying = _dying(ledger, RowSet.union(alone)) if alone else NO_ROWS
+    later = backed_off(ledger, ledger.leases.ending(now) - dying, now) if ledger.settings.backoff is not None else ()
+    return Expire(*ledger.place, now, later, dying.spans())
 
 
-class Expired(NamedTuple):
-    """Leases that end."""
-
-    change: Expire
-    revoked: tuple[RevokedRows, ...] = ()
-    """Rows that would have been held for longer."""
+# Dead letters
 
 
-def expire_by_key(ledger: Ledger, now: int, behind: Behind) -> Expired | None:
-    """The same in a key-shared subscription. Of the rows of a key only the first one counts as
-    delivered in vain: the others waited for it.
+def condemn(ledger: Ledger, rows: RowSet, reason: str, now: int) -> Condemn | None:
+    """Retention has reached these rows: those that no consumer holds, and that are not settled, are
+    condemned. None if there are none.
     """
-    if ledger.next_deadline() > now:
-        return None
-    parts, revoked, ends = list[GrantPart](), list[RevokedRows](), ledger.leases.ending(now)
-    for grant in sorted({lease.number for lease in ledger.leases if lease.until <= now}):
-        leases = ledger.leases.of_grant(grant)
-        held = RowSet.union(lease.rows for lease in leases)
-        back = behind(grant, held & ends) & held
-        if back:
-            parts.append(GrantPart(grant, back.spans()))
-            if early := back - ends:
-                revoked.append(RevokedRows(ledger.consumers[leases[0].consumer].name, grant, early))
-    counted = ends - RowSet.union([RowSet.of_spans(part.rows) for part in parts])
-    later = backed_off(ledger, counted, now) if ledger.settings.backoff is not None else ()
-    return Expired(Expire(*ledger.place, now, later, tuple(parts)), tuple(revoked))
+    rows = rows - ledger.settled.of(rows) - ledger.leases.rows() - ledger.condemned.rows()
+    return Condemn(*ledger.place, rows.spans(), reason, now) if rows else None
+
+
+def bury(ledger: Ledger, rows: RowSet, lost: RowSet = NO_ROWS) -> Bury | None:
+    """Those of the rows that are condemned are settled; their dead letters go into the same flush.
+    There is none of those that are lost.
+    """
+    rows = ledger.condemned.among(rows)
+    return Bury(*ledger.place, rows.spans(), (lost & rows).spans()) if rows else None
+
+
+def redrive(ledger: Ledger, rows: RowSet) -> Redrive | None:
+    """Those of the rows of a lane that wait are delivered again; the others were redriven already,
+    or are settled.
+    """
+    rows = redrivable(ledger, rows)
+    return Redrive(*ledger.place, rows.spans()) if rows else None
+
+
+def redrivable(ledger: Ledger, rows: RowSet) -> RowSet:
+    """Those of the rows of a lane that can be redriven."""
+    rows = rows - RowSet(0, ledger.floor) if rows.first < ledger.floor else rows
+    return rows - ledger.settled.of(rows) - ledger.redriven.among(rows)
 
 
 def reset(ledger: Ledger, offset: int, gone: RowSet = NO_ROWS) -> Reset:
@@ -323,7 +364,7 @@ def _where(ledger: Ledger, part: GrantRows, now: int) -> Iterator[LostRows]:
         yield LostRows(part.grant, part.rows, RowStanding.SOUGHT if sought else None)
         return
     left = part.rows
-    if settled := ledger.settled.of(left):
+    if settled := RowSet.union((ledger.settled.of(left), ledger.condemned.among(left))):
         yield LostRows(part.grant, settled, RowStanding.SETTLED)
         left = left - settled
     for rows, holder, until in ledger.leased(left, now):

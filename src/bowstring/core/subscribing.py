@@ -22,6 +22,12 @@ def subscribe(partition: Partition, number: int, name: str, settings: Subscripti
     return Subscribe(partition.topic, partition.number, number, name, settings, created, offset, retained.floor, gone.spans())
 
 
+def begin_lane(partition: Partition, number: int, name: str, settings: SubscriptionSettings, created: int) -> Subscribe:
+    """The partition gets its first dead letter of a subscription of another topic."""
+    retained, offset = partition.retained, partition.next_offset
+    return Subscribe(partition.topic, partition.number, number, name, settings, created, offset, retained.floor, lane=True)
+
+
 def alter(partition: Partition, number: int, settings: SubscriptionSettings) -> AlterSubscription:
     """It has these settings from here on."""
     return AlterSubscription(partition.topic, partition.number, number, settings)

@@ -51,6 +51,8 @@ class Settling(NamedTuple):
     """Of each part when its messages come again, by the broker's clock; 0: none is given."""
     delays: Sequence[int] = ()
     """Of each part after how long they do; 0: none is given."""
+    reasons: Sequence[str] = ()
+    """Of each part why its messages failed."""
 
 
 class Extending(NamedTuple):
@@ -229,7 +231,7 @@ class ConsumeSession:
             if extending.lease:
                 check_lease(extending.lease)
         for partition in (request.partition for request in (*call.settle, *call.extend)):
-            consumer.subscription.topic.actor(partition)
+            consumer.subscription.actor(partition)
         if call.credit is not None:
             consumer.limit(call.credit)
         if settle or extend:

@@ -117,7 +117,8 @@ def _backoff(request: pb.CreateSubscriptionRequest | pb.AlterSubscriptionRequest
 
 def _settling(settle: pb.SettleRows) -> Settling:
     named = NamedRows(settle.grants, settle.runs, settle.offsets, settle.rows)
-    return Settling(settle.partition, settle.request, settle.answered, named, settle.outcomes, settle.moments, settle.delays)
+    numbers = settle.partition, settle.request, settle.answered
+    return Settling(*numbers, named, settle.outcomes, settle.moments, settle.delays, settle.reasons)
 
 
 def _extending(extend: pb.ExtendRows) -> Extending:
@@ -156,6 +157,8 @@ def _push(reply: ConsumePush) -> bytes | Pieces:
     told.grant, told.until, told.again = lease.grant, lease.until, lease.again
     told.retry_counts.extend(lease.retry_counts)
     told.retry_rows.extend(lease.retry_rows)
+    if lease.topic:
+        told.topic, told.partition = lease.topic, lease.partition
     serialised = message.SerializeToString()
     return serialised if fetched.data is None else pieces(serialised, fetched.data)
 

@@ -51,8 +51,10 @@ def rebuild_ledgers(contents: Contents, now: int) -> tuple[list[StateRow], list[
 def _lost(contents: Contents, partition: Partition, number: int, now: int) -> Ledger:
     ledger = partition.ledgers.get(number)
     if ledger is None:
-        _, name, settings, created = _named(contents, partition, number, now)
-        ledger = Ledger.of(subscribing.subscribe(partition, number, name, settings, 1, created))
+        _, name, settings, created, lane = _named(contents, partition, number, now)
+        begun = subscribing.subscribe(partition, number, name, settings, 1, created)
+        begun.lane = lane
+        ledger = Ledger.of(begun)
         partition.ledgers.add(ledger)
     ledger.leases.clear()
     ledger.next_grant += GRANTS_BEYOND

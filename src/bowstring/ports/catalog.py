@@ -85,10 +85,16 @@ class Catalog(Protocol):
         """The partitions that the broker owns, or all, by topic and number."""
         ...
 
-    async def create_topic(self, fence: Fence, topic: TopicRow, owners: Sequence[int] = ()) -> TopicRow:
+    async def create_topic(self, fence: Fence, topic: TopicRow, owners: Sequence[int] = (), *, dormant: bool = False) -> TopicRow:
         """Makes it under a fresh id (the row's own id is ignored). Raises errors.TopicExists if a
         live one has the name. `owners` are the brokers that own its partitions, in order; without
-        them the one that makes it owns all.
+        them the one that makes it owns all. A dormant topic has no partitions until it is awoken.
+        """
+        ...
+
+    async def awaken_topic(self, fence: Fence, topic_id: int) -> None:
+        """A dormant topic has its partitions from here on; the one that wakes it owns them. Does
+        nothing if it has them already. Raises errors.TopicNotFound.
         """
         ...
 

@@ -11,6 +11,7 @@ from bowstring.broker.log.flusher import Flusher
 from bowstring.broker.log.lookups import Lookups
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.topics import Topic
+from bowstring.broker.upkeep.usage import Usage
 from bowstring.core.partition import Partition
 from bowstring.ports.catalog import TopicRow
 from bowstring.ports.clock import Clock
@@ -19,7 +20,8 @@ from bowstring.ports.clock import Clock
 class Actors:
     """Makes the actors, and ends them."""
 
-    def __init__(self, reading: Reading, flusher: Flusher, clock: Clock) -> None:
+    def __init__(self, reading: Reading, flusher: Flusher, clock: Clock, usage: Usage) -> None:
+        self._usage = usage
         self._topics = reading.topics
         self._flusher = flusher
         self._clock = clock
@@ -28,6 +30,8 @@ class Actors:
 
     def add_topic(self, row: TopicRow, partitions: Sequence[Partition]) -> Topic:
         """The topic with an actor for each partition, in the table of topics."""
+        for partition in partitions:
+            self._usage.add_recent(partition.pages.segments())
         actors = [
             PartitionActor(partition, flusher=self._flusher, clock=self._clock, lookups=self._lookups, alarm=self._alarm)
             for partition in partitions

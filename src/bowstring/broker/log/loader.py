@@ -44,6 +44,8 @@ class Loaded(NamedTuple):
     topics: list[TopicRow]
     deleted: list[int]
     """Topics that are gone, and may have left something behind."""
+    dormant: list[TopicRow]
+    """Topics whose partitions were never used."""
     partitions: dict[Key, Partition]
     usage: dict[int, int]
     """Bytes that extents have in each segment."""
@@ -67,6 +69,7 @@ async def load(catalog: Catalog, broker: int) -> Loaded:
     owned = await catalog.partitions(broker)
     ours = {row.topic for row in owned}
     live = [row for row in rows if row.deleted is None and row.id in ours]
+    dormant = [row for row in rows if row.deleted is None and row.id not in ours]
     windows = {row.id: decode_settings(row.settings).window_microseconds for row in live}
     partitions = {row[:2]: Partition(*row[:2], windows[row.topic]) for row in owned if row.topic in windows}
     await _restore_states(journal, partitions)
@@ -80,7 +83,7 @@ async def load(catalog: Catalog, broker: int) -> Loaded:
     for partition in partitions.values():
         partition.check()
     usage = await journal.usage()
-    return Loaded(registered.fence, registered.sequence, registered.trimmed, live, deleted, partitions, usage, mentioned)
+    return Loaded(registered.fence, registered.sequence, registered.trimmed, live, deleted, dormant, partitions, usage, mentioned)
 
 
 async def _restore_states(journal: Journal, partitions: dict[Key, Partition]) -> None:

@@ -38,7 +38,7 @@ class Log:
             watcher=self.commits,
             overlap_bytes=surroundings.tuning.overlap_bytes,
         )
-        self.actors = Actors(reading, self.flusher, self.clock)
+        self.actors = Actors(reading, self.flusher, self.clock, usage)
         self.room = DiskRoom(surroundings, lambda: self.flusher.waiting_bytes)
         self.admission = Admission(bytes_max=settings.memory_publish_bytes, flusher=self.flusher, counters=counters)
         self.publishers = Publishers(

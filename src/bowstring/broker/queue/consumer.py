@@ -55,6 +55,8 @@ class LiveConsumer:
         self.holdings = Holdings()
         self.is_ready = False
         """Nothing is granted to it before it says so."""
+        self.had_suspects = False
+        """Whether the last that it got was suspected of a crash."""
         self.ended: errors.Error | None = None
         self.delivery: Delivery | None = None
         self._clock = clock
@@ -63,8 +65,13 @@ class LiveConsumer:
 
     @property
     def has_room(self) -> bool:
-        """Whether it is to get more."""
-        return self.is_ready and self.ended is None and self.holdings.has_room
+        """Whether it is to get more. One that is apart gets nothing but suspects."""
+        return self.is_ready and self.ended is None and self.holdings.has_room and self not in self.subscription.apart
+
+    @property
+    def may_be_apart(self) -> bool:
+        """Whether it can be chosen for suspects."""
+        return self.is_ready and self.ended is None and self.holdings.credit.messages > 0
 
     def now(self) -> int:
         """The time by which its leases run."""
@@ -83,7 +90,7 @@ class LiveConsumer:
         """Says what became of messages. Raises InvalidArgument for a partition that is not there."""
         latest = self._clock.now() + int(self.subscription.topic.settings.retention * 1e6)
         request = SettleRequest(self.name, number, [self._with_moment(part) for part in parts], answered, latest)
-        actor, keys = self.subscription.topic.actor(partition), self.subscription.keys
+        actor, keys = self.subscription.actor(partition), self.subscription.keys
 
         def also_revoked(outcome: RowsDone | Exception) -> None:
             if keys is not None and isinstance(outcome, RowsDone) and outcome.revoked:
@@ -91,7 +98,9 @@ class LiveConsumer:
             told(outcome)
 
         behind = None if keys is None else keys.behind(actor)
-        settle = SettleForConsumer(self.subscription.number, self._clock.now, told if keys is None else also_revoked, request, behind)
+        settle = SettleForConsumer(
+            self.subscription.number_in(actor), self._clock.now, told if keys is None else also_revoked, request, behind
+        )
         actor.receive(settle)
         self.subscription.rates.count(acked=settle.acked, nacked=settle.nacked)
 
@@ -104,8 +113,8 @@ class LiveConsumer:
 
     def extend(self, partition: int, lease: int, parts: Sequence[GrantRows], told: RowsTold) -> None:
         """Holds messages for a span from now on."""
-        extend = ExtendForConsumer(self.subscription.number, self._clock.now, told, self.name, parts, lease)
-        self.subscription.topic.actor(partition).receive(extend)
+        actor = self.subscription.actor(partition)
+        actor.receive(ExtendForConsumer(self.subscription.number_in(actor), self._clock.now, told, self.name, parts, lease))
 
     def leases(self, held: Mapping[int, Sequence[int]]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
         """Of the grants that it says it holds those that it has lost, and those that it has beside
@@ -116,7 +125,7 @@ class LiveConsumer:
             known = ledger.consumers.named(self.name)
             if known is None:
                 continue
-            number = actor.partition.number
+            number = self.subscription.place(actor)
             live = dict.fromkeys(lease.number for lease in ledger.leases.of_consumer(known.number) if lease.until > now)
             named = set(lost.pop(number, ()))
             if gone := sorted(named - live.keys()):
@@ -134,7 +143,7 @@ class LiveConsumer:
         for actor, ledger in self.subscription.ledgers():
             known = ledger.consumers.named(self.name)
             if known is not None and known.request:
-                number = actor.partition.number
+                number = self.subscription.place(actor)
                 found += [0] * (number + 1 - len(found))
                 found[number] = known.request
         return found
@@ -185,7 +194,7 @@ class LiveConsumer:
                 grants = () if known is None else sorted({lease.number for lease in ledger.leases.of_consumer(known.number)})
                 if grants:
                     parts = [GrantRows(grant) for grant in grants]
-                    actor.receive(GiveBackGrants(self.subscription.number, self._clock.now, _nothing, parts))
+                    actor.receive(GiveBackGrants(self.subscription.number_in(actor), self._clock.now, _nothing, parts))
 
     def close(self, error: errors.Error | None = None) -> None:
         """The session has ended."""

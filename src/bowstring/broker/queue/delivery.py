@@ -169,24 +169,30 @@ class Delivery:
         if ledger is None or not ends:
             return
         counts = ledger.retry_counts(leased_page.offsets_of(piece))
-        lease = PushedLease(grant, min(ends), outgoing.again, *leased_page.run_lengths(counts))
+        lease = PushedLease(grant, min(ends), outgoing.again, *leased_page.run_lengths(counts), *self._origin(actor))
         self._subscription.learn(actor, piece.rows, piece.size)
         self._consumer.holdings.sent(actor, grant, piece.rows, piece.size)
         self._subscription.room_changed(self._consumer)  # its rows may be smaller than was estimated
         self._reading.counters.queue.pushed(piece.rows, piece.size)
+        if self._subscription.is_lane(actor):
+            piece = piece._replace(partition=self._subscription.place(actor))
         self._receiver.push(PushedRows(piece, lease))
+
+    def _origin(self, actor: PartitionActor) -> tuple[str, int]:
+        """The topic and partition of rows of another topic than the consumer's: redriven dead letters."""
+        return (self._subscription.dead_letters, actor.partition.number) if self._subscription.is_lane(actor) else ("", 0)
 
     def _set_aside(self, outgoing: Outgoing, rows: RowSet, reason: SetAsideReason) -> None:
         if rows:
             parts = [GrantRows(outgoing.grant, rows)]
             self._reading.counters.queue.aside[reason.name.lower()] += len(rows)
-            outgoing.actor.receive(SetAsideRows(self._subscription.number, self._consumer.now, parts, reason))
+            outgoing.actor.receive(SetAsideRows(self._subscription.number_in(outgoing.actor), self._consumer.now, parts, reason))
 
     def _give_back(self, outgoing: Outgoing, rows: RowSet) -> None:
         """Rows that were never sent go back to their place, uncounted."""
         if rows:
             parts = [GrantRows(outgoing.grant, rows)]
-            outgoing.actor.receive(GiveBackGrants(self._subscription.number, self._consumer.now, _ignored, parts))
+            outgoing.actor.receive(GiveBackGrants(self._subscription.number_in(outgoing.actor), self._consumer.now, _ignored, parts))
 
     # The end
 

@@ -107,6 +107,8 @@ def _check_topic(name: str) -> str:
 def _check_unsettled(what: str) -> str:
     if (what or UNSETTLED[0]) not in UNSETTLED:
         raise errors.InvalidArgument(f"unsettled={what!r} is not known.", hint=f"Use {', '.join(map(repr, UNSETTLED))}.")
+    if what and what != UNSETTLED[0]:
+        raise errors.NotSupported(f"unsettled={what!r} is not in this version.", hint="Use 'drop', or a longer retention of the topic.")
     return what or UNSETTLED[0]
 
 

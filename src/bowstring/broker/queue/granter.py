@@ -25,10 +25,10 @@ from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.log.flusher import Flusher
 from bowstring.broker.queue.consumer import LiveConsumer
-from bowstring.broker.queue.key_share import KeyShare
 from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.lease_requests import GrantToConsumer, PassRows
 from bowstring.broker.queue.subscription import LiveSubscription
+from bowstring.broker.queue.suspects import Suspects
 from bowstring.core.granting import ChosenRows, Granted, choose
 from bowstring.core.ledger import Ledger
 from bowstring.core.partition import Partition
@@ -55,6 +55,7 @@ class Granter:
         self._flusher = flusher
         self._clock = clock
         self._alarm = alarm
+        self._suspects = Suspects(clock)
         self._candidates: dict[LiveSubscription, None] = {}
         """Subscriptions in which something has changed since the last look."""
         flusher.before_take.append(self.grant)
@@ -85,10 +86,11 @@ class Granter:
     def _share_out(self, subscription: LiveSubscription) -> bool:
         """Says whether something was granted."""
         if subscription.keys is not None:
-            return self._share_keys_out(subscription, subscription.keys)
-        hungry, served, has_granted = subscription.hungry, set[tuple[LiveConsumer, PartitionActor]](), False
+            return self._share_keys_out(subscription)
+        hungry, served = subscription.hungry, set[tuple[LiveConsumer, PartitionActor]]()
+        has_granted = self._suspects.share_out(subscription)
         if not hungry:
-            return False
+            return has_granted
         now = self._clock.now()
         partitions = _with_rows(subscription, now, self._clock)
         waiting = sum(subscription.grantable(actor, ledger, now) for actor, ledger in partitions)
@@ -113,20 +115,20 @@ class Granter:
                 del subscription.waiting[actor]
         return has_granted
 
-    def _share_keys_out(self, subscription: LiveSubscription, keys: KeyShare) -> bool:
-        if not subscription.hungry:
+    def _share_keys_out(self, subscription: LiveSubscription) -> bool:
+        if not subscription.hungry or subscription.keys is None:
             return False
         for actor in list(subscription.waiting):
             ledger = subscription.ledger(actor)
             if ledger is not None and actor.closed is None:
                 _pass_by(subscription, actor, ledger, self._clock)
-        return keys.share_out(partial(self._grant_chosen, subscription))
+        return subscription.keys.share_out(partial(self._grant_chosen, subscription))
 
     def _grant(self, subscription: LiveSubscription, consumer: LiveConsumer, actor: PartitionActor, ledger: Ledger, most: int) -> bool:
         """False if the consumer has as many grants in the partition as it may."""
         chosen: ChosenRows | None = None
         end = subscription.end(actor, ledger)
-        if subscription.scout is None:
+        if subscription.scout is None or ledger.lane:
             most = _to_a_page_end(actor.partition, ledger, most)
         else:
             scouted = subscription.scout.eligible(actor, ledger, most)
@@ -147,7 +149,8 @@ class Granter:
             if isinstance(granted, Granted) and consumer.delivery is not None:
                 consumer.delivery.add(actor, granted.number)
 
-        request = GrantToConsumer(subscription.number, self._clock.now, told, consumer.name, most, consumer.lease, chosen, end)
+        number = subscription.number_in(actor)
+        request = GrantToConsumer(number, self._clock.now, told, consumer.name, most, consumer.lease, chosen, end)
         actor.receive(request)
         return request.granted
 

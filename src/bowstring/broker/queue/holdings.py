@@ -58,6 +58,8 @@ class Holdings:
         gets nothing.
         """
         self._grants: dict[PartitionActor, dict[int, HeldGrant]] = {}
+        self.apart: set[tuple[PartitionActor, int]] = set()
+        """Grants of suspects: beside one of them it holds nothing."""
 
     def limit(self, credit: ConsumerCredit) -> None:
         """From here on it may hold this."""
@@ -82,8 +84,12 @@ class Holdings:
 
     # What the ledgers say
 
-    def update(self, actor: PartitionActor, grant: int, rows: int, mean: float) -> None:
+    def update(self, actor: PartitionActor, grant: int, rows: int, mean: float, *, apart: bool = False) -> None:
         """Of this grant it holds so many rows; of one that is new here, of about this size."""
+        if apart and rows:
+            self.apart.add((actor, grant))
+        elif self.apart:
+            self.apart.discard((actor, grant))
         grants = self._grants.get(actor)
         if grants is None:
             grants = self._grants[actor] = {}

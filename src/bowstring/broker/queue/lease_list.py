@@ -72,7 +72,7 @@ async def list_page(queues: Queues, wanted: LeaseFilter, after: tuple[int, int],
 
 def _behind(subscription: LiveSubscription, wanted: LeaseFilter, now: int, after: tuple[int, int]) -> Iterator[LeaseFacts]:
     for actor, ledger in subscription.ledgers():
-        number = actor.partition.number
+        number = subscription.place(actor)
         if number < after[0]:
             continue
         for lease in sorted(ledger.leases, key=lambda lease: (lease.number, lease.until)):
@@ -93,10 +93,10 @@ async def release(queues: Queues, wanted: LeaseFilter) -> int:
         leases = [lease for lease in ledger.leases if wanted.takes(ledger, lease, now)]
         if leases:
             parts = [GrantRows(grant) for grant in sorted({lease.number for lease in leases})]
-            asked.append((actor, ReleaseGrants(subscription.number, queues.clock.now, parts)))
+            asked.append((actor, ReleaseGrants(subscription.number_in(actor), queues.clock.now, parts)))
             messages += sum(len(lease.rows) for lease in leases)
         for lease in leases:
-            grants = lost.setdefault(ledger.consumers[lease.consumer].name, {}).setdefault(actor.partition.number, [])
+            grants = lost.setdefault(ledger.consumers[lease.consumer].name, {}).setdefault(subscription.place(actor), [])
             if lease.number not in grants[-1:]:
                 grants.append(lease.number)
     if asked:

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 from bowstring import errors
 from bowstring.broker.log.requests import Question, Request
 from bowstring.broker.reading.cursor import out_of_range
-from bowstring.core import granting, settling, subscribing
+from bowstring.core import granting, key_expiry, settling, subscribing
 from bowstring.core.decisions import Decided, Decision, Found, Refused
 from bowstring.core.granting import ChosenRows, Granted
 from bowstring.core.ledger import Ledger
@@ -100,6 +100,17 @@ class GrantToConsumer(LeaseRequest[Granted | None]):
         else:
             granted = granting.grant_chosen(ledger, self._consumer, self._chosen, self._lease, now)
         self.granted = granted
+        return Decided(() if granted is None else granted.changes, granted)
+
+
+class GrantSuspects(GrantToConsumer):
+    """A consumer that holds nothing gets rows that are suspected of a crash."""
+
+    __slots__ = ()
+
+    def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[Granted | None]:
+        del partition
+        self.granted = granted = granting.grant_apart(ledger, self._consumer, self._most, self._lease, now)
         return Decided(() if granted is None else granted.changes, granted)
 
 
@@ -202,7 +213,7 @@ class ExpireEnded(LeaseRequest[None]):
         if self._behind is None:
             change = settling.expire(ledger, now)
             return Decided(() if change is None else (change,), None)
-        expired = settling.expire_by_key(ledger, now, self._behind)
+        expired = key_expiry.expire_by_key(ledger, now, self._behind)
         if expired is None:
             return Decided((), None)
         self._revoked = expired.revoked

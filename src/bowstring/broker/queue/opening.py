@@ -69,7 +69,7 @@ async def open_consumer(queues: Queues, opening: ConsumerOpening, receiver: Push
     consumer = LiveConsumer(subscription, opening.consumer, opening.instance, lease, caller.address, receiver, queues.clock)
     consumer.delivery = Delivery(consumer, queues.reading)
     subscription.join(consumer)
-    queues.of(subscription.topic).joined(subscription)
+    queues.joined(subscription)
     try:
         await queues.log.durable()
     except BaseException:
@@ -136,8 +136,8 @@ def resume(queues: Queues, consumer: LiveConsumer, held: Grants) -> None:
     """
     lost, others = consumer.leases(held)
     for number, grants in held.items():
-        for grant in grants if number < len(consumer.subscription.topic.actors) else ():
-            consumer.holdings.has(consumer.subscription.topic.actors[number], grant)
+        for grant in grants if number < len(consumer.subscription.actors()) else ():
+            consumer.holdings.has(consumer.subscription.actor(number), grant)
     queues.log.flusher.answer(lambda: _resume(consumer, lost, others))
     consumer.ready()
 
@@ -148,16 +148,17 @@ def _resume(consumer: LiveConsumer, lost: Grants, others: Grants) -> None:
     _tell_lost(consumer, lost)
     for number, grants in others.items():
         for grant in grants:
-            consumer.delivery.add(consumer.subscription.topic.actors[number], grant, again=True)
+            consumer.delivery.add(consumer.subscription.actor(number), grant, again=True)
 
 
 def _tell_lost(consumer: LiveConsumer, lost: Grants) -> None:
     """Leases that ended while it was away: some when the subscription was set to another place."""
     sought, others = dict[int, list[int]](), dict[int, list[int]]()
     for actor, ledger in consumer.subscription.ledgers():
-        for grant in lost.get(actor.partition.number, ()):
-            (sought if 0 < grant < ledger.sought else others).setdefault(actor.partition.number, []).append(grant)
-    unknown = {number: list(grants) for number, grants in lost.items() if number >= len(consumer.subscription.topic.actors)}
+        place = consumer.subscription.place(actor)
+        for grant in lost.get(place, ()):
+            (sought if 0 < grant < ledger.sought else others).setdefault(place, []).append(grant)
+    unknown = {number: list(grants) for number, grants in lost.items() if number >= len(consumer.subscription.actors())}
     if sought:
         consumer.receiver.lost(sought, RowStanding.SOUGHT)
     if others or unknown:

@@ -21,6 +21,10 @@ class PushedLease(NamedTuple):
     """Of runs of rows, how often they were delivered before; empty if none of them was."""
     retry_rows: Sequence[int]
     """Of each run, how many rows."""
+    topic: str = ""
+    """The topic that the rows are of, if they are dead letters that were redriven."""
+    partition: int = 0
+    """Their partition there."""
 
 
 class PushedRows(NamedTuple):

@@ -6,23 +6,24 @@ from __future__ import annotations
 
 from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.log.log import Log
+from bowstring.broker.queue.dead_letters import DeadLetters
 from bowstring.broker.queue.granter import Granter
 from bowstring.broker.queue.lease_clock import LeaseClock
-from bowstring.broker.queue.lease_requests import SubscribePartition
 from bowstring.broker.queue.rates import Rates
 from bowstring.broker.queue.subscription import LiveSubscription
 from bowstring.broker.queue.topic_queue import TopicQueue
 from bowstring.broker.reading.reading import Reading
-from bowstring.broker.topics import Topic
+from bowstring.broker.surroundings import Surroundings
+from bowstring.broker.topics import AddTopic, Topic
 from bowstring.core.subscription_settings import SubscriptionSettings
-from bowstring.ports.events import Observer
 
 
 class Queues:
     """All subscriptions."""
 
-    def __init__(self, observer: Observer, log: Log, reading: Reading) -> None:
-        self.observer = observer
+    def __init__(self, surroundings: Surroundings, log: Log, reading: Reading, add_topic: AddTopic) -> None:
+        self.observer = surroundings.observer
+        self.letters = DeadLetters(surroundings, log, reading, add_topic, self.begin_lane)
         self.log = log
         self.reading = reading
         newest = max((actor.partition.ledgers.moment for actor in log.topics.actors()), default=0)
@@ -30,11 +31,6 @@ class Queues:
         self._alarm = Alarm(self.clock, log.flusher.fail)
         self._granter = Granter(log.flusher, self.clock, self._alarm)
         self._topics: dict[int, TopicQueue] = {}
-
-    def start(self) -> None:
-        """The incarnation serves from here on: leases end, and what was cut off is finished."""
-        for topic in self.log.topics.all():
-            self._load(self.of(topic))
 
     def of(self, topic: Topic) -> TopicQueue:
         """The subscriptions of a topic."""
@@ -50,32 +46,50 @@ class Queues:
     def add(self, topic: Topic, number: int, name: str, settings: SubscriptionSettings, created: int) -> LiveSubscription:
         """A subscription is there."""
         rates = Rates(self.clock.monotonic, self.reading.counters.queue)
-        subscription = LiveSubscription(topic, number, name, settings, created, rates=rates, look_at=self._granter.look_at)
+        look_at, bury = self._granter.look_at, self.letters.writer.look_at
+        subscription = LiveSubscription(topic, number, name, settings, created, rates=rates, look_at=look_at, bury=bury)
         self.of(topic).add(subscription, self.reading)
+        self.letters.companions.claim(subscription)
         return subscription
 
-    def _load(self, queue: TopicQueue) -> None:
-        """Finds the subscriptions of a topic in its partitions. One that is in some of them only was
-        cut off when it was created: it is made whole.
-        """
-        actors = queue.topic.actors
-        found = {each.number: each for actor in actors for each in actor.partition.ledgers.subscriptions()}
-        for number, each in sorted(found.items()):
-            self.add(queue.topic, number, each.name, each.settings, each.created)
-            for actor in actors:
-                if number not in actor.partition.ledgers:
-                    actor.receive(SubscribePartition(number, each.name, each.settings, each.created, 0))
+    def begin_lane(self, subscription: LiveSubscription, companion: Topic) -> int:
+        """The number of the lanes of a subscription; it has its first dead letter, perhaps."""
+        if not subscription.lane:
+            self.add_lane(subscription, companion, max(actor.partition.ledgers.next_number for actor in companion.actors))
+        return subscription.lane
+
+    def add_lane(self, subscription: LiveSubscription, companion: Topic, number: int) -> None:
+        """The dead letters of a subscription are in lanes of this number."""
+        subscription.add_lane(companion, number)
+        self.of(companion).add_lane(subscription)
+
+    def joined(self, subscription: LiveSubscription) -> None:
+        """A consumer has come."""
+        self.of(subscription.topic).joined(subscription)
+        if subscription.companion is not None:
+            self.of(subscription.companion).joined(subscription)
 
     # The end
 
-    def forget(self, topic: Topic) -> None:
-        """The topic is deleted."""
+    async def forget(self, topic: Topic) -> None:
+        """The topic is deleted, and all its subscriptions."""
         queue = self._topics.pop(topic.row.id, None)
-        if queue is not None:
-            queue.end()
+        if queue is None:
+            return
+        queue.end()
+        for subscription in queue:
+            await self.remove_lanes(subscription)
+            await self.letters.companions.release(subscription)
+
+    async def remove_lanes(self, subscription: LiveSubscription) -> None:
+        """A subscription is gone: its dead letters are messages like all others."""
+        if subscription.companion is not None:
+            self.of(subscription.companion).remove_lane(subscription)
+            await self.letters.companions.remove_lanes(subscription)
 
     def end(self) -> None:
         """The incarnation is over. Consumers hear of it from their partitions."""
         self._alarm.stop()
+        self.letters.stop()
         for queue in self._topics.values():
             queue.end()

@@ -25,10 +25,12 @@ ROWS_MAX: Final = 1 << 24
 """A request names at most so many messages by their runs; without runs it may mean any number."""
 PARTS_MAX: Final = 1 << 14
 """A request has at most so many parts: each takes 50 µs."""
+REASON_MAX: Final = 4096
+"""The most characters of a reason."""
 OFFSET_MAX: Final = 1 << 62
 LONG_RUN: Final = 64
 """Runs of so many rows in the mean are put together as runs: arrays of their offsets cost more."""
-_OUTCOMES: Final = {outcome.value: outcome for outcome in Settlement}
+_OUTCOMES: Final = {outcome.value: outcome for outcome in Settlement if outcome is not Settlement.CONDEMN}
 
 
 class NamedRows(NamedTuple):
@@ -53,17 +55,29 @@ class TimedOutcome(NamedTuple):
     delay: int | None = None
 
 
-def timed_parts(named: NamedRows, outcomes: Sequence[int], moments: Sequence[int], delays: Sequence[int]) -> list[TimedOutcome]:
+def timed_parts(
+    named: NamedRows, outcomes: Sequence[int], moments: Sequence[int], delays: Sequence[int], reasons: Sequence[str] = ()
+) -> list[TimedOutcome]:
     """The parts of a request that settles messages. Of a moment 0 means none, and so it does of a span.
     Raises InvalidArgument.
     """
-    parts = outcome_parts(named, outcomes)
+    parts = _with_reasons(outcome_parts(named, outcomes), reasons)
     if not moments and not delays:
         return [TimedOutcome(part) for part in parts]
     if len(moments) not in (0, len(parts)) or len(delays) not in (0, len(parts)):
         raise _unequal(f"{len(parts)} parts, {len(moments)} moments and {len(delays)} delays")
     found = itertools.zip_longest(parts, moments, delays, fillvalue=0)
     return [_timed(part, moment, delay) for part, moment, delay in found if isinstance(part, OutcomeRows)]
+
+
+def _with_reasons(parts: list[OutcomeRows], reasons: Sequence[str]) -> list[OutcomeRows]:
+    if not reasons:
+        return parts
+    if len(reasons) != len(parts):
+        raise _unequal(f"{len(parts)} parts and {len(reasons)} reasons")
+    if (longest := max(map(len, reasons))) > REASON_MAX:
+        raise errors.InvalidArgument(f"a reason has {longest} characters.", hint=f"Use at most {REASON_MAX}.")
+    return [part._replace(reason=reason) for part, reason in zip(parts, reasons, strict=True)]
 
 
 def _timed(part: OutcomeRows, moment: int, delay: int) -> TimedOutcome:

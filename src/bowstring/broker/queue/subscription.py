@@ -46,6 +46,7 @@ class LiveSubscription:
         *,
         rates: Rates,
         look_at: Callable[[LiveSubscription], None],
+        bury: Callable[[LiveSubscription, PartitionActor], None],
     ) -> None:
         self.topic = topic
         self.number = number
@@ -55,13 +56,21 @@ class LiveSubscription:
         self.rates = rates
         self._look_at = look_at
         """Has the granter look at it when the next flush is taken."""
+        self._bury = bury
+        """Has dead letters written."""
         self.consumers: dict[str, LiveConsumer] = {}
         """Those that are connected, by name."""
         self.hungry: OrderedDict[LiveConsumer, None] = OrderedDict()
         """Those of them that have room, the next one to be served first."""
+        self.apart: dict[LiveConsumer, None] = {}
+        """Those that get suspects of a crash, and nothing else (`suspects`)."""
         self.waiting: OrderedDict[PartitionActor, None] = OrderedDict()
         """Partitions that may have rows to grant, in turn; kept only while there are consumers."""
         self._means: dict[PartitionActor, float] = {}
+        self.companion: Topic | None = None
+        """The topic with its dead letters, once there is one."""
+        self.lane = 0
+        """The number of its ledgers there."""
         self.schedules: Schedules | None = None
         """When the rows of its partitions are due."""
         self.scout: Scout | None = None
@@ -76,13 +85,36 @@ class LiveSubscription:
         """The name of the topic for its dead letters."""
         return self.settings.dead_letters or f"{self.topic.row.name}.{self.name}.dead-letters"
 
+    # Its ledgers: those of its topic, and lanes in the topic of its dead letters
+
+    def is_lane(self, actor: PartitionActor) -> bool:
+        """Whether the partition is one of its companion's."""
+        return actor.partition.topic != self.topic.row.id
+
+    def number_in(self, actor: PartitionActor) -> int:
+        """The number of its ledger in a partition."""
+        return self.lane if self.is_lane(actor) else self.number
+
     def ledger(self, actor: PartitionActor) -> Ledger | None:
         """What it has done in a partition; None when it is deleted."""
-        return actor.partition.ledgers.get(self.number)
+        return actor.partition.ledgers.get(self.number_in(actor))
+
+    def actors(self) -> list[PartitionActor]:
+        """The partitions of its topic, and behind them those of its companion."""
+        return self.topic.actors if self.companion is None else [*self.topic.actors, *self.companion.actors]
 
     def ledgers(self) -> list[tuple[PartitionActor, Ledger]]:
         """The same in all partitions."""
-        return [(actor, ledger) for actor in self.topic.actors if (ledger := self.ledger(actor)) is not None]
+        return [(actor, ledger) for actor in self.actors() if (ledger := self.ledger(actor)) is not None]
+
+    def place(self, actor: PartitionActor) -> int:
+        """The number by which consumers know a partition: lanes count on behind those of the topic."""
+        return actor.partition.number + (len(self.topic.actors) if self.is_lane(actor) else 0)
+
+    def actor(self, place: int) -> PartitionActor:
+        """Raises InvalidArgument for one that is not there."""
+        behind = place - len(self.topic.actors)
+        return self.topic.actor(place) if self.companion is None or behind < 0 else self.companion.actor(behind)
 
     def share_keys(self, now: Callable[[], int], wake_at: Callable[[KeyShare, int], None]) -> None:
         """Shares keys out among consumers from here on."""
@@ -94,7 +126,7 @@ class LiveSubscription:
     def join(self, consumer: LiveConsumer) -> None:
         """A consumer is connected. It gets nothing before it is ready."""
         if not self.consumers:
-            self.waiting = OrderedDict.fromkeys(self.topic.actors)
+            self.waiting = OrderedDict.fromkeys(self.actors())
         self.consumers[consumer.name] = consumer
         if self.keys is not None:
             self.keys.join(consumer)
@@ -106,6 +138,7 @@ class LiveSubscription:
     def leave(self, consumer: LiveConsumer) -> None:
         """A consumer is not connected any more. Its leases run to their end."""
         self.hungry.pop(consumer, None)
+        self.apart.pop(consumer, None)
         if self.consumers.get(consumer.name) is consumer:
             del self.consumers[consumer.name]
             if self.keys is not None:
@@ -124,25 +157,43 @@ class LiveSubscription:
             if self.waiting:
                 self._look_at(self)
 
+    def set_apart(self, consumer: LiveConsumer) -> None:
+        """It gets suspects from here on, when it holds nothing."""
+        self.apart[consumer] = None
+        self.hungry.pop(consumer, None)
+
+    def rejoin(self, consumer: LiveConsumer) -> None:
+        """It gets what all others get."""
+        self.apart.pop(consumer, None)
+        self.room_changed(consumer)
+
     # Partitions
+
+    def add_lane(self, companion: Topic, number: int) -> None:
+        """Its companion has dead letters: that is its ledgers' number there."""
+        self.companion, self.lane = companion, number
+
+    def condemned(self, actor: PartitionActor) -> None:
+        """Rows of a partition are to be dead letters."""
+        self._bury(self, actor)
 
     def may_grant(self, actor: PartitionActor) -> None:
         """A partition may have rows to grant."""
         if self.consumers:
             self.waiting[actor] = None
-            if self.hungry:
+            if self.hungry or self.apart:
                 self._look_at(self)
 
     def grantable(self, actor: PartitionActor, ledger: Ledger, now: int) -> int:
         """How many rows of a partition can be granted, as far as is known."""
-        if self.scout is not None:
+        if self.scout is not None and not ledger.lane:
             return self.scout.waiting(actor, ledger, now) if self.end(actor, ledger) > ledger.cursor else ledger.waiting(0, now)
         return ledger.waiting(self.end(actor, ledger), now)
 
     def end(self, actor: PartitionActor, ledger: Ledger) -> int:
         """Rows from the cursor up to there are due."""
         end = actor.partition.next_offset
-        return end if self.schedules is None else min(end, self.schedules[actor].limit(ledger))
+        return end if self.schedules is None or ledger.lane else min(end, self.schedules[actor].limit(ledger))
 
     def mean(self, actor: PartitionActor) -> float:
         """About how many bytes a message of the partition has."""
@@ -166,7 +217,8 @@ class LiveSubscription:
         self.rates.count(delivered=rows)
         consumer = self.consumers.get(ledger.consumers[change.consumer].name)
         if consumer is not None:
-            consumer.holdings.update(actor, change.number, rows, self.mean(actor))
+            consumer.holdings.update(actor, change.number, rows, self.mean(actor), apart=change.apart)
+            consumer.had_suspects = change.apart
             if not consumer.has_room:
                 self.hungry.pop(consumer, None)
 
@@ -190,8 +242,13 @@ class LiveSubscription:
         self.may_grant(actor)
 
     def _update(self, actor: PartitionActor, ledger: Ledger, consumer: LiveConsumer, grant: int) -> None:
-        rows = sum(len(lease.rows) for lease in ledger.leases.of_grant(grant))
-        consumer.holdings.update(actor, grant, rows, self.mean(actor))
+        leases = ledger.leases.of_grant(grant)
+        rows, apart = sum(len(lease.rows) for lease in leases), any(lease.apart for lease in leases)
+        consumer.holdings.update(actor, grant, rows, self.mean(actor), apart=apart)
+        if apart and consumer not in self.apart:
+            self.set_apart(consumer)
+        elif consumer in self.apart and not consumer.holdings.rows and consumer.had_suspects:
+            self.rejoin(consumer)
 
     # The end
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.queue.companions import companion_name
 from bowstring.broker.queue.given_settings import GivenSettings, mode_of, settings_of
 from bowstring.broker.queue.lease_requests import AlterLedger, SubscribePartition, UnsubscribePartition
 from bowstring.broker.queue.queues import Queues
@@ -80,6 +81,7 @@ async def _create(
     caller: Caller,
 ) -> LiveSubscription:
     queues.log.room.check(0)
+    queues.letters.companions.check(topic, name, settings)
     number = max(actor.partition.ledgers.next_number for actor in topic.actors)
     created = queues.log.clock.now()
     asked = [
@@ -88,6 +90,7 @@ async def _create(
     answered = PartitionActor.ask_together(asked)
     subscription = queues.add(topic, number, name, settings, created)
     await answered
+    await queues.letters.companions.create(subscription)
     told = {"mode": settings.mode, "lease": settings.lease / 1e6, "client": caller.address}
     queues.observer.note("subscription-created", topic=topic.row.name, subscription=name, **told)
     return subscription
@@ -98,8 +101,13 @@ async def alter(queues: Queues, topic: str, name: str, given: GivenSettings, cal
     subscription = find(queues, topic, name)
     if not given.is_empty:
         settings = settings_of(given, subscription.settings)
+        if companion_name(topic, name, settings) != subscription.dead_letters:
+            raise errors.NotSupported(
+                f"the dead letters of '{name}' stay in '{subscription.dead_letters}'.",
+                hint="Create another subscription for another topic.",
+            )
         queues.log.room.check(0)
-        asked = [(actor, AlterLedger(subscription.number, settings)) for actor in subscription.topic.actors]
+        asked = [(actor, AlterLedger(subscription.number_in(actor), settings)) for actor, _ in subscription.ledgers()]
         answered = PartitionActor.ask_together(asked)
         subscription.settings = settings
         await answered
@@ -117,10 +125,13 @@ async def delete(queues: Queues, topic: str, name: str, caller: Caller, *, missi
         if missing_ok:
             return False
         raise not_found(queues, queue.topic, name)
-    asked = [(actor, UnsubscribePartition(subscription.number)) for actor in subscription.topic.actors]
+    asked = [(actor, UnsubscribePartition(subscription.number_in(actor))) for actor in subscription.actors()]
     answered = PartitionActor.ask_together(asked)
     queue.remove(subscription)
+    if subscription.companion is not None:
+        queues.of(subscription.companion).remove_lane(subscription)
     await answered
+    await queues.letters.companions.release(subscription)
     subscription.detach()
     subscription.closed(deleted(subscription))
     queues.observer.note("subscription-deleted", topic=topic, subscription=name, client=caller.address)

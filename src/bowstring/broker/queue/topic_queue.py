@@ -20,7 +20,10 @@ from bowstring.broker.queue.subscription import LiveSubscription
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.topics import Topic
 from bowstring.core.changes import Append, Change, Delete, Floor
-from bowstring.core.ledger_changes import Expire, GiveBack, Grant, Reset, SetAside, Settle
+from bowstring.core.ledger_changes import Condemn, Expire, GiveBack, Grant, Redrive, Reset, SetAside, Settle
+
+QueueChange = Grant | Settle | Expire | GiveBack | SetAside | Reset | Condemn | Redrive
+"""The changes of a ledger after which something may be granted, or is to be ended or written."""
 
 
 class LeaseEnds:
@@ -89,9 +92,17 @@ class TopicQueue:
                 subscription.share_keys(self._clock.now, self._alarm.set)
         self._by_name[subscription.name] = self._by_number[subscription.number] = subscription
 
+    def add_lane(self, subscription: LiveSubscription) -> None:
+        """The dead letters of a subscription of another topic are here."""
+        self._by_number[subscription.lane] = subscription
+
     def remove(self, subscription: LiveSubscription) -> None:
         """The subscription is being deleted: its name is free."""
         del self._by_name[subscription.name], self._by_number[subscription.number]
+
+    def remove_lane(self, subscription: LiveSubscription) -> None:
+        """The same of a subscription of another topic."""
+        self._by_number.pop(subscription.lane, None)
 
     # Changes
 
@@ -107,10 +118,10 @@ class TopicQueue:
             elif isinstance(change, Delete | Floor):
                 for subscription in self._by_number.values():
                     self._leases_changed(subscription, actor, change)
-            elif isinstance(change, Grant | Settle | Expire | GiveBack | SetAside | Reset):
+            elif isinstance(change, Grant | Settle | Expire | GiveBack | SetAside | Reset | Condemn | Redrive):
                 self._told(actor, change)
 
-    def _told(self, actor: PartitionActor, change: Grant | Settle | Expire | GiveBack | SetAside | Reset) -> None:
+    def _told(self, actor: PartitionActor, change: QueueChange) -> None:
         subscription = self._by_number.get(change.subscription)
         ledger = None if subscription is None else subscription.ledger(actor)
         if subscription is None or ledger is None:
@@ -127,6 +138,8 @@ class TopicQueue:
                 subscription.scout.forget(actor)
             subscription.leases_changed(actor, ledger)
         self._set_later(subscription, actor)
+        if ledger.condemned:
+            subscription.condemned(actor)
 
     def _leases_changed(self, subscription: LiveSubscription, actor: PartitionActor, change: Delete | Floor) -> None:
         ledger = subscription.ledger(actor) if subscription.consumers or subscription.keys is not None else None
@@ -187,7 +200,7 @@ class TopicQueue:
                 self._expire_later(subscription.keys.prepare([actor]), actor)
                 return
             keys = subscription.keys
-            request = ExpireEnded(subscription.number, self._clock.now, None if keys is None else keys.behind(actor))
+            request = ExpireEnded(subscription.number_in(actor), self._clock.now, None if keys is None else keys.behind(actor))
             if keys is not None:
                 request.revoked_told = partial(keys.revoked, actor.partition.number)
             actor.receive(request)

@@ -63,11 +63,14 @@ class SqliteCatalog:
         query = self.database.sql["partitions"]
         return await self.database.look(lambda connection: [PartitionRow(*row) for row in connection.execute(query, {"broker": broker})])
 
-    async def create_topic(self, fence: Fence, topic: TopicRow, owners: Sequence[int] = ()) -> TopicRow:
+    async def create_topic(self, fence: Fence, topic: TopicRow, owners: Sequence[int] = (), *, dormant: bool = False) -> TopicRow:
         if owners and len(owners) != topic.partitions:
             raise Conflict(f"{len(owners)} owners were named for {topic.partitions} partitions of {topic.name!r}.")
-        owned = owners or [fence.broker] * topic.partitions
+        owned = () if dormant else owners or [fence.broker] * topic.partitions
         return await self.database.change(fence, lambda connection: self._create_topic(connection, topic, owned))
+
+    async def awaken_topic(self, fence: Fence, topic_id: int) -> None:
+        await self.database.change(fence, lambda connection: self._awaken_topic(connection, topic_id, fence.broker))
 
     async def delete_topic(self, fence: Fence, topic_id: int, deleted: int) -> None:
         await self.database.change(fence, lambda connection: self._delete_topic(connection, topic_id, deleted))
@@ -127,6 +130,14 @@ class SqliteCatalog:
         rows = [{"topic": made, "number": number, "broker": broker} for number, broker in enumerate(owners)]
         connection.executemany(self.database.sql["create_partition"], rows)
         return topic._replace(id=made, deleted=None)
+
+    def _awaken_topic(self, connection: apsw.Connection, topic_id: int, broker: int) -> None:
+        partitions = self.database.ask(connection, "partitions_of", id=topic_id)
+        if partitions is None:
+            raise _no_topic(topic_id)
+        if self.database.ask(connection, "owner", topic=topic_id, partition=0) is None:
+            rows = [{"topic": topic_id, "number": number, "broker": broker} for number in range(partitions)]
+            connection.executemany(self.database.sql["create_partition"], rows)
 
     def _delete_topic(self, connection: apsw.Connection, topic_id: int, deleted: int) -> None:
         if self.database.ask(connection, "delete_topic", id=topic_id, deleted=deleted) is None:

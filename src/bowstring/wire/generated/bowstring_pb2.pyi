@@ -944,7 +944,7 @@ class ConsumeCredit(_message.Message):
     def __init__(self, messages: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class SettleRows(_message.Message):
-    __slots__ = ("partition", "request", "answered", "grants", "outcomes", "runs", "offsets", "rows", "moments", "delays")
+    __slots__ = ("partition", "request", "answered", "grants", "outcomes", "runs", "offsets", "rows", "moments", "delays", "reasons")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
@@ -955,6 +955,7 @@ class SettleRows(_message.Message):
     ROWS_FIELD_NUMBER: _ClassVar[int]
     MOMENTS_FIELD_NUMBER: _ClassVar[int]
     DELAYS_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
     partition: int
     request: int
     answered: int
@@ -965,7 +966,8 @@ class SettleRows(_message.Message):
     rows: _containers.RepeatedScalarFieldContainer[int]
     moments: _containers.RepeatedScalarFieldContainer[int]
     delays: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, partition: _Optional[int] = ..., request: _Optional[int] = ..., answered: _Optional[int] = ..., grants: _Optional[_Iterable[int]] = ..., outcomes: _Optional[_Iterable[int]] = ..., runs: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ..., moments: _Optional[_Iterable[int]] = ..., delays: _Optional[_Iterable[int]] = ...) -> None: ...
+    reasons: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, partition: _Optional[int] = ..., request: _Optional[int] = ..., answered: _Optional[int] = ..., grants: _Optional[_Iterable[int]] = ..., outcomes: _Optional[_Iterable[int]] = ..., runs: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ..., moments: _Optional[_Iterable[int]] = ..., delays: _Optional[_Iterable[int]] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ExtendRows(_message.Message):
     __slots__ = ("partition", "number", "lease", "grants", "runs", "offsets", "rows")
@@ -1042,18 +1044,22 @@ class ConsumeOpened(_message.Message):
     def __init__(self, topic_id: _Optional[int] = ..., subscription_id: _Optional[int] = ..., mode: _Optional[str] = ..., lease: _Optional[int] = ..., created: _Optional[bool] = ..., requests: _Optional[_Iterable[int]] = ..., retention: _Optional[int] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ("grant", "until", "again", "retry_counts", "retry_rows")
+    __slots__ = ("grant", "until", "again", "retry_counts", "retry_rows", "topic", "partition")
     GRANT_FIELD_NUMBER: _ClassVar[int]
     UNTIL_FIELD_NUMBER: _ClassVar[int]
     AGAIN_FIELD_NUMBER: _ClassVar[int]
     RETRY_COUNTS_FIELD_NUMBER: _ClassVar[int]
     RETRY_ROWS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
     grant: int
     until: int
     again: bool
     retry_counts: _containers.RepeatedScalarFieldContainer[int]
     retry_rows: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, grant: _Optional[int] = ..., until: _Optional[int] = ..., again: _Optional[bool] = ..., retry_counts: _Optional[_Iterable[int]] = ..., retry_rows: _Optional[_Iterable[int]] = ...) -> None: ...
+    topic: str
+    partition: int
+    def __init__(self, grant: _Optional[int] = ..., until: _Optional[int] = ..., again: _Optional[bool] = ..., retry_counts: _Optional[_Iterable[int]] = ..., retry_rows: _Optional[_Iterable[int]] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
 
 class RowsSettled(_message.Message):
     __slots__ = ("partition", "request", "refused")

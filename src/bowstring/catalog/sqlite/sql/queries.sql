@@ -61,6 +61,9 @@ RETURNING id;
 -- name: create_partition
 INSERT INTO partition (topic, number, broker) VALUES (:topic, :number, :broker);
 
+-- name: partitions_of
+SELECT partitions FROM topic WHERE id = :id AND deleted IS NULL;
+
 -- name: partitions
 SELECT topic, number, broker FROM partition WHERE :broker IS NULL OR broker = :broker ORDER BY topic, number;
 
