@@ -245,3 +245,15 @@ def test_releasing_asks_on_a_terminal(command: Commander, client: bowstring.Clie
         left = command("lease", "release", "orders", "billing", stdin="n\n", terminal=True)
         assert "Take 1 message of 'billing' away? [y/N]:" in left.said
         assert "Nothing was released." in left.said
+
+
+def test_scheduled_messages_are_listed_and_cancelled(broker: bowstring.Broker, command: Commander):
+    with broker.connect() as client, client.producer("orders") as producer:
+        producer.send("late", id="late", delay=3600)
+        producer.send("soon", id="soon", delay=60)
+        producer.send("now", id="now")
+    assert [line["id"] for line in command.done("scheduled", "list", "orders").rows] == ["late", "soon"]
+    assert [line["id"] for line in command.done("scheduled", "cancel", "orders", "--id", "soon", "--dry-run").rows] == ["soon"]
+    assert command.done("scheduled", "cancel", "orders", "--id", "soon").rows == [{"topic": "orders", "cancelled": 1}]
+    assert [line["id"] for line in command.done("scheduled", "list", "orders").rows] == ["late"]
+    assert command.done("scheduled", "list", "orders", "--group", "other").rows == []

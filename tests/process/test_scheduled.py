@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import bowstring
+from bowstring import errors
 from tests.process import stored
 
 
@@ -158,3 +159,76 @@ def test_a_deleted_row_is_never_due(broker: bowstring.Broker, client: bowstring.
         broker.clock.advance(10)
         assert taken(consumer, 1) == ["kept"]
         assert client.subscription("orders", "billing").backlog == 0
+
+
+# ---- the owner's calls
+
+
+def test_the_owner_lists_what_is_not_due(broker: bowstring.Broker, client: bowstring.Client):
+    with client.producer("orders") as producer, client.producer("orders", group="other") as other:
+        other.send("theirs", delay=10)
+        for name, delay in {"late": 7200, "now": None, "soon": 60}.items():
+            producer.send(name, delay=delay)
+            producer.flush()
+        other.flush()
+        assert [message.text() for message in producer.scheduled()] == ["late", "soon"]
+        assert [message.text() for message in producer.scheduled(before=timedelta(hours=1))] == ["soon"]
+        assert [message.text() for message in producer.scheduled(before=broker.clock.now() + timedelta(days=1))] == ["late", "soon"]
+        assert [message.text() for message in other.scheduled()] == ["theirs"]
+        broker.clock.advance(60)
+        assert [message.text() for message in producer.scheduled()] == ["late"]
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["unsealed", "sealed"])
+def test_the_owner_cancels_what_is_not_due(broker: bowstring.Broker, client: bowstring.Client, sealed: bool):
+    with (
+        client.consumer("orders", "billing", credit=100) as consumer,
+        client.producer("orders") as producer,
+        client.producer("orders", group="other") as other,
+    ):
+        late, soon = producer.send("late", id="late", delay=60), producer.send("soon", delay=10)
+        plain, theirs = producer.send("plain", id="plain"), other.send("theirs", delay=60)
+        producer.flush()
+        other.flush()
+        assert taken(consumer, 1) == ["plain"]
+        if sealed:
+            stored.seal(broker)
+        broker.clock.advance(10)
+        held = next(iter(consumer))
+        assert held.text() == "soon"
+        answers = producer.cancel([late.id, soon.id, plain.id, theirs.id, "nobody's"])
+        assert answers.ok.to_pylist() == [True, False, False, False, False]
+        kinds = {row: error.kind for row, error in answers.refused.items()}
+        assert kinds == {1: "conflict", 2: "conflict", 3: "not-authorised", 4: "message-not-found"}
+        assert "is due" in str(answers.refused[1])
+        assert producer.cancel(["late"]).ok.to_pylist() == [True]
+        held.ack()
+        assert list(producer.scheduled()) == []
+        broker.clock.advance(50)
+        assert taken(consumer, 1) == ["theirs"]
+        assert client.subscription("orders", "billing").backlog == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda producer: producer.cancel([]), "no id|ids"),
+        (lambda producer: producer.cancel("abc"), "ids"),
+        (lambda producer: producer.cancel([""]), "id"),
+        (lambda producer: list(producer.scheduled(before=5)), "before=5 is of type int"),
+        (lambda producer: list(producer.scheduled(before="+1h")), "is text"),
+        (lambda producer: list(producer.scheduled(before=datetime(2100, 1, 1))), "has no time zone"),
+        (lambda producer: list(producer.scheduled(before=datetime(2200, 1, 1, tzinfo=UTC))), "after 2200"),
+        (lambda producer: producer.move(["a"]), "neither delay= nor at="),
+        (lambda producer: producer.move(["a"], delay=1, at=datetime(2100, 1, 1, tzinfo=UTC)), "Both delay= and at="),
+        (lambda producer: producer.move(["a"], delay=-1), "is negative"),
+    ],
+)
+def test_wrong_calls_of_the_owner_are_refused(client: bowstring.Client, call: Any, match: str):
+    with client.producer("orders") as producer, pytest.raises(errors.InvalidArgument, match=match):
+        call(producer)
+
+
+def test_moving_is_not_in_this_version(client: bowstring.Client):
+    with client.producer("orders") as producer, pytest.raises(errors.NotSupported, match="move is not in this version"):
+        producer.move(["a"], delay=5)

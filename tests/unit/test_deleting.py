@@ -73,7 +73,7 @@ class Shop:
         assert isinstance(decision, Decided)
         change = next(iter(decision.changes), None)
         assert change is None or isinstance(change, Delete)
-        return Outcome(change, *decision.answer)
+        return Outcome(change, *decision.answer[:3])
 
     def take(self, decision: Decision[Any]) -> None:
         assert isinstance(decision, Decided)

@@ -149,6 +149,7 @@ class Client(KeyCalls, SeekCalls, SubscriptionCalls, TopicCalls):
             call_seconds=self._timeout,
             closed=lambda producer: self._producers.pop(producer, None),
             deleted=self._readers.deleted,
+            read=lambda where: self.reader(settings.topic, end="latest", where=where),
             **further,
         )
         self._producers[producer] = None

@@ -7,9 +7,9 @@ saves a call per message.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +19,9 @@ from bowstring import errors, times
 from bowstring.client import arguments, receipts
 from bowstring.client.arguments import Span, SpanOrMoment
 from bowstring.client.connection import Connection
+from bowstring.client.message import Message
 from bowstring.client.outbox import Outbox
+from bowstring.client.reader import Reader
 from bowstring.client.receipts import Answers, BatchReceipt, Receipt, Stored
 from bowstring.client.sender import Sender
 from bowstring.client.statistics import ProducerStatistics
@@ -71,6 +73,7 @@ class Producer:
         call_seconds: float = 10.0,
         closed: Callable[[Producer], object] = id,
         deleted: Deleted = lambda topic, topic_id, places: None,
+        read: Callable[[str], Reader] | None = None,
         sender: type[Sender] = Sender,
         lock: Any = None,
         wake: Callable[[Callable[[], object]], object] | None = None,
@@ -81,6 +84,8 @@ class Producer:
         self._call_seconds = call_seconds
         self._closed = closed
         self._deleted = deleted
+        self._read = read
+        """Makes a reader of the topic, up to its end, with a filter."""
         self._open = True
         self._sender = sender(
             settings.topic,
@@ -176,16 +181,50 @@ class Producer:
         self._connection.check_process()
         wanted = arguments.message_ids(ids)
         await self._outbox.flush()
-        return await self._delete(wanted)
+        return await self._delete(wanted, lambda request: self._connection.call("DeleteMessages", request, self._call_seconds))
 
-    async def _delete(self, ids: Sequence[str]) -> Answers:
+    def scheduled(self, before: datetime | timedelta | None = None) -> AsyncIterator[Message]:
+        """The messages of this producer's group that are not due yet, or only those that are due
+        `before` a moment, or a timedelta from now: of each partition in the order of their offsets.
+        """
+        return _each(self._scheduled(before))
+
+    def _scheduled(self, before: datetime | timedelta | None) -> AsyncIterator[list[Message]]:
+        """The same, some at a time."""
+        self._connection.check_process()
+        now = self._connection.broker_time.now()
+        where = f"due > '{times.to_text(now)}'"
+        if before is not None:
+            where += f" and due < '{times.to_text(times.moment_or_span(before, 'before', now))}'"
+        assert self._read is not None
+        return _pages(self._read(where), self.group)
+
+    async def cancel(self, ids: Iterable[str]) -> Answers:
+        """Deletes messages of this producer's group that are not due yet, as `delete` does: no consumer
+        gets them, and no reader any more. A message that is due is refused with `Conflict`.
+        """
+        self._connection.check_process()
+        wanted = arguments.message_ids(ids)
+        await self._outbox.flush()
+        return await self._delete(wanted, lambda request: self._connection.call("CancelMessages", request, self._call_seconds))
+
+    async def move(self, ids: Iterable[str], *, delay: Span | None = None, at: datetime | None = None) -> Answers:
+        """Gives messages that are not due yet another due time. Not in this version: raises
+        `NotSupported`.
+        """
+        arguments.message_ids(ids)
+        if times.delivery(delay, at, 0) is None:
+            raise errors.InvalidArgument("neither delay= nor at= was given.", hint="Give one of them.")
+        raise errors.NotSupported("move is not in this version.", hint="Cancel the messages, and publish them anew with other ids.")
+
+    async def _delete(self, ids: Sequence[str], asked: Callable[[bytes], Awaitable[bytes]]) -> Answers:
         """Deletes messages in as many requests as it takes. A request whose answer is lost is sent
-        again, and gets the same answer.
+        again, and gets the same answer. The requests and answers of both calls are alike.
         """
         outcomes: list[pb.DeletedMessage] = []
         for some in _delete_requests(ids):
             request = pb.DeleteMessagesRequest(topic=self.topic, group=self.group, ids=some).SerializeToString()
-            answer = pb.DeleteMessagesAnswer.FromString(await self._connection.call("DeleteMessages", request, self._call_seconds))
+            answer = pb.DeleteMessagesAnswer.FromString(await asked(request))
             if len(answer.messages) != len(some):
                 raise errors.Error(f"the broker has answered {len(answer.messages)} of {len(some)} ids.")
             outcomes += answer.messages
@@ -262,3 +301,18 @@ def _delete_answers(topic: str, outcomes: Sequence[pb.DeletedMessage]) -> Answer
     partitions = pa.array([outcome.partition if good else None for outcome, good in zip(outcomes, ok, strict=True)], pa.int32())
     offsets = pa.array([outcome.offset if good else None for outcome, good in zip(outcomes, ok, strict=True)], pa.int64())
     return Answers(topic, pa.array(ok), partitions, offsets, pa.array([False] * len(ok)), refused)
+
+
+async def _pages(reader: Reader, group: str) -> AsyncIterator[list[Message]]:
+    """The messages of a group, some at a time."""
+    async with reader:
+        async for batch in reader.batches():
+            found = [message for message in batch if message.producer_group == group]
+            if found:
+                yield found
+
+
+async def _each(pages: AsyncIterator[list[Message]]) -> AsyncIterator[Message]:
+    async for page in pages:
+        for message in page:
+            yield message

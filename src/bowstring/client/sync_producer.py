@@ -11,8 +11,8 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from bowstring import errors
 from bowstring.client import producer as asynchronous
 from bowstring.client.arguments import Span, SpanOrMoment
 from bowstring.client.client import Client
+from bowstring.client.message import Message
 from bowstring.client.receipts import Answers, MessageReceipt, RowsReceipt, Stored
 from bowstring.client.sender import Sender
 from bowstring.client.statistics import ProducerStatistics
@@ -155,6 +156,35 @@ class Producer:
         newest that is not deleted goes.
         """
         return self._thread.run(self._producer.delete(ids))
+
+    def scheduled(self, before: datetime | timedelta | None = None) -> Iterator[Message]:
+        """The messages of this producer's group that are not due yet, or only those that are due
+        `before` a moment, or a timedelta from now: of each partition in the order of their offsets.
+        """
+
+        async def begun() -> AsyncIterator[list[Message]]:
+            return self._producer._scheduled(before)
+
+        return self._each(self._thread.run(begun()))
+
+    def _each(self, pages: AsyncIterator[list[Message]]) -> Iterator[Message]:
+        async def following() -> list[Message]:
+            return await anext(pages, [])
+
+        while page := self._thread.run(following()):
+            yield from page
+
+    def cancel(self, ids: Iterable[str]) -> Answers:
+        """Deletes messages of this producer's group that are not due yet, as `delete` does: no consumer
+        gets them, and no reader any more. A message that is due is refused with `Conflict`.
+        """
+        return self._thread.run(self._producer.cancel(ids))
+
+    def move(self, ids: Iterable[str], *, delay: Span | None = None, at: datetime | None = None) -> Answers:
+        """Gives messages that are not due yet another due time. Not in this version: raises
+        `NotSupported`.
+        """
+        return self._thread.run(self._producer.move(ids, delay=delay, at=at))
 
     def statistics(self) -> ProducerStatistics:
         """How much was sent."""

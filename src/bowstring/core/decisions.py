@@ -172,3 +172,7 @@ class Deleted(NamedTuple):
     """Rows of the request whose messages a consumer holds: they are not deleted. Of several leases
     the one that ends last.
     """
+    due: Mapping[int, int] = MappingProxyType({})
+    """Rows of a cancellation whose messages are due, or not known to be scheduled, and their offsets:
+    they are not deleted.
+    """

@@ -22,7 +22,7 @@ published a window apart, the newest one that is live is deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -44,9 +44,11 @@ def delete(
     *,
     old: bool = False,
     lease_now: int | None = None,
+    scheduled: Mapping[int, int] | None = None,
 ) -> Decision[Deleted]:
     """Deletes what belongs to the group; see above. `lease_now` is the time by which leases run:
-    without it every lease counts that no change has ended.
+    without it every lease counts that no change has ended. With `scheduled`, due times by offset, only
+    messages are deleted that are due later.
     """
     offsets = np.zeros(len(wanted.hashes), np.int64)
     others: dict[int, str] = {}
@@ -62,11 +64,17 @@ def delete(
     for row, places in mine.items():
         offsets[row] = known_messages.newest(partition, places)
     new = {offset for offset in offsets[offsets > 0].tolist() if not partition.deletions.is_gone(offset)}
+    due: dict[int, int] = {}
+    if scheduled is not None:
+        ripe = {offset for offset in new if scheduled.get(offset, 0) <= now}
+        due = {row: offset for row, offset in enumerate(offsets.tolist()) if offset in ripe}
+        offsets[list(due)] = 0
+        new -= ripe
     held = _held(partition, new, 0 if lease_now is None else lease_now)
     leased = {row: held[offset] for row, offset in enumerate(offsets.tolist()) if offset in held}
     offsets[list(leased)] = 0
     runs = tuple(runs_of(np.array(sorted(new - held.keys()), np.int64)))
-    return Decided((partition.delete(runs, Reason.OWNER),) if runs else (), Deleted(offsets, others, leased))
+    return Decided((partition.delete(runs, Reason.OWNER),) if runs else (), Deleted(offsets, others, leased, due))
 
 
 def _held(partition: Partition, offsets: set[int], lease_now: int) -> dict[int, SubscriptionLease]:

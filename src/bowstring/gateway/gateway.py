@@ -46,6 +46,7 @@ HANDLERS: Final[dict[str, Callable[[Broker, Any, Caller], Awaitable[Any]]]] = {
     "DeletePosition": positions.delete,
     "Find": messages.find,
     "DeleteMessages": messages.delete,
+    "CancelMessages": messages.cancel,
     "CreateSubscription": subscriptions.create,
     "AlterSubscription": subscriptions.alter,
     "DescribeSubscription": subscriptions.describe,

@@ -235,6 +235,11 @@ def message_place(found: requests.MessagePlace | None) -> pb.FindAnswer:
     return pb.FindAnswer() if found is None else pb.FindAnswer(found=True, partition=found.partition, offset=found.offset)
 
 
+def cancelled_messages(answer: requests.DeletedMessages) -> pb.CancelMessagesAnswer:
+    deleted = deleted_messages(answer)
+    return pb.CancelMessagesAnswer(topic_id=deleted.topic_id, messages=deleted.messages)
+
+
 def deleted_messages(answer: requests.DeletedMessages) -> pb.DeleteMessagesAnswer:
     message = pb.DeleteMessagesAnswer(topic_id=answer.topic_id)
     for outcome in answer.outcomes:
@@ -341,6 +346,7 @@ PROTOBUF: Final[Codec] = {
     "DeletePosition": _unary("DeletePosition", _fields(requests.DeletePositionRequest), position_deleted),
     "Find": _unary("Find", _fields(requests.FindRequest), message_place),
     "DeleteMessages": _unary("DeleteMessages", _fields(requests.DeleteMessagesRequest), deleted_messages),
+    "CancelMessages": _unary("CancelMessages", _fields(requests.CancelMessagesRequest), cancelled_messages),
     "CreateSubscription": _unary("CreateSubscription", protobuf_queue.create_subscription, protobuf_queue.subscription),
     "AlterSubscription": _unary("AlterSubscription", protobuf_queue.alter_subscription, protobuf_queue.subscription),
     "DescribeSubscription": _unary("DescribeSubscription", _fields(requests.DescribeSubscriptionRequest), protobuf_queue.subscription),

@@ -107,6 +107,12 @@ class DeleteMessagesRequest(NamedTuple):
     ids: list[str]
 
 
+class CancelMessagesRequest(NamedTuple):
+    topic: str
+    group: str
+    ids: list[str]
+
+
 class DeletedMessages(NamedTuple):
     topic_id: int
     outcomes: Sequence[MessagePlace | errors.Error]

@@ -61,6 +61,7 @@ CALLS: Final[dict[str, Call]] = {
         Call("DeletePosition", done=errors.NotFound),
         Call("Find"),
         Call("DeleteMessages"),
+        Call("CancelMessages"),
         Call("CreateSubscription", done=errors.SubscriptionExists),
         Call("AlterSubscription"),
         Call("DescribeSubscription"),

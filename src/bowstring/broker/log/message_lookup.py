@@ -13,7 +13,7 @@ the disk when another one has just got it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -30,6 +30,9 @@ from bowstring.core.ledgers import SubscriptionLease
 from bowstring.messages import ids
 from bowstring.messages.hashing import id_hashes
 from bowstring.messages.limits import DELETED_IDS_MAX, ID_BYTES_MAX
+
+DueTimesOf = Callable[[PartitionActor, list[int]], Awaitable[dict[int, int]]]
+"""Tells when messages of a partition are due, by their offsets."""
 
 
 class MessagePlace(NamedTuple):
@@ -69,23 +72,26 @@ async def _find_natural(topic: Topic, message_id: str, old: bool) -> MessagePlac
 # Deleting
 
 
-async def delete(log: Log, topic: str, group: str, message_ids: Sequence[str]) -> list[MessagePlace | errors.Error]:
+async def delete(
+    log: Log, topic: str, group: str, message_ids: Sequence[str], due_times: DueTimesOf | None = None
+) -> list[MessagePlace | errors.Error]:
     """Deletes messages of a group: for each id where its message was, or why it is not deleted.
-    What was deleted before is answered as it was then.
+    What was deleted before is answered as it was then. With `due_times` it cancels: only messages
+    that are due later are deleted.
     """
     found = log.topics.topic(topic)
     _check(group, message_ids)
-    outcomes = await _delete_all(log, found, group, message_ids, old=False)
+    outcomes = await _delete_all(log, found, group, message_ids, due_times, old=False)
     left = [row for row, outcome in enumerate(outcomes) if outcome is None]
     if left:
-        older = await _delete_all(log, found, group, [message_ids[row] for row in left], old=True)
+        older = await _delete_all(log, found, group, [message_ids[row] for row in left], due_times, old=True)
         for row, outcome in zip(left, older, strict=True):
             outcomes[row] = outcome
     return [outcome or _not_found(topic, text) for outcome, text in zip(outcomes, message_ids, strict=True)]
 
 
 async def _delete_all(
-    log: Log, topic: Topic, group: str, message_ids: Sequence[str], *, old: bool
+    log: Log, topic: Topic, group: str, message_ids: Sequence[str], due_times: DueTimesOf | None, *, old: bool
 ) -> list[MessagePlace | errors.Error | None]:
     """What the request comes to in all partitions: for each id where its message was, why it is not
     deleted, or None if there is none.
@@ -95,9 +101,15 @@ async def _delete_all(
     outcomes: list[MessagePlace | errors.Error | None] = [None] * len(message_ids)
     doubt: errors.Error | None = None
 
-    def asked(actor: PartitionActor) -> Awaitable[Deleted]:
+    async def asked(actor: PartitionActor) -> Deleted:
         wanted = Ids(hashes, None, tuple(given.get(actor.partition.number, ())))
-        return actor.ask(DeleteMessages(wanted, group, column, old=old))
+        if due_times is None:
+            return await actor.ask(DeleteMessages(wanted, group, column, old=old))
+        deleted = await actor.ask(DeleteMessages(wanted, group, column, old=old, scheduled={}))
+        if not deleted.due:
+            return deleted
+        scheduled = await due_times(actor, sorted(deleted.due.values()))  # the due time of a message never changes
+        return await actor.ask(DeleteMessages(wanted, group, column, old=old, scheduled=scheduled))
 
     told = await topic_questions.of_each_or_why_not(topic.actors, asked)
     for actor, deleted in zip(topic.actors, told, strict=True):
@@ -113,6 +125,8 @@ async def _delete_all(
             outcomes[row] = outcomes[row] or _not_yours(message_ids[row], owner)
         for row, lease in deleted.leased.items():
             outcomes[row] = outcomes[row] or _leased(message_ids[row], lease)
+        for row in deleted.due:
+            outcomes[row] = outcomes[row] or _due(message_ids[row])
         if known_messages.is_partly_blind(actor.partition, log.clock.now()):
             doubt = _unreadable(topic)
     return [outcome or (doubt if old else None) for outcome in outcomes]
@@ -152,6 +166,10 @@ def _leased(message_id: str, lease: SubscriptionLease) -> errors.Leased:
         hint="Delete it when the lease has ended, or take the lease away: bowstring lease release.",
         details={"subscription": lease.name, "consumer": lease.leased.consumer, "until": until},
     )
+
+
+def _due(message_id: str) -> errors.Conflict:
+    return errors.Conflict(f"message {message_id!r} is due: it cannot be cancelled any more.", hint="Use producer.delete(ids).")
 
 
 def _not_found(topic: str, message_id: str) -> errors.MessageNotFound:

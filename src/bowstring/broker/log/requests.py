@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -101,16 +101,18 @@ class DeleteMessages(Question[Deleted]):
     has passed.
     """
 
-    def __init__(self, wanted: Ids, group: str, column: pa.Array, *, old: bool) -> None:
+    def __init__(self, wanted: Ids, group: str, column: pa.Array, *, old: bool, scheduled: Mapping[int, int] | None = None) -> None:
+        """With `scheduled`, due times by offset, only what is due later."""
         super().__init__()
         self.ids = wanted
         self._wanted = wanted
         self._group = group
+        self._scheduled = scheduled
         self._column = column
         self._old = old
 
     def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[Deleted]:
-        return deleting.delete(partition, self._wanted, self._group, now, found, old=self._old)
+        return deleting.delete(partition, self._wanted, self._group, now, found, old=self._old, scheduled=self._scheduled)
 
     def texts(self, rows: Rows) -> pa.Array:
         return self._column.take(pa.array(rows))

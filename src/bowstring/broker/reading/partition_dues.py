@@ -47,6 +47,20 @@ class PartitionDues:
         """The due times of such pages."""
         return [await self._reading.due_times.between(self._partition, Stretch(None, entry), 0, NEVER) for entry in entries]
 
+    async def of_offsets(self, offsets: list[int]) -> dict[int, int]:
+        """When these rows are due, as far as they have a due time and can be read."""
+        found: dict[int, int] = {}
+        reader, end = self._reading.reader, 0
+        for offset in sorted(offsets):
+            if offset < end:
+                continue
+            for entry in await reader.entries(self._partition, offset, offset + 1, 1, 1):
+                end = entry.end
+                (page,) = await reader.pages(self._partition, [entry])
+                dues = dues_in(page, entry)
+                found |= dict(zip(dues.offsets.tolist(), dues.moments.tolist(), strict=True))
+        return {offset: found[offset] for offset in offsets if offset in found}
+
     def held(self, entries: list[PageEntry]) -> list[Dues] | None:
         """The same, if the pages are in memory."""
         pages = self._reading.reader.held(self._partition, entries) if entries else []

@@ -533,6 +533,24 @@ class DeletedMessage(_message.Message):
     refused: Error
     def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ..., refused: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
+class CancelMessagesRequest(_message.Message):
+    __slots__ = ("topic", "group", "ids")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class CancelMessagesAnswer(_message.Message):
+    __slots__ = ("messages", "topic_id")
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[DeletedMessage]
+    topic_id: int
+    def __init__(self, messages: _Optional[_Iterable[_Union[DeletedMessage, _Mapping]]] = ..., topic_id: _Optional[int] = ...) -> None: ...
+
 class CreateSubscriptionRequest(_message.Message):
     __slots__ = ("topic", "name", "mode", "beginning", "latest", "moment", "lease", "exists_ok", "max_deliveries", "backoff", "dead_letters", "unsettled", "keep_max", "where")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

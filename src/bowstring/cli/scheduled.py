@@ -1,0 +1,137 @@
+"""`bowstring scheduled list|cancel`: messages that are not due yet."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bowstring import errors, times
+from bowstring.cli import commands
+from bowstring.cli.connecting import Context, Server, Timeout, connect, moment
+from bowstring.cli.options import TIMEOUT
+from bowstring.cli.output import Output, Printer, many
+from bowstring.cli.subscription import Topic, named
+
+if TYPE_CHECKING:
+    from bowstring.client.message import Message
+
+HELP = """Messages that are published for later and not due yet: list, cancel.
+
+Examples:
+
+\b
+  bowstring scheduled list orders
+  bowstring scheduled cancel orders --id order-7
+"""
+LIST_HELP = """Lists the messages of a producer group that are not due yet, of each partition in the order of
+their offsets.
+
+Examples:
+
+\b
+  bowstring scheduled list orders --before +1h
+  bowstring scheduled list orders --group shop -o json | jq -r .id
+"""
+CANCEL_HELP = """Deletes messages that are not due yet: no consumer gets them, and no reader any more. They
+belong to a producer group, and only that may cancel them. A message that is due is refused.
+
+Examples:
+
+\b
+  bowstring scheduled cancel orders --id order-7 --id order-8
+  bowstring scheduled cancel orders --before +1h --dry-run
+"""
+PAGE = 500
+"""Rows of a table that are printed together; they decide the widths of its columns."""
+
+Group = Annotated[str, typer.Option(metavar="NAME", help="The producer group that owns the messages.")]
+Before = Annotated[str | None, typer.Option(metavar="MOMENT", help="Only those that are due before: +1h.", show_default=False)]
+Ids = Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="This message; may be given again.", show_default=False)]
+
+
+def add_to(app: typer.Typer) -> None:
+    group = commands.group("scheduled", HELP)
+    group.command("list", help=LIST_HELP)(list_scheduled)
+    group.command("cancel", help=CANCEL_HELP)(cancel)
+    app.add_typer(group)
+
+
+def list_scheduled(
+    topic: Topic,
+    group: Group = "default",
+    before: Before = None,
+    output: Output = None,
+    server: Server = None,
+    context: Context = None,
+    timeout: Timeout = TIMEOUT,
+) -> None:
+    printer, until = Printer(output), _before(before)
+    page: list[Message] = []
+    with connect(server, context, timeout) as client, named(), client.producer(topic, group=group) as producer:
+        for message in producer.scheduled(until):
+            page.append(message)
+            if len(page) == PAGE:
+                _print(printer, page)
+                page.clear()
+    _print(printer, page)
+
+
+def cancel(
+    topic: Topic,
+    id: Ids = None,
+    group: Group = "default",
+    before: Before = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be cancelled.")] = False,
+    output: Output = None,
+    server: Server = None,
+    context: Context = None,
+    timeout: Timeout = TIMEOUT,
+) -> None:
+    printer, until = Printer(output), _before(before)
+    if (not id) == (until is None):
+        raise errors.InvalidArgument("--id or --before is needed, and only one of them.", hint="Name the messages, or say up to when.")
+    with connect(server, context, timeout) as client, named(), client.producer(topic, group=group) as producer:
+        if dry_run:
+            return _print(printer, [message for message in producer.scheduled(until) if not id or message.id in id])
+        wanted = id or [message.id for message in producer.scheduled(until)]
+        answers = producer.cancel(wanted) if wanted else None
+    cancelled = 0 if answers is None else sum(answers.ok.to_pylist())
+    if printer.is_data and (cancelled or not wanted):
+        printer.objects([{"topic": topic, "cancelled": cancelled}])
+    elif cancelled or not wanted:
+        printer.line(f"{many(cancelled, 'message')} cancelled.")
+    if answers is not None and answers.refused:
+        if len(wanted) == 1:
+            raise answers.refused[0]
+        answers.raise_for_refused()
+    return None
+
+
+def _before(text: str | None) -> datetime | None:
+    return None if text is None else times.to_datetime(moment(text, "--before"))
+
+
+# What is printed
+
+
+def row(message: Message) -> dict[str, Any]:
+    """A message as JSON: the names of the Python face."""
+    assert message.due is not None
+    return {
+        "topic": message.topic,
+        "partition": message.partition,
+        "offset": message.offset,
+        "id": message.id,
+        "due": times.to_text(times.moment(message.due, "due")),
+    }
+
+
+def _print(printer: Printer, messages: list[Message]) -> None:
+    if printer.is_data:
+        return printer.objects(map(row, messages))
+    if messages:
+        columns = {"partition": "right", "offset": "right", "id": "cut", "due": "cut"}
+        printer.table(columns, (tuple(str(cell) for cell in list(row(message).values())[1:]) for message in messages))
+    return None

@@ -1,0 +1,59 @@
+"""Planted bugs of dead letters, and of suspects of a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+from unittest.mock import patch
+
+from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.queue import letter_writer
+from bowstring.broker.queue.consumer import LiveConsumer
+from bowstring.broker.queue.letter_requests import BuryRows
+from bowstring.core.condemned import LastDelivery
+from bowstring.core.ledger import Ledger
+from bowstring.core.row_set import RowSet
+from tests.simulation.planting import CALM, QUEUE, bug
+
+REJECTING = QUEUE.only(rejects=0.3, nacks=0.1)
+
+
+@bug(CALM, REJECTING)
+def the_dead_letter_and_the_settlement_are_two_flushes() -> Generator[None]:
+    """The rows are settled when their letters are durable."""
+    together = PartitionActor.ask_together
+
+    class Apart(PartitionActor):
+        @staticmethod
+        def ask_together(asked: Any) -> Any:
+            bury = [pair for pair in asked if isinstance(pair[1], BuryRows)]
+            letters = together([pair for pair in asked if not isinstance(pair[1], BuryRows)])
+            letters.add_done_callback(lambda done: None if done.cancelled() or done.exception() else together(bury))
+            return letters
+
+    with patch.object(letter_writer, "PartitionActor", Apart):
+        yield
+
+
+@bug(CALM, REJECTING)
+def a_condemned_row_is_granted_again() -> Generator[None]:
+    """It waits for its dead letter, and for its next delivery."""
+    condemn = Ledger._condemn  # pyright: ignore[reportPrivateUsage]
+
+    def wrong(self: Ledger, rows: RowSet, last: LastDelivery) -> None:
+        condemn(self, rows, last)
+        self.returned.put(rows)
+
+    with patch.object(Ledger, "_condemn", wrong):
+        yield
+
+
+@bug(CALM, QUEUE.only(holds=0.6, nacks=0.0, consumers=2, credit_max=30, lease_seconds=1.0, own_leases=0.0, abandons=0.8))
+def suspects_stand_beside_rows_of_other_partitions() -> Generator[None]:
+    """A consumer that was chosen for suspects gets other rows too."""
+
+    def has_room(self: LiveConsumer) -> bool:
+        return self.is_ready and self.ended is None and self.holdings.has_room
+
+    with patch.object(LiveConsumer, "has_room", property(has_room)):
+        yield
