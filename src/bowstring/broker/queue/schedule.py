@@ -175,7 +175,8 @@ class Schedule:
     def _wait_for_commit(self) -> None:
         if self._wait is None and self._unread:
             self._wait = RowWait(self._woken_by_commit)
-            self._actor.wake_when_readable(self._wait, self._unread[0])
+            behind = self._partition.committed_offset  # a task looks at pages before it
+            self._actor.wake_when_readable(self._wait, max(behind, self._unread[0]))
 
     def _woken_by_commit(self) -> bool:
         self._wait = None
