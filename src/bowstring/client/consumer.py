@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from types import TracebackType
 from typing import Any, ClassVar
@@ -100,6 +100,10 @@ class Consumer(Hand[Deliveries, LeasedMessage, LeasedBatch]):
         self._check_open()
         await self._begun()
         return await peek(self._connection, self.topic, self.subscription, limit, where, (), self._call_seconds)
+
+    async def lease(self, ids: Sequence[str]) -> LeasedBatch:
+        """Leases messages by their ids. Not in this version: raises `NotSupported`."""
+        raise errors.NotSupported("leasing by id is not in this version.", hint="Consume, and settle the messages that come.")
 
     async def run(self, handler: Callable[[LeasedMessage], Any], concurrency: int = 1) -> None:
         """Calls the handler with each message until the consumer is closed; `concurrency` messages

@@ -12,7 +12,7 @@ import asyncio
 import atexit
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from datetime import datetime
 from types import TracebackType
@@ -131,6 +131,10 @@ class Consumer(SyncHand[LeasedMessage, LeasedBatch]):
         without taking them: a batch without leases. `where` is a filter.
         """
         return self._thread.run(self._consumer.peek(limit, where))
+
+    def lease(self, ids: Sequence[str]) -> LeasedBatch:
+        """Leases messages by their ids. Not in this version: raises `NotSupported`."""
+        raise errors.NotSupported("leasing by id is not in this version.", hint="Consume, and settle the messages that come.")
 
     def run(self, handler: Callable[[LeasedMessage], Any], concurrency: int = 1) -> None:
         """Calls the handler with each message until the consumer is closed, in `concurrency` threads,
