@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from bowstring import aio, spark
     from bowstring.client.batch import Batch
     from bowstring.client.handling import Reject
+    from bowstring.client.keys import KeyReport
     from bowstring.client.leased_batch import LeasedBatch
     from bowstring.client.leased_message import LeasedMessage
     from bowstring.client.message import Message
@@ -86,6 +87,7 @@ __all__ = [
     "ExtendReceipt",
     "Full",
     "InvalidArgument",
+    "KeyReport",
     "Lease",
     "LeaseBatchReceipt",
     "LeaseLost",
@@ -139,6 +141,7 @@ _PLACES = {
     "Client": "client.sync",
     "Consumer": "client.sync_consumer",
     "ExtendReceipt": "client.sync_consumer",
+    "KeyReport": "client.keys",
     "Lease": "client.subscriptions",
     "LeaseBatchReceipt": "client.sync_consumer",
     "LeaseReceipt": "client.sync_consumer",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bowstring.client.client import Client, connect
     from bowstring.client.consumer import Consumer
     from bowstring.client.handling import Reject
+    from bowstring.client.keys import KeyReport
     from bowstring.client.lease_receipts import ExtendReceipt, LeaseBatchReceipt, LeaseReceipt
     from bowstring.client.leased_batch import LeasedBatch
     from bowstring.client.leased_message import LeasedMessage
@@ -41,6 +42,7 @@ __all__ = [
     "Client",
     "Consumer",
     "ExtendReceipt",
+    "KeyReport",
     "Lease",
     "LeaseBatchReceipt",
     "LeaseReceipt",
@@ -67,6 +69,7 @@ _PLACES = {
     "Client": "client.client",
     "Consumer": "client.consumer",
     "ExtendReceipt": "client.lease_receipts",
+    "KeyReport": "client.keys",
     "Lease": "client.subscriptions",
     "LeaseBatchReceipt": "client.lease_receipts",
     "LeaseReceipt": "client.lease_receipts",

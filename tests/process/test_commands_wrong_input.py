@@ -43,6 +43,7 @@ def broker() -> Iterator[bowstring.Broker]:
     for running in ephemeral.with_topics({"orders": 2}, topic_create="on-request"):
         with running.connect() as client:
             client.create_subscription("orders", "billing")
+            client.create_subscription("orders", "by-key", mode="key_shared")
         yield running
 
 

@@ -45,7 +45,7 @@ async def shop(channel: Channel, broker: aio.Broker) -> Shop:
         ),
         ("CreateSubscription", {"name": "b", "lease": 7 * 86400 * SECOND}, errors.InvalidArgument, "604800 s is out of range"),
         ("CreateSubscription", {"name": "b", "mode": "fair"}, errors.InvalidArgument, "mode='fair' is not known. Use 'shared'"),
-        ("CreateSubscription", {"name": "billing", "mode": "key_shared"}, errors.InvalidArgument, "mode='key_shared' is not known"),
+        ("CreateSubscription", {"name": "billing", "mode": "key-shared"}, errors.InvalidArgument, "mode='key-shared' is not known"),
         ("AlterSubscription", {"name": "biling"}, errors.SubscriptionNotFound, "Did you mean 'billing'"),
         ("AlterSubscription", {"name": "billing", "lease": 1}, errors.InvalidArgument, "1e-06 s is out of range"),
         ("DescribeSubscription", {"name": "biling"}, errors.SubscriptionNotFound, "Did you mean 'billing'"),

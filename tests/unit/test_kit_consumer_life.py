@@ -220,7 +220,7 @@ async def test_a_missing_subscription_is_created_or_not():
     ("arguments", "kind", "words"),
     [
         ({"mode": "exclusive"}, errors.InvalidArgument, "mode='exclusive' is not known"),
-        ({"mode": "key_shared"}, errors.NotSupported, "not in this version"),
+        ({"mode": b"key_shared"}, errors.InvalidArgument, "Use mode='shared' or mode='key_shared'"),
         ({"start": 5}, errors.InvalidArgument, "not a start of a subscription"),
         ({"start": {0: 1}}, errors.InvalidArgument, "not a start"),
         ({"start": timedelta(hours=1)}, errors.InvalidArgument, "in the future"),

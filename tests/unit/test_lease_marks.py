@@ -22,6 +22,7 @@ class Desk:
     """As much of the settlements of a consumer as a page needs."""
 
     receipt = LeaseReceipt
+    is_keyed = False
 
     def __init__(self) -> None:
         self.enlisted: list[LeasedPage] = []

@@ -44,6 +44,7 @@ TABLE: Final[dict[str, Listed]] = {
     "peek": Listed("peek", "Looks at the messages that a queue would deliver next; takes nothing."),
     "consume": Listed("consume", "Takes messages from a queue: prints them, or runs a command."),
     "lease": Listed("lease", "Who holds messages of a queue: list, release."),
+    "explain": Listed("explain", "Who holds a key of a key-shared queue, and what it waits for."),
     "scheduled": Listed("scheduled", "Messages that are not due yet: list, cancel."),
     "bench": Listed("bench", "Measures a broker: publishing, reading, delivery."),
     "inspect": Listed("inspect", "Looks into a data directory offline: is it whole?"),

@@ -21,6 +21,7 @@ from bowstring.client import addresses, arguments
 from bowstring.client.arguments import SpanOrMoment
 from bowstring.client.broker_time import BrokerTime
 from bowstring.client.connection import SOFTWARE, Connection, Greeting, World
+from bowstring.client.keys import KeyCalls
 from bowstring.client.open_readers import OpenReaders
 from bowstring.client.ranges import End, Start
 from bowstring.client.seek import SeekCalls
@@ -44,7 +45,7 @@ MEASURE_SECONDS = 60.0
 """How often the client asks for the brokers' time if no answer carries it."""
 
 
-class Client(SeekCalls, SubscriptionCalls, TopicCalls):
+class Client(KeyCalls, SeekCalls, SubscriptionCalls, TopicCalls):
     """A connection to Bowstring for asyncio. Made by `bowstring.aio.connect`."""
 
     def __init__(

@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from types import TracebackType
 from typing import Any, ClassVar
 
@@ -25,6 +25,7 @@ from bowstring.client.consumer_settings import ConsumerSettings
 from bowstring.client.consumption import Consumption, LeaseHand, release
 from bowstring.client.deliveries import Deliveries
 from bowstring.client.hand import Hand
+from bowstring.client.key_order import KeyGate
 from bowstring.client.lease_marks import ABANDONED, ACK, LOST, NACK, REJECT, RELEASE
 from bowstring.client.leased_batch import LeasedBatch
 from bowstring.client.leased_message import LeasedMessage
@@ -70,6 +71,8 @@ class Consumer(Hand[Deliveries, LeasedMessage, LeasedBatch]):
         """Set when none is any more."""
         self._threads: Any = None
         """The threads of `run` (`sync_consumer`)."""
+        self._gate = KeyGate(nullcontext(), nullcontext())
+        """Shares keys among the workers of `run`."""
         self._ask_alive: Callable[[Callable[[], Any]], Awaitable[Any]] = _asked
         hand = LeaseHand(self._doubted, self._seen, self._give_back, self._alive)
         self._consumption = Consumption(connection, settings, self.name, hand)
@@ -127,20 +130,55 @@ class Consumer(Hand[Deliveries, LeasedMessage, LeasedBatch]):
         if self._closing is not None:
             await asyncio.shield(self._closing)
 
+    @property
+    def _may_be_keyed(self) -> bool:
+        """Whether the subscription is key-shared, as far as is known."""
+        return self._consumption.settlements.is_keyed or not self._consumption.opened.is_set()
+
+    def _enters(self, message: LeasedMessage) -> bool:
+        """Whether a worker of `run` is to work on a message now. In any thread."""
+        page: Any = message._page  # pyright: ignore[reportPrivateUsage]
+        return not page.is_keyed or self._gate.enter(message)
+
+    def _next_of_key(self, message: LeasedMessage) -> LeasedMessage | None:
+        """The next message of the key of one that is done, if it may be handed out. In any thread."""
+        page: Any = message._page  # pyright: ignore[reportPrivateUsage]
+        if not page.is_keyed:
+            return None
+        following = self._gate.leave(message)
+        while following is not None:
+            page, row = following._page, following._row  # pyright: ignore[reportPrivateUsage]
+            if not page.marks[row] and self._may_hand_out(following):
+                return following
+            following = self._gate.leave(following)
+        return None
+
     async def _work(self, handler: Callable[[LeasedMessage], Any]) -> None:
         async for message in self:
-            failure: BaseException | None = None
-            try:
-                result = handler(message)
-                if inspect.isawaitable(result):
-                    await result
-            except Exception as error:
-                failure = error
-            except BaseException as error:
-                handling.settle(message, error)
-                raise
-            handling.settle(message, failure)
-            del message, failure
+            if not self._enters(message):
+                continue
+            following: LeasedMessage | None = message
+            while following is not None:
+                try:
+                    await self._handle(handler, following)
+                except BaseException:
+                    self._gate.fail(following)
+                    raise
+                following = self._next_of_key(following)
+            del message, following
+
+    async def _handle(self, handler: Callable[[LeasedMessage], Any], message: LeasedMessage) -> None:
+        failure: BaseException | None = None
+        try:
+            result = handler(message)
+            if inspect.isawaitable(result):
+                await result
+        except Exception as error:
+            failure = error
+        except BaseException as error:
+            handling.settle(message, error)
+            raise
+        handling.settle(message, failure)
 
     def _began(self, handlers: int) -> None:
         """So many handlers may be at work. On the loop."""
@@ -300,6 +338,7 @@ class Consumer(Hand[Deliveries, LeasedMessage, LeasedBatch]):
         with self._taking:
             release(self._read_ahead.take_all())
             release(self._leftovers)
+        self._gate.close()
 
     def _left_unread(self, rest: Chunk) -> None:
         self._read_ahead.untake(rest)

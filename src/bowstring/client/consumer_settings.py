@@ -12,8 +12,8 @@ from bowstring.client.ranges import Clocks, Moment
 from bowstring.client.subscription_request import checked_lease
 from bowstring.wire.generated import bowstring_pb2 as pb
 
-LATER: Final = {"key_shared": "mode='key_shared'"}
-"""Modes that later versions have."""
+KEY_SHARED: Final = "key_shared"
+MODES: Final = ("shared", KEY_SHARED)
 CREDIT_MAX: Final = 2**31 - 1
 
 
@@ -99,11 +99,9 @@ def subscription_creation(
 
 def checked_mode(given: object) -> str:
     """The mode of a subscription."""
-    if given == "shared":
-        return "shared"
-    if isinstance(given, str) and given in LATER:
-        raise errors.NotSupported(f"{LATER[given]} is not in this version.", hint="Use mode='shared'.")
-    raise errors.InvalidArgument(f"mode={shown(given)} is not known.", hint="Use mode='shared'.")
+    if isinstance(given, str) and given in MODES:
+        return given
+    raise errors.InvalidArgument(f"mode={shown(given)} is not known.", hint="Use mode='shared' or mode='key_shared'.")
 
 
 def checked_name(given: object, argument: str) -> str:

@@ -20,14 +20,15 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from bowstring import errors
+from bowstring.client import key_order, lease_marks
 from bowstring.client.connection import Connection
 from bowstring.client.consume_stream import ConsumeStream
-from bowstring.client.consumer_settings import ConsumerSettings
+from bowstring.client.consumer_settings import KEY_SHARED, ConsumerSettings
 from bowstring.client.deliveries import Deliveries
 from bowstring.client.extensions import Extensions
 from bowstring.client.lease_credit import LAP_SECONDS, LeaseCredit
 from bowstring.client.lease_extension import Extension
-from bowstring.client.lease_marks import ABANDONED, ACK, LOST, NACK, OPEN, REJECT, RELEASE
+from bowstring.client.lease_marks import ABANDONED, ACK, LOST, NACK, OPEN, REJECT, RELEASE, REVOKED
 from bowstring.client.lease_time import LeaseTime
 from bowstring.client.lease_watch import LeaseWatch
 from bowstring.client.leased_page import HeldLease, LeasedPage
@@ -70,7 +71,7 @@ class Consumption:
         self._instance = connection.world.randomness.unique()
         self.lease_time = LeaseTime(connection.broker_time)
         self.credit = LeaseCredit(settings.credit, settings.credit_bytes)
-        self.settlements = Settlements(settings.topic, self.lease_time, self.work, self._finished)
+        self.settlements = Settlements(settings.topic, self.lease_time, self.work, self._finished, hand.doubted)
         self.deliveries = Deliveries(
             self.lease_time, settings.credit_bytes // 2, lambda: self.credit.messages - self.credit.held, self._asked
         )
@@ -197,12 +198,15 @@ class Consumption:
             self._stream.send(pb.ConsumeRequest(pong=told.ping))
         for lost in told.lost:
             self._lose(lost, told.standing)
+        for revoked in told.revoked:
+            self._revoke(revoked)
         if told.HasField("page"):
             self._pushed(told, data)
         written = [self._settled(each, told.now) for each in told.settled]
         written += [self._extended(each, told.now) for each in told.extended]
-        if latest := max(written, default=0.0):
-            self.lease_time.heard(told.now, latest)
+        answered = [moment for moment in written if moment is not None]
+        if answered:
+            self.lease_time.heard(told.now, max(answered))
             self._pump()
 
     def _opened(self, told: pb.ConsumeAnswer) -> None:
@@ -210,6 +214,7 @@ class Consumption:
         self.lease_time.restart(told.now, self._written)
         self._topic_id, self._subscription_id = told.opened.topic_id, told.opened.subscription_id
         self._watch.span = told.opened.lease
+        self.settlements.is_keyed = told.opened.mode == KEY_SHARED
         self.settlements.told(told.opened.requests)
         self.settlements.retention = told.opened.retention or NEVER
         self._is_open = True
@@ -232,6 +237,7 @@ class Consumption:
             chunks = self._not_held(lease, page)
         if chunks:
             lease.pages[page] = None
+            key_order.revoke_arrived(page)
             self.credit.came(sum(chunk.rows for chunk in chunks), self._clock.monotonic())
             if self.credit.paused:
                 release(chunks)
@@ -252,16 +258,16 @@ class Consumption:
         edges = np.flatnonzero(np.diff(np.concatenate(([True], held, [True])).astype(np.int8)))
         return [Chunk(page, int(first), int(end - first)) for first, end in edges.reshape(-1, 2)]
 
-    def _settled(self, told: pb.RowsSettled, now: int) -> float:
+    def _settled(self, told: pb.RowsSettled, now: int) -> float | None:
         before = self.settlements.counts[LOST]
         written = self.settlements.answered(told, now)
         self._tell_lost(self.settlements.counts[LOST] - before)
-        return written or 0.0
+        return written
 
-    def _extended(self, told: pb.RowsExtended, now: int) -> float:
+    def _extended(self, told: pb.RowsExtended, now: int) -> float | None:
         extension = self._extensions.answered(told, now)
         if extension is None:
-            return 0.0
+            return None
         self._watch.extended(extension.leases)
         if told.refused:
             self._hand.doubted()
@@ -278,6 +284,18 @@ class Consumption:
                 for page in tuple(lease.pages):
                     page.lose(0, page.rows)
         self._hand.doubted()
+
+    def _revoke(self, told: pb.RevokedRows) -> None:
+        """The consumer does not have these rows any more: they come again in the order of their
+        keys.
+        """
+        lease = self._held.get((told.partition, told.grant))
+        if lease is not None:
+            for page in tuple(lease.pages):
+                rows = lease_marks.rows_at(page, list(told.offsets), list(told.rows))
+                if len(rows):
+                    page.lose_rows(rows, REVOKED)
+            self._hand.doubted()
 
     def _tell_lost(self, rows: int) -> None:
         if rows and self.deliveries.error is None:

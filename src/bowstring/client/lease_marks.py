@@ -34,6 +34,8 @@ COPIED: Final = 0x82
 """This is a copy of a message, from a pickle: the original is settled, not the copy."""
 ELSEWHERE: Final = 0x83
 """The row came again in this page; the consumer has it in another one."""
+REVOKED: Final = 0x84
+"""An earlier message of its key was given back: the row comes again behind that one."""
 
 TRAVELS_AS: Final = {ACK: 1, NACK: 2, REJECT: 3, RELEASE: 4, ABANDONED: 2}
 """The marks that are outcomes, as the schema numbers these."""
@@ -44,6 +46,9 @@ WORDS: Final = {
     RELEASE: "was given back before",
     ABANDONED: "was given back when its consumer was closed",
 }
+
+GIVING_BACK: Final = frozenset((NACK, REJECT, RELEASE, ABANDONED))
+"""The marks after which the row comes again."""
 
 OPEN: Final = 0
 UNDER_WAY: Final = 1

@@ -13,7 +13,7 @@ import pyarrow as pa
 from bowstring.client import kept_page
 from bowstring.client.arguments import Span, SpanOrMoment
 from bowstring.client.batch import Batch
-from bowstring.client.lease_marks import ACK, LOST, NACK, REJECT
+from bowstring.client.lease_marks import ACK, LOST, NACK, REJECT, REVOKED
 from bowstring.client.lease_receipts import MarkedRows, MarksReceipt
 from bowstring.client.leased_message import KeptLeasedPage, LeasedMessage, check_reason, check_transaction
 from bowstring.client.leased_page import LeasedPage
@@ -92,7 +92,8 @@ class LeasedBatch(Batch):
             some = None if wanted is None else wanted[at : at + rows]
             meant = page.mark(first, rows, code, some, time, reason)
             if page.has_lost:  # these are refused
-                lost = page.mark_array[first : first + rows] == LOST
+                marks = page.mark_array[first : first + rows]
+                lost = (marks == LOST) | (marks == REVOKED)
                 meant |= lost if some is None else lost & some
             marked = np.flatnonzero(meant)
             if len(marked):

@@ -108,6 +108,8 @@ class LeasedMessage(Message, eq=False, gc=False):
             numbers, number = page.row_reasons(reason)
             numbers[row] = number
         marks[row] = code
+        if code != ACK and page.is_keyed:
+            page.revoke_behind(row)
         if page.idle:
             page.enlist()
         return page.receipt(page, row)
@@ -120,6 +122,8 @@ class LeasedMessage(Message, eq=False, gc=False):
         row, marks = self._row, page.marks
         if not marks[row]:
             marks[row] = ACK if kind is None else NACK
+            if kind is not None and page.is_keyed:
+                page.revoke_behind(row)
             if page.idle:
                 page.enlist()
         elif kind is None and marks[row] >= LOST:

@@ -19,7 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bowstring import errors, times
-from bowstring.client.lease_marks import COPIED, DONE, ELSEWHERE, FORKED, LOST, OPEN, WORDS, Rows
+from bowstring.client import key_order
+from bowstring.client.lease_marks import COPIED, DONE, ELSEWHERE, FORKED, GIVING_BACK, LOST, OPEN, REVOKED, WORDS, Rows
 from bowstring.client.nack_times import NEVER, moments_or
 from bowstring.client.pages import LEASED_COLUMNS, FetchedPage
 from bowstring.client.receipts import raisable
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 class HeldLease:
     """A lease of this consumer, with its pages."""
 
-    __slots__ = ("due", "grant", "is_lost", "pages", "partition", "standing", "until")
+    __slots__ = ("due", "given_back", "grant", "is_lost", "pages", "partition", "standing", "until")
 
     def __init__(self, partition: int, grant: int, until: int) -> None:
         self.partition = partition
@@ -51,6 +52,10 @@ class HeldLease:
         """Why, if the broker says so."""
         self.pages: dict[LeasedPage, None] = {}
         """Those with rows that are not settled."""
+        self.given_back: dict[bytes, int] = {}
+        """Keys of which a message was given back, and the first such: those behind it are revoked
+        (`key_order`).
+        """
 
 
 class LeasedPage(FetchedPage):
@@ -66,6 +71,8 @@ class LeasedPage(FetchedPage):
             self.partition = told.partition
         self.lease = lease
         self.settlements = settlements
+        self.is_keyed = settlements.is_keyed
+        """Whether it is of a key-shared subscription."""
         self.receipt: type[MarkReceipt] = settlements.receipt
         """The class of the receipts of its rows."""
         self.marks = bytearray(self.rows)
@@ -129,6 +136,8 @@ class LeasedPage(FetchedPage):
             numbers, number = self.row_reasons(reason)
             numbers[first : first + rows][free] = number
         marks[free] = code
+        if self.is_keyed and code in GIVING_BACK:
+            key_order.revoke_behind(self, np.flatnonzero(free) + first)
         if self.idle:
             self.enlist()
         return free
@@ -171,6 +180,9 @@ class LeasedPage(FetchedPage):
         place = f"{self.topic}/{self.partition}@{int(self.offsets[row])}"
         if code == COPIED:
             return errors.Conflict(f"this is a copy of {place}, made by pickling.", hint="Settle the message that the consumer handed out.")
+        if code == REVOKED:
+            what = f"{place} was revoked: an earlier message of its key was given back, or its lease has ended."
+            return errors.LeaseLost(what, hint="It comes again behind that one.")
         if code in WORDS:
             return errors.LeaseLost(f"{place} {WORDS[code]}.", hint="A message is settled once.")
         return self.refused(row)
@@ -179,6 +191,8 @@ class LeasedPage(FetchedPage):
         """The error of a row that was refused, or that the consumer does not hold; it counts as
         seen.
         """
+        if self.marks[row] == REVOKED:
+            return self.why_not(row)
         offset = int(self.offsets[row])
         for rows, refusal in self.refusals:
             if rows is None or row in rows:
@@ -195,12 +209,16 @@ class LeasedPage(FetchedPage):
         self.has_lost = True
         self.mark(first, rows, LOST)
 
-    def lose_rows(self, rows: npt.NDArray[np.intp]) -> None:
+    def lose_rows(self, rows: npt.NDArray[np.intp], code: int = LOST) -> None:
         """The same for any rows."""
         self.has_lost = True
         wanted = np.zeros(self.rows, np.bool_)
         wanted[rows] = True
-        self.mark(0, self.rows, LOST, wanted)
+        self.mark(0, self.rows, code, wanted)
+
+    def revoke_behind(self, row: int) -> None:
+        """A row is given back: the later ones of its key are revoked."""
+        key_order.revoke_behind(self, np.array([row]))
 
     def until(self, row: int) -> int:
         """When the lease of a row ends."""

@@ -26,7 +26,7 @@ from bowstring import errors
 from bowstring.client import lease_extension, lease_marks
 from bowstring.client.consumer_settings import checked_lease
 from bowstring.client.lease_extension import Extension
-from bowstring.client.lease_marks import ACK, DONE, LOST, NACK, REFUSED, REJECT, TRAVELS_AS, Rows
+from bowstring.client.lease_marks import ACK, DONE, LOST, NACK, REFUSED, REJECT, REVOKED, TRAVELS_AS, Rows
 from bowstring.client.lease_receipts import ExtendReceipt, LeaseBatchReceipt, LeaseReceipt, MarkReceipt, MarksReceipt, OneExtension
 from bowstring.client.lease_time import LeaseTime
 from bowstring.client.leased_page import HeldLease, LeasedPage
@@ -49,7 +49,14 @@ Wake = Callable[[Callable[[], object]], object]
 class Settlements:
     """What a consumer's program has said about its messages."""
 
-    def __init__(self, topic: str, lease_time: LeaseTime, work: Callable[[], object], finished: Callable[[HeldLease], object]) -> None:
+    def __init__(
+        self,
+        topic: str,
+        lease_time: LeaseTime,
+        work: Callable[[], object],
+        finished: Callable[[HeldLease], object],
+        doubted: Callable[[], object] = int,
+    ) -> None:
         self.topic = topic
         self.receipt: type[MarkReceipt] = LeaseReceipt
         """The classes of receipts: of a message that is settled,"""
@@ -58,8 +65,12 @@ class Settlements:
         self.extend_receipt: type[OneExtension] = ExtendReceipt
         """of a message whose lease is extended."""
         self.refusals = Refusals()
-        self.counts = dict.fromkeys((*TRAVELS_AS, LOST), 0)
+        self.counts = dict.fromkeys((*TRAVELS_AS, LOST, REVOKED), 0)
         """Rows by what became of them."""
+        self.is_keyed = False
+        """Whether the subscription is key-shared."""
+        self.doubted: Callable[[], object] = doubted
+        """Rows in hand may have to be checked."""
         self.wake: Wake = asyncio.get_running_loop().call_soon
         self._work = work
         self._finished = finished

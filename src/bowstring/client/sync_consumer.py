@@ -13,7 +13,7 @@ import atexit
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Final
@@ -23,6 +23,7 @@ from bowstring.client import consumer as asynchronous_consumer
 from bowstring.client import handling
 from bowstring.client.arguments import Span
 from bowstring.client.batch import Batch
+from bowstring.client.key_order import KeyGate
 from bowstring.client.lease_receipts import MarkReceipt, MarksReceipt, OneExtension
 from bowstring.client.leased_batch import LeasedBatch
 from bowstring.client.leased_message import LeasedMessage
@@ -36,6 +37,7 @@ from bowstring.wire.loops import LoopThread
 # This module is the other face of these classes, and uses what they keep from programs.
 # pyright: reportPrivateUsage=false
 
+_NO_LOCK: Final = nullcontext()
 EXIT_SECONDS: Final = 5.0
 """How long consumers may take to be closed when the program ends without having closed them."""
 
@@ -179,19 +181,27 @@ class Consumer(SyncHand[LeasedMessage, LeasedBatch]):
         threads = self._consumer._threads
         threads.add()
         try:
-            for message in self:
-                failure: BaseException | None = None
-                try:
-                    handler(message)
-                except Exception as error:
-                    failure = error
-                except BaseException as error:
-                    handling.settle(message, error)
-                    raise
-                handling.settle(message, failure)
-                del message, failure
+            messages = iter(self)
+            while (following := self._next_to_handle(messages)) is not None:
+                while following is not None:
+                    try:
+                        _handle(handler, following)
+                    except BaseException:
+                        self._consumer._gate.fail(following)
+                        raise
+                    following = self._consumer._next_of_key(following)
         finally:
             threads.discard()
+
+    def _next_to_handle(self, messages: Iterator[LeasedMessage]) -> LeasedMessage | None:
+        """The next message whose key nobody works on; None at the end. Threads take messages of a
+        key-shared subscription one after the other: else the second of a key could come first.
+        """
+        while True:
+            with self._consumer._gate.taking if self._consumer._may_be_keyed else _NO_LOCK:
+                message = next(messages, None)
+                if message is None or self._consumer._enters(message):
+                    return message
 
     def pause(self) -> None:
         """Gets no more messages until `resume`. What has come and was not handed out is given back,
@@ -232,12 +242,25 @@ class Consumer(SyncHand[LeasedMessage, LeasedBatch]):
             error.add_note(f"Closing the consumer also raised {type(failure).__name__}: {failure}")
 
 
+def _handle(handler: Callable[[LeasedMessage], Any], message: LeasedMessage) -> None:
+    failure: BaseException | None = None
+    try:
+        handler(message)
+    except Exception as error:
+        failure = error
+    except BaseException as error:
+        handling.settle(message, error)
+        raise
+    handling.settle(message, failure)
+
+
 def prepared(consumer: asynchronous_consumer.Consumer, thread: LoopThread) -> asynchronous_consumer.Consumer:
     """Prepares a consumer for threads, before a message can come."""
     settlements = consumer._consumption.settlements
     settlements.receipt, settlements.batch_receipt, settlements.extend_receipt = LeaseReceipt, LeaseBatchReceipt, ExtendReceipt
     settlements.wake = thread.loop.call_soon_threadsafe
     consumer._threads = RunThreads()
+    consumer._gate = KeyGate(threading.Lock(), threading.Lock())
     consumer._ask_alive = _ask_in_thread
     return consumer
 

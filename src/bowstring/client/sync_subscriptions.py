@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bowstring.client import client as asynchronous
 from bowstring.client.arguments import Span, SpanOrMoment
+from bowstring.client.keys import KeyReport
 from bowstring.client.ranges import Start
 from bowstring.client.seek import Seek
 from bowstring.client.subscriptions import Backoff, Lease, Subscription
@@ -140,3 +141,10 @@ class SyncSubscriptionCalls:
         count. Returns how many they were.
         """
         return self._thread.run(self._client.release_leases(topic, subscription, consumer, older_than))
+
+    def explain(self, topic: str, subscription: str, key: bytes | str) -> KeyReport:
+        """Says who holds a key of a key-shared subscription, since when, and what it waits for.
+        Raises `NotFound` if the broker knows no message of the key that is not settled, and
+        `Conflict` if the subscription is not key-shared.
+        """
+        return self._thread.run(self._client.explain(topic, subscription, key))

@@ -171,6 +171,8 @@ class Ledger(LedgerPlaces, Machine[OneLedgerChange | Delete | Floor, LedgerParts
 
     def _apply_expire(self, change: Expire) -> None:
         self._reach(change.moment)
+        for part in change.revoked:
+            self._give_back(self._taken(part.grant, part.rows))
         condemned = RowSet.of_spans(change.condemned) if change.condemned else NO_ROWS
         for lease in self.leases.apart() if condemned else ():
             if rows := lease.rows & condemned:

@@ -155,6 +155,8 @@ class Expire(LedgerStruct, tag=10, array_like=True, gc=False):
     """Those of the rows that do not come again: each was alone with its consumer, and was delivered
     as often as it may be.
     """
+    revoked: tuple[GrantPart, ...] = ()
+    """Rows that are given back before, uncounted: those behind others of their key that end."""
 
 
 class Reset(LedgerStruct, tag=11, array_like=True, gc=False):

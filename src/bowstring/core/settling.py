@@ -6,6 +6,10 @@ lease has ended, whether or not the ledger has expired it yet. Once refused is r
 because numbers of grants never come again. Each row gets an answer of its own: those that are not
 refused are done.
 
+In a key-shared subscription a row that is given back takes the later ones of its key along that the
+same grant has: they are **revoked**, which means given back uncounted by the same change. Who knows
+the keys is asked (`Behind`).
+
 A repeat of a request changes nothing and gets the answer of the first time, but for who holds the
 refused rows: the answer says that as it is now.
 """
@@ -13,7 +17,7 @@ refused rows: the answer says that as it is now.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from bowstring import errors
@@ -106,6 +110,20 @@ class SettleRequest(NamedTuple):
     """No message is kept for longer: rows that were to come again later are refused."""
 
 
+Behind = Callable[[int, RowSet], RowSet]
+"""The rows of a grant that come behind some of its rows in the order of their keys."""
+
+
+class RevokedRows(NamedTuple):
+    """Rows that a consumer does not hold any more because an earlier one of their key was given back,
+    or has ended.
+    """
+
+    consumer: str
+    grant: int
+    rows: RowSet
+
+
 class RowsDone(NamedTuple):
     """What a request comes to: changes to apply before anything else is decided, and the rows that
     were refused. All others are done.
@@ -116,9 +134,10 @@ class RowsDone(NamedTuple):
     until: int = 0
     """Of an extension: until when the rows are held at least."""
     repeated: bool = False
+    revoked: tuple[RevokedRows, ...] = ()
 
 
-def settle(ledger: Ledger, request: SettleRequest, now: int) -> RowsDone:
+def settle(ledger: Ledger, request: SettleRequest, now: int, behind: Behind | None = None) -> RowsDone:
     """Acks, nacks, rejects and releases. Raises for a request that cannot be carried out."""
     if not 0 < request.number - request.answered <= UNANSWERED_MAX or request.number < 1:
         raise _wrong_number(request)
@@ -136,15 +155,20 @@ def settle(ledger: Ledger, request: SettleRequest, now: int) -> RowsDone:
         spans = held.of(part.grant, part.rows)
         if spans is not None:
             parts += _settled(ledger, part, spans, held.counting, now, reasons)
+    revoked: tuple[RevokedRows, ...] = ()
+    if behind is not None:
+        back = [GrantPart(part.grant, part.rows) for part in parts if part.outcome not in (Settlement.ACK, Settlement.CONDEMN)]
+        revoked = held.revoked(back, behind)
+        parts += [SettledPart(grant, Settlement.RELEASE, rows.spans()) for _, grant, rows in revoked]
     answered = request.answered if consumer.refused else 0
     change = Settle(*ledger.place, consumer.number, request.number, tuple(parts), (), answered)
     if reasons:
         change.reasons, change.moment = tuple(reasons), now
     if not held.refused and not beyond:
-        return RowsDone((change,), ())
+        return RowsDone((change,), (), revoked=revoked)
     change.refused = tuple(GrantPart(part.grant, part.rows.spans() if part.rows else ()) for part in (*held.refused, *beyond))
     kept = [LostRows(part.grant, part.rows, RowStanding.KEPT, until=request.latest) for part in beyond]
-    return RowsDone((change,), (*_told(ledger, held.refused, now), *kept))
+    return RowsDone((change,), (*_told(ledger, held.refused, now), *kept), revoked=revoked)
 
 
 def _settled(ledger: Ledger, part: OutcomeRows, spans: Spans, counting: RowSet, now: int, reasons: list[str]) -> Iterator[SettledPart]:
@@ -194,7 +218,8 @@ def extend(ledger: Ledger, consumer: str, parts: Iterable[GrantRows], until: int
 
 def give_back(ledger: Ledger, parts: Iterable[GrantRows], now: int) -> RowsDone:
     """Gives rows back, whoever holds them, without counting it. Leases that have ended are left to
-    `expire`, which counts them.
+    `expire`, which counts them. In a key-shared subscription these are whole grants, or all rows of a
+    grant from one on: then there is nothing to revoke.
     """
     held = _Held(ledger, None, now)
     back = tuple(GrantPart(grant, spans) for grant, rows in parts if (spans := held.of(grant, rows)) is not None)
@@ -313,6 +338,19 @@ class _Held:
         self.counting = counting
         whole = len(live) == len(leases) and len(counting) == len(left)  # the parts before are applied before
         return () if whole else counting.spans()
+
+    def revoked(self, back: Iterable[GrantPart], behind: Behind) -> tuple[RevokedRows, ...]:
+        """Rows that are not named, but come behind rows that are given back."""
+        given: dict[int, list[RowSet]] = {}
+        for grant, spans in back:
+            given.setdefault(grant, []).append(RowSet.of_spans(spans) if spans else self._named[grant])
+        found: list[RevokedRows] = []
+        for grant, some in given.items():
+            leases = self._ledger.leases.of_grant(grant)
+            left = RowSet.union(lease.rows for lease in leases if lease.until > self._now) - self._named[grant]
+            if left and (rows := behind(grant, RowSet.union(some)) & left):
+                found.append(RevokedRows(self._ledger.consumers[leases[0].consumer].name, grant, rows))
+        return tuple(found)
 
 
 def _told(ledger: Ledger, refused: Sequence[GrantRows], now: int) -> tuple[LostRows, ...]:

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import msgspec
 
 MAX_DELIVERIES = 10
+KEY_SHARED = "key_shared"
+"""The mode in which messages of one key go to one consumer, in order."""
 
 
 class Backoff(NamedTuple):

@@ -26,7 +26,7 @@ from bowstring.broker.queue.holdings import ConsumerCredit
 from bowstring.broker.queue.opening import ConsumerOpening, open_consumer, resume
 from bowstring.broker.queue.pushes import Grants, PushedRows
 from bowstring.broker.queue.settlement import NamedRows, check_together, grant_parts, timed_parts
-from bowstring.core.settling import LostRows, RowsDone, RowStanding
+from bowstring.core.settling import GrantRows, LostRows, RowsDone, RowStanding
 from bowstring.gateway.value_stream import ValueStream
 from bowstring.ports.disk import Buffer
 from bowstring.ports.transport import Caller, Pieces
@@ -124,6 +124,14 @@ class ConsumeLost(NamedTuple):
     standing: str
 
 
+class ConsumeRevoked(NamedTuple):
+    """Rows that the consumer does not hold any more."""
+
+    now: int
+    partition: int
+    parts: Sequence[GrantRows]
+
+
 class ConsumePing(NamedTuple):
     """The consumer is to answer at once."""
 
@@ -131,7 +139,7 @@ class ConsumePing(NamedTuple):
     number: int
 
 
-ConsumeReply = ConsumeOpened | ConsumePush | ConsumeAnswers | ConsumeLost | ConsumePing
+ConsumeReply = ConsumeOpened | ConsumePush | ConsumeAnswers | ConsumeLost | ConsumeRevoked | ConsumePing
 
 
 class ConsumeSession:
@@ -276,6 +284,11 @@ class ConsumeSession:
         """Sends which leases the consumer has lost."""
         if self._consumer is not None:
             self._send(ConsumeLost(self._consumer.now(), grants, "" if standing is None else standing.value))
+
+    def revoked(self, partition: int, parts: Sequence[GrantRows]) -> None:
+        """Sends which rows were revoked."""
+        if self._consumer is not None:
+            self._send(ConsumeRevoked(self._consumer.now(), partition, parts))
 
     def ping(self) -> None:
         """Asks for an answer."""

@@ -56,6 +56,7 @@ HANDLERS: Final[dict[str, Callable[[Broker, Any, Caller], Awaitable[Any]]]] = {
     "Peek": subscriptions.peek,
     "ListLeases": subscriptions.list_leases,
     "ReleaseLeases": subscriptions.release_leases,
+    "ExplainKey": subscriptions.explain_key,
 }
 """The unary calls that need nothing but the broker; `Hello` is the other one."""
 

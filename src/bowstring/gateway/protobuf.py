@@ -357,6 +357,7 @@ PROTOBUF: Final[Codec] = {
     "Consume": CallForm(protobuf_queue.consume_request, protobuf_queue.consume_answer),
     "ListLeases": _unary("ListLeases", protobuf_queue.list_leases, protobuf_queue.lease_page),
     "ReleaseLeases": _unary("ReleaseLeases", protobuf_queue.release_leases, protobuf_queue.leases_released),
+    "ExplainKey": _unary("ExplainKey", protobuf_queue.explain_key, protobuf_queue.key_explanation),
     "Backup": CallForm(backup_request, lambda answer: backup_answer(answer).SerializeToString()),
 }
 """The forms of all calls, in the order of the table."""

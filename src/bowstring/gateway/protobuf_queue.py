@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from bowstring import errors
 from bowstring.broker.queue.given_settings import GivenSettings
 from bowstring.broker.queue.holdings import ConsumerCredit
+from bowstring.broker.queue.key_facts import KeyExplanation
 from bowstring.broker.queue.lease_list import LeaseFilter, LeasePage
 from bowstring.broker.queue.lease_requests import SoughtFacts
 from bowstring.broker.queue.opening import ConsumerOpening
@@ -25,7 +26,7 @@ from bowstring.broker.queue.subscription_facts import SubscriptionFacts
 from bowstring.broker.queue.subscriptions import NewSubscription
 from bowstring.broker.reading.fetched import Fetched
 from bowstring.broker.reading.places import TopicPlace
-from bowstring.core.row_set import RowSet
+from bowstring.core.row_set import NO_ROWS, RowSet
 from bowstring.core.settling import LostRows
 from bowstring.core.subscription_settings import Backoff
 from bowstring.gateway import requests
@@ -37,6 +38,7 @@ from bowstring.gateway.consume_session import (
     ConsumePing,
     ConsumePush,
     ConsumeReply,
+    ConsumeRevoked,
     Extending,
     RowsAnswer,
     Settling,
@@ -137,6 +139,11 @@ def consume_answer(reply: ConsumeReply) -> bytes | Pieces:
             message = pb.ConsumeAnswer(now=fields.pop("now"), opened=pb.ConsumeOpened(**fields))
         case ConsumeLost():
             message = pb.ConsumeAnswer(now=reply.now, lost=_held_leases(reply.grants), standing=reply.standing)
+        case ConsumeRevoked():
+            message = pb.ConsumeAnswer(now=reply.now)
+            for grant, rows in reply.parts:
+                offsets, lengths = _runs(NO_ROWS if rows is None else rows)
+                message.revoked.add(partition=reply.partition, grant=grant, offsets=offsets, rows=lengths)
         case ConsumePing():
             message = pb.ConsumeAnswer(now=reply.now, ping=reply.number)
     return message.SerializeToString()
@@ -309,3 +316,14 @@ def lease_page(page: LeasePage) -> pb.ListLeasesAnswer:
 
 def leases_released(messages: int) -> pb.ReleaseLeasesAnswer:
     return pb.ReleaseLeasesAnswer(messages=messages)
+
+
+def explain_key(request: pb.ExplainKeyRequest) -> requests.ExplainKeyRequest:
+    return requests.ExplainKeyRequest(request.topic, request.subscription, request.key)
+
+
+def key_explanation(explanation: KeyExplanation) -> pb.ExplainKeyAnswer:
+    message = pb.ExplainKeyAnswer(now=explanation.now, consumers=explanation.consumers)
+    for standing in explanation.standings:
+        message.standings.add(**standing._asdict())
+    return message

@@ -224,5 +224,13 @@ class ListLeasesRequest(NamedTuple):
     limit: int
 
 
+class ExplainKeyRequest(NamedTuple):
+    """Asks where a key of a key-shared subscription stands."""
+
+    topic: str
+    subscription: str
+    key: bytes
+
+
 class ReleaseLeasesRequest(NamedTuple):
     wanted: LeaseFilter

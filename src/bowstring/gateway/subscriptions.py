@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from bowstring.broker.broker import Broker
-from bowstring.broker.queue import lease_list, peeking, seeking, subscription_facts, subscriptions
+from bowstring.broker.queue import key_facts, lease_list, peeking, seeking, subscription_facts, subscriptions
+from bowstring.broker.queue.key_facts import KeyExplanation
 from bowstring.broker.queue.lease_list import LeasePage
 from bowstring.broker.queue.lease_requests import SoughtFacts
 from bowstring.broker.queue.subscription_facts import SubscriptionFacts
@@ -66,3 +67,8 @@ async def list_leases(broker: Broker, request: requests.ListLeasesRequest, calle
 async def release_leases(broker: Broker, request: requests.ReleaseLeasesRequest, caller: Caller) -> int:
     """Takes messages away from those who hold them, and says how many."""
     return await lease_list.release(broker.serving.queues, request.wanted)
+
+
+async def explain_key(broker: Broker, request: requests.ExplainKeyRequest, caller: Caller) -> KeyExplanation:
+    """Says where a key stands."""
+    return await key_facts.explain(broker.serving.queues, request.topic, request.subscription, request.key)

@@ -72,6 +72,7 @@ CALLS: Final[dict[str, Call]] = {
         Call("Consume", stream=True),
         Call("ListLeases"),
         Call("ReleaseLeases"),
+        Call("ExplainKey"),
         Call("Backup", stream=True),
     )
 }

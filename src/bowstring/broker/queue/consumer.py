@@ -90,8 +90,17 @@ class LiveConsumer:
         """Says what became of messages. Raises InvalidArgument for a partition that is not there."""
         latest = self._clock.now() + int(self.subscription.topic.settings.retention * 1e6)
         request = SettleRequest(self.name, number, [self._with_moment(part) for part in parts], answered, latest)
-        actor = self.subscription.actor(partition)
-        settle = SettleForConsumer(self.subscription.number_in(actor), self._clock.now, told, request)
+        actor, keys = self.subscription.actor(partition), self.subscription.keys
+
+        def also_revoked(outcome: RowsDone | Exception) -> None:
+            if keys is not None and isinstance(outcome, RowsDone) and outcome.revoked:
+                keys.revoked(partition, outcome.revoked)
+            told(outcome)
+
+        behind = None if keys is None else keys.behind(actor)
+        settle = SettleForConsumer(
+            self.subscription.number_in(actor), self._clock.now, told if keys is None else also_revoked, request, behind
+        )
         actor.receive(settle)
         self.subscription.rates.count(acked=settle.acked, nacked=settle.nacked)
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from bowstring import errors
 from bowstring.broker.queue.subscription_filter import checked_filter
 from bowstring.broker.topics import NAME
-from bowstring.core.subscription_settings import MAX_DELIVERIES, Backoff, SubscriptionSettings
+from bowstring.core.subscription_settings import KEY_SHARED, MAX_DELIVERIES, Backoff, SubscriptionSettings
 
 LEASE_DEFAULT: Final = 30_000_000
 LEASE_MIN: Final = 1_000_000
@@ -19,7 +19,7 @@ DELIVERIES_MAX: Final = 1_000_000
 BACKOFF_MAX: Final = 7 * 24 * 3_600_000_000
 FACTOR_MAX: Final = 1_000.0
 SPAN_MAX: Final = 10 * 366 * 24 * 3_600_000_000
-MODES: Final = ("shared",)
+MODES: Final = ("shared", KEY_SHARED)
 UNSETTLED: Final = ("drop", "dead_letter", "keep")
 NO_BACKOFF: Final = Backoff(0, 0.0, 0)
 """Ends the one that a subscription has."""

@@ -16,6 +16,7 @@ settlements and credit, is shared out together: grants grow with the load by the
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -84,6 +85,8 @@ class Granter:
 
     def _share_out(self, subscription: LiveSubscription) -> bool:
         """Says whether something was granted."""
+        if subscription.keys is not None:
+            return self._share_keys_out(subscription)
         hungry, served = subscription.hungry, set[tuple[LiveConsumer, PartitionActor]]()
         has_granted = self._suspects.share_out(subscription)
         if not hungry:
@@ -112,6 +115,15 @@ class Granter:
                 del subscription.waiting[actor]
         return has_granted
 
+    def _share_keys_out(self, subscription: LiveSubscription) -> bool:
+        if not subscription.hungry or subscription.keys is None:
+            return False
+        for actor in list(subscription.waiting):
+            ledger = subscription.ledger(actor)
+            if ledger is not None and actor.closed is None:
+                _pass_by(subscription, actor, ledger, self._clock)
+        return subscription.keys.share_out(partial(self._grant_chosen, subscription))
+
     def _grant(self, subscription: LiveSubscription, consumer: LiveConsumer, actor: PartitionActor, ledger: Ledger, most: int) -> bool:
         """False if the consumer has as many grants in the partition as it may."""
         chosen: ChosenRows | None = None
@@ -122,7 +134,17 @@ class Granter:
             scouted = subscription.scout.eligible(actor, ledger, most)
             offsets = scouted.offsets[: np.searchsorted(scouted.offsets, end)]
             chosen = choose(ledger, offsets, min(scouted.end, max(end, ledger.cursor)), most, self._clock.now())
+        return self._ask(subscription, consumer, actor, most, chosen, end) is not None
 
+    def _grant_chosen(
+        self, subscription: LiveSubscription, consumer: LiveConsumer, actor: PartitionActor, chosen: ChosenRows
+    ) -> Granted | None:
+        """Grants rows that were chosen by their keys."""
+        return self._ask(subscription, consumer, actor, len(chosen.rows), chosen, chosen.upto)
+
+    def _ask(
+        self, subscription: LiveSubscription, consumer: LiveConsumer, actor: PartitionActor, most: int, chosen: ChosenRows | None, end: int
+    ) -> Granted | None:
         def told(granted: Granted | Exception | None) -> None:
             if isinstance(granted, Granted) and consumer.delivery is not None:
                 consumer.delivery.add(actor, granted.number)
@@ -130,7 +152,7 @@ class Granter:
         number = subscription.number_in(actor)
         request = GrantToConsumer(number, self._clock.now, told, consumer.name, most, consumer.lease, chosen, end)
         actor.receive(request)
-        return request.granted is not None
+        return request.granted
 
 
 def _has_plenty(subscription: LiveSubscription) -> bool:

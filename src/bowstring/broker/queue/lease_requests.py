@@ -13,14 +13,14 @@ from typing import NamedTuple, TypeVar
 from bowstring import errors
 from bowstring.broker.log.requests import Question, Request
 from bowstring.broker.reading.cursor import out_of_range
-from bowstring.core import granting, settling, subscribing
+from bowstring.core import granting, key_expiry, settling, subscribing
 from bowstring.core.decisions import Decided, Decision, Found, Refused
 from bowstring.core.granting import ChosenRows, Granted
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import SetAsideReason, Settle, Settlement
 from bowstring.core.partition import Partition
 from bowstring.core.row_set import RowSet
-from bowstring.core.settling import GrantRows, RowsDone, SettleRequest
+from bowstring.core.settling import Behind, GrantRows, RevokedRows, RowsDone, SettleRequest
 from bowstring.core.subscription_settings import SubscriptionSettings
 
 Told = TypeVar("Told")
@@ -132,16 +132,24 @@ class PassRows(LeaseRequest[None]):
 class SettleForConsumer(LeaseRequest[RowsDone]):
     """A consumer says what became of its rows."""
 
-    __slots__ = ("_request", "acked", "nacked", "released")
+    __slots__ = ("_behind", "_request", "acked", "nacked", "released")
 
-    def __init__(self, subscription: int, now: Now, told: Callable[[RowsDone | Exception], None], request: SettleRequest) -> None:
+    def __init__(
+        self,
+        subscription: int,
+        now: Now,
+        told: Callable[[RowsDone | Exception], None],
+        request: SettleRequest,
+        behind: Behind | None = None,
+    ) -> None:
         super().__init__(subscription, now, told)
         self._request = request
+        self._behind = behind
         self.acked = self.nacked = self.released = 0
         """How many rows were settled so."""
 
     def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[RowsDone]:
-        done = settling.settle(ledger, self._request, now)
+        done = settling.settle(ledger, self._request, now, self._behind)
         for change in done.changes:
             if isinstance(change, Settle):
                 self._count(ledger, change)
@@ -189,17 +197,31 @@ class ExtendForConsumer(LeaseRequest[RowsDone]):
 class ExpireEnded(LeaseRequest[None]):
     """Leases that have ended give their rows back, and count it."""
 
-    __slots__ = ("held_before",)
+    __slots__ = ("_behind", "_revoked", "held_before", "revoked_told")
 
-    def __init__(self, subscription: int, now: Now) -> None:
-        super().__init__(subscription, now, _nothing)
+    def __init__(self, subscription: int, now: Now, behind: Behind | None = None) -> None:
+        super().__init__(subscription, now, self._commit)
+        self._behind = behind
+        self._revoked: tuple[RevokedRows, ...] = ()
+        self.revoked_told: Callable[[tuple[RevokedRows, ...]], None] = _nothing
+        """Is told, when that is committed, which rows were revoked before their end."""
         self.held_before = 0
         """How many rows were held before."""
 
     def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[None]:
         self.held_before = ledger.leases.rows_held
-        change = settling.expire(ledger, now)
-        return Decided(() if change is None else (change,), None)
+        if self._behind is None:
+            change = settling.expire(ledger, now)
+            return Decided(() if change is None else (change,), None)
+        expired = key_expiry.expire_by_key(ledger, now, self._behind)
+        if expired is None:
+            return Decided((), None)
+        self._revoked = expired.revoked
+        return Decided((expired.change,), None)
+
+    def _commit(self, outcome: object) -> None:
+        if self._revoked and not isinstance(outcome, Exception):
+            self.revoked_told(self._revoked)
 
 
 class GiveBackGrants(LeaseRequest[RowsDone]):

@@ -60,6 +60,8 @@ async def open_consumer(queues: Queues, opening: ConsumerOpening, receiver: Push
     if opening.lease:
         check_lease(opening.lease)
     subscription, created = await _subscription(queues, opening, caller)
+    if subscription.keys is not None:
+        await subscription.keys.prepare(subscription.topic.actors)
     await _claim(subscription, opening)
     if subscription.ended is not None:
         raise subscription.ended.with_traceback(None)

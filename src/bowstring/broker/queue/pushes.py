@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from bowstring import errors
 from bowstring.broker.reading.fetched import Fetched
-from bowstring.core.settling import RowStanding
+from bowstring.core.settling import GrantRows, RowStanding
 
 
 class PushedLease(NamedTuple):
@@ -51,6 +51,12 @@ class PushReceiver(Protocol):
 
     def lost(self, grants: Grants, standing: RowStanding | None = None) -> None:
         """The consumer does not hold these any more; perhaps it is known why."""
+        ...
+
+    def revoked(self, partition: int, parts: Sequence[GrantRows]) -> None:
+        """The consumer does not hold these rows any more: an earlier one of their key was given
+        back.
+        """
         ...
 
     def ping(self) -> None:

@@ -33,7 +33,7 @@ from bowstring.broker.queue.scouted_rows import RowLook, ScoutedRows, joined, no
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.reading.row_wait import RowWait
 from bowstring.core.ledger import Ledger
-from bowstring.core.row_set import RowSet
+from bowstring.core.row_set import NO_ROWS, RowSet
 
 AHEAD_ROWS: Final = 65_536
 """It looks no further when it knows so many rows of a partition that can be granted."""
@@ -130,7 +130,7 @@ class Scout:
         self._look = look
         self._clock = clock
         self._alarm = alarm
-        self._found = found
+        self.found = found
         self._failed = failed
         self._pages = GrantedPages(reading)
         self._sleep = reading.clock.sleep
@@ -155,6 +155,34 @@ class Scout:
         if not blocks:
             return nothing(ahead.start, ahead.end)
         return joined(blocks)._replace(first=ahead.start, end=ahead.end)
+
+    def beyond(self, actor: PartitionActor, ledger: Ledger, offset: int, most: int) -> ScoutedRows:
+        """Rows from an offset on, which is not before the cursor: those of the next blocks, up to
+        so many and the rest of a block. `end` is the offset if there are none yet.
+        """
+        ahead, blocks, rows = self._ahead(actor, ledger), list[ScoutedRows](), 0
+        for block in ahead.blocks:
+            if block.offsets[-1] >= offset:
+                low = int(np.searchsorted(block.offsets, offset))
+                blocks.append(block.rows(low, len(block.offsets)))
+                rows += len(block.offsets) - low
+                if rows >= most:
+                    return joined(blocks)._replace(first=offset, end=int(block.offsets[-1]) + 1)
+        if not blocks:
+            return nothing(offset, max(offset, ahead.end))
+        return joined(blocks)._replace(first=offset, end=ahead.end)
+
+    def left_out(self, actor: PartitionActor, ledger: Ledger, upto: int) -> RowSet:
+        """The rows from the cursor up to an offset that the filter leaves out."""
+        if not self._look.has_filter or upto <= ledger.cursor:
+            return NO_ROWS
+        rows = RowSet(ledger.cursor, upto)
+        passing = [block.offsets[block.offsets < upto] for block in self._ahead(actor, ledger).blocks if block.offsets[0] < upto]
+        return rows - RowSet.of_offsets(np.concatenate(passing)) if passing else rows
+
+    def failed(self, error: Exception) -> None:
+        """Messages could not be read."""
+        self._failed(error if isinstance(error, errors.Error) else errors.Unavailable(f"messages could not be read: {error}"))
 
     def _ahead(self, actor: PartitionActor, ledger: Ledger) -> _Ahead:
         start = max(ledger.cursor, ledger.floor)
@@ -192,7 +220,7 @@ class Scout:
     def _woken(self, actor: PartitionActor, ahead: _Ahead) -> bool:
         ahead.wait = None
         if self._partitions.get(actor) is ahead and actor.gone is None:
-            self._found(actor)
+            self.found(actor)
         return True
 
     async def _read(self, actor: PartitionActor, ahead: _Ahead) -> None:
@@ -202,14 +230,14 @@ class Scout:
                 asked, before = RowSet(ahead.end, committed), ahead.count
                 ahead.add(self._looked_at(actor, asked, await self._pages.read(actor.partition, asked, BYTES_A_READ)))
                 if ahead.count > before:
-                    self._found(actor)
+                    self.found(actor)
                 await self._sleep(0)
         except Exception as error:
             ahead.task = None
-            self._failed(error if isinstance(error, errors.Error) else errors.Unavailable(f"messages could not be read: {error}"))
+            self.failed(error)
             return
         ahead.task = None
-        self._found(actor)
+        self.found(actor)
 
     def _looked_at(self, actor: PartitionActor, asked: RowSet, found: PagesFound) -> ScoutedRows:
         """The rows of these pages that can be granted. Rows before them are in no page, and those of

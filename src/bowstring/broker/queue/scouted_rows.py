@@ -14,7 +14,7 @@ from bowstring.broker.queue.granted_pages import PagesFound
 from bowstring.broker.reading.selection import Selection
 from bowstring.core.pages import PageEntry, decode_header
 from bowstring.core.row_set import RowSet
-from bowstring.core.subscription_settings import SubscriptionSettings
+from bowstring.core.subscription_settings import KEY_SHARED, SubscriptionSettings
 from bowstring.messages import encoding, filters
 from bowstring.messages.filters import Filter
 from bowstring.messages.hashing import id_hashes
@@ -68,8 +68,9 @@ class RowLook:
     """What a subscription wants to know of rows."""
 
     def __init__(self, where: Filter | None, *, with_keys: bool) -> None:
+        self.has_filter = where is not None
         self._selection = Selection(where)
-        self._with_keys = with_keys
+        self.with_keys = with_keys
 
     def of_page(self, first: int, entry: PageEntry, page: Page) -> ScoutedRows:
         """The rows of a page from the offset on that pass the filter."""
@@ -79,13 +80,13 @@ class RowLook:
         return ScoutedRows(first, entry.end, offsets, *self._keys(batch, offsets - entry.first_offset))
 
     def _keys(self, batch: pa.RecordBatch, rows: NDArray[np.int64]) -> Keys:
-        if not self._with_keys or "key" not in batch.schema.names:
+        if not self.with_keys or "key" not in batch.schema.names:
             return self._no_keys(len(rows))
         column = batch.column("key")
         return id_hashes(column)[rows], column.is_valid().to_numpy(zero_copy_only=False)[rows]
 
     def _no_keys(self, count: int) -> Keys:
-        return (np.zeros(count, np.uint64), np.zeros(count, np.bool_)) if self._with_keys else (_NO_HASHES, _NO_FLAGS)
+        return (np.zeros(count, np.uint64), np.zeros(count, np.bool_)) if self.with_keys else (_NO_HASHES, _NO_FLAGS)
 
     def unknown(self, first: int, end: int, offsets: NDArray[np.int64]) -> ScoutedRows:
         """Rows that cannot be looked at: they count as rows that pass, without a key."""
@@ -101,10 +102,13 @@ class RowLook:
         seen = joined([*parts, self.unknown(rows.first, end, missing)])
         seen = seen.only(np.isin(seen.offsets, asked.offsets(), assume_unique=True))
         order = np.argsort(seen.offsets, kind="stable")
-        keys = (seen.hashes[order], seen.keyed[order]) if self._with_keys else (seen.hashes, seen.keyed)
+        keys = (seen.hashes[order], seen.keyed[order]) if self.with_keys else (seen.hashes, seen.keyed)
         return ScoutedRows(rows.first, end, seen.offsets[order], *keys)
 
 
 def look_of(settings: SubscriptionSettings) -> RowLook | None:
     """What a subscription wants to know of rows; None if it grants them unseen."""
-    return RowLook(filters.parse(settings.where, None), with_keys=False) if settings.where else None
+    with_keys = settings.mode == KEY_SHARED
+    if not settings.where and not with_keys:
+        return None
+    return RowLook(filters.parse(settings.where, None) if settings.where else None, with_keys=with_keys)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.queue.consumer import LiveConsumer
+from bowstring.broker.queue.key_share import KeyShare
 from bowstring.broker.queue.rates import Rates
 from bowstring.broker.queue.schedules import Schedules
 from bowstring.broker.queue.scout import Scout
@@ -74,6 +75,8 @@ class LiveSubscription:
         """When the rows of its partitions are due."""
         self.scout: Scout | None = None
         """Looks at rows before they are granted, if that is needed."""
+        self.keys: KeyShare | None = None
+        """Shares the keys of a key-shared subscription out."""
         self.ended: errors.Error | None = None
         topic.actors[0].followers[self] = None  # all of them end together
 
@@ -113,6 +116,11 @@ class LiveSubscription:
         behind = place - len(self.topic.actors)
         return self.topic.actor(place) if self.companion is None or behind < 0 else self.companion.actor(behind)
 
+    def share_keys(self, now: Callable[[], int], wake_at: Callable[[KeyShare, int], None]) -> None:
+        """Shares keys out among consumers from here on."""
+        if self.scout is not None:
+            self.keys = KeyShare(self, self.scout, now, wake_at)
+
     # Consumers
 
     def join(self, consumer: LiveConsumer) -> None:
@@ -120,6 +128,8 @@ class LiveSubscription:
         if not self.consumers:
             self.waiting = OrderedDict.fromkeys(self.actors())
         self.consumers[consumer.name] = consumer
+        if self.keys is not None:
+            self.keys.join(consumer)
         for actor, ledger in self.ledgers():
             known = ledger.consumers.named(consumer.name)
             for lease in ledger.leases.of_consumer(known.number) if known is not None else ():
@@ -131,6 +141,8 @@ class LiveSubscription:
         self.apart.pop(consumer, None)
         if self.consumers.get(consumer.name) is consumer:
             del self.consumers[consumer.name]
+            if self.keys is not None:
+                self.keys.leave(consumer)
             if not self.consumers:
                 self.waiting.clear()
                 if self.scout is not None:
@@ -252,6 +264,9 @@ class LiveSubscription:
         """
         self.ended = error
         self.end_consumers(error)
+
+        if self.keys is not None:
+            self.keys.stop()
 
     def end_consumers(self, error: errors.Error) -> None:
         """Those that are connected get this error. They may come again."""

@@ -4,7 +4,10 @@ and tells the subscriptions what concerns them; it ends leases when their time h
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Coroutine, Iterator, Sequence
+from functools import partial
+from typing import Any
 
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.alarm import Alarm
@@ -58,6 +61,7 @@ class TopicQueue:
         self._alarm = alarm
         self._by_name: dict[str, LiveSubscription] = {}
         self._by_number: dict[int, LiveSubscription] = {}
+        self._preparing: set[asyncio.Task[None]] = set()
         self._ends = {actor: LeaseEnds(self, actor) for actor in topic.actors}
         self._later = {actor: LaterRows(self, actor) for actor in topic.actors}
         self._schedules: Schedules | None = None
@@ -84,6 +88,8 @@ class TopicQueue:
         if look is not None:
             found, failed = subscription.may_grant, subscription.end_consumers
             subscription.scout = Scout(subscription.number, reading, self._clock, self._alarm, look, found=found, failed=failed)
+            if look.with_keys:
+                subscription.share_keys(self._clock.now, self._alarm.set)
         self._by_name[subscription.name] = self._by_number[subscription.number] = subscription
 
     def add_lane(self, subscription: LiveSubscription) -> None:
@@ -111,7 +117,7 @@ class TopicQueue:
                         subscription.may_grant(actor)
             elif isinstance(change, Delete | Floor):
                 for subscription in self._by_number.values():
-                    self._leases_changed(subscription, actor)
+                    self._leases_changed(subscription, actor, change)
             elif isinstance(change, Grant | Settle | Expire | GiveBack | SetAside | Reset | Condemn | Redrive):
                 self._told(actor, change)
 
@@ -120,6 +126,8 @@ class TopicQueue:
         ledger = None if subscription is None else subscription.ledger(actor)
         if subscription is None or ledger is None:
             return
+        if subscription.keys is not None:
+            subscription.keys.follow(actor, ledger, change)
         if isinstance(change, Grant):
             subscription.granted(actor, ledger, change)
             self._alarm.set(self._ends[actor], ledger.next_deadline())
@@ -133,9 +141,11 @@ class TopicQueue:
         if ledger.condemned:
             subscription.condemned(actor)
 
-    def _leases_changed(self, subscription: LiveSubscription, actor: PartitionActor) -> None:
-        ledger = subscription.ledger(actor) if subscription.consumers else None
+    def _leases_changed(self, subscription: LiveSubscription, actor: PartitionActor, change: Delete | Floor) -> None:
+        ledger = subscription.ledger(actor) if subscription.consumers or subscription.keys is not None else None
         if ledger is not None:
+            if subscription.keys is not None:
+                subscription.keys.follow(actor, ledger, change)
             subscription.leases_changed(actor, ledger)
 
     # Rows that are due later
@@ -184,8 +194,27 @@ class TopicQueue:
             return
         for subscription in tuple(self._by_number.values()):
             ledger = subscription.ledger(actor)
-            if ledger is not None and ledger.next_deadline() <= now:
-                request = ExpireEnded(subscription.number_in(actor), self._clock.now)
-                actor.receive(request)
-                subscription.rates.count(expired=max(0, request.held_before - ledger.leases.rows_held))
+            if ledger is None or ledger.next_deadline() > now:
+                continue
+            if subscription.keys is not None and not subscription.keys.partition(actor).is_prepared:
+                self._expire_later(subscription.keys.prepare([actor]), actor)
+                return
+            keys = subscription.keys
+            request = ExpireEnded(subscription.number_in(actor), self._clock.now, None if keys is None else keys.behind(actor))
+            if keys is not None:
+                request.revoked_told = partial(keys.revoked, actor.partition.number)
+            actor.receive(request)
+            subscription.rates.count(expired=max(0, request.held_before - ledger.leases.rows_held))
         self._set_alarm(actor)
+
+    def _expire_later(self, preparing: Coroutine[Any, Any, None], actor: PartitionActor) -> None:
+        """Which rows count follows from their keys, which are read first."""
+
+        def prepared(task: asyncio.Task[None]) -> None:
+            self._preparing.discard(task)
+            if not task.cancelled() and task.exception() is None:
+                self.expire(actor, self._clock.now())
+
+        task = asyncio.create_task(preparing)
+        self._preparing.add(task)
+        task.add_done_callback(prepared)

@@ -849,6 +849,52 @@ class ReleaseLeasesRequest(_message.Message):
     older_than: int
     def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., consumer: _Optional[str] = ..., older_than: _Optional[int] = ...) -> None: ...
 
+class ExplainKeyRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "key")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    key: bytes
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., key: _Optional[bytes] = ...) -> None: ...
+
+class ExplainKeyAnswer(_message.Message):
+    __slots__ = ("now", "standings", "consumers")
+    NOW_FIELD_NUMBER: _ClassVar[int]
+    STANDINGS_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    now: int
+    standings: _containers.RepeatedCompositeFieldContainer[KeyStanding]
+    consumers: int
+    def __init__(self, now: _Optional[int] = ..., standings: _Optional[_Iterable[_Union[KeyStanding, _Mapping]]] = ..., consumers: _Optional[int] = ...) -> None: ...
+
+class KeyStanding(_message.Message):
+    __slots__ = ("partition", "consumer", "since", "until", "held", "waiting", "first", "later", "preferred", "looked", "stopped")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LATER_FIELD_NUMBER: _ClassVar[int]
+    PREFERRED_FIELD_NUMBER: _ClassVar[int]
+    LOOKED_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    consumer: str
+    since: int
+    until: int
+    held: int
+    waiting: int
+    first: int
+    later: int
+    preferred: str
+    looked: int
+    stopped: bool
+    def __init__(self, partition: _Optional[int] = ..., consumer: _Optional[str] = ..., since: _Optional[int] = ..., until: _Optional[int] = ..., held: _Optional[int] = ..., waiting: _Optional[int] = ..., first: _Optional[int] = ..., later: _Optional[int] = ..., preferred: _Optional[str] = ..., looked: _Optional[int] = ..., stopped: _Optional[bool] = ...) -> None: ...
+
 class ReleaseLeasesAnswer(_message.Message):
     __slots__ = ("messages",)
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -960,7 +1006,7 @@ class ExtendRows(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., number: _Optional[int] = ..., lease: _Optional[int] = ..., grants: _Optional[_Iterable[int]] = ..., runs: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ConsumeAnswer(_message.Message):
-    __slots__ = ("now", "opened", "page", "lease", "settled", "extended", "lost", "ping", "standing", "batch")
+    __slots__ = ("now", "opened", "page", "lease", "settled", "extended", "lost", "ping", "revoked", "standing", "batch")
     NOW_FIELD_NUMBER: _ClassVar[int]
     OPENED_FIELD_NUMBER: _ClassVar[int]
     PAGE_FIELD_NUMBER: _ClassVar[int]
@@ -969,6 +1015,7 @@ class ConsumeAnswer(_message.Message):
     EXTENDED_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
     PING_FIELD_NUMBER: _ClassVar[int]
+    REVOKED_FIELD_NUMBER: _ClassVar[int]
     STANDING_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     now: int
@@ -979,9 +1026,22 @@ class ConsumeAnswer(_message.Message):
     extended: _containers.RepeatedCompositeFieldContainer[RowsExtended]
     lost: _containers.RepeatedCompositeFieldContainer[HeldLeases]
     ping: int
+    revoked: _containers.RepeatedCompositeFieldContainer[RevokedRows]
     standing: str
     batch: bytes
-    def __init__(self, now: _Optional[int] = ..., opened: _Optional[_Union[ConsumeOpened, _Mapping]] = ..., page: _Optional[_Union[FetchAnswer, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., settled: _Optional[_Iterable[_Union[RowsSettled, _Mapping]]] = ..., extended: _Optional[_Iterable[_Union[RowsExtended, _Mapping]]] = ..., lost: _Optional[_Iterable[_Union[HeldLeases, _Mapping]]] = ..., ping: _Optional[int] = ..., standing: _Optional[str] = ..., batch: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, now: _Optional[int] = ..., opened: _Optional[_Union[ConsumeOpened, _Mapping]] = ..., page: _Optional[_Union[FetchAnswer, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., settled: _Optional[_Iterable[_Union[RowsSettled, _Mapping]]] = ..., extended: _Optional[_Iterable[_Union[RowsExtended, _Mapping]]] = ..., lost: _Optional[_Iterable[_Union[HeldLeases, _Mapping]]] = ..., ping: _Optional[int] = ..., revoked: _Optional[_Iterable[_Union[RevokedRows, _Mapping]]] = ..., standing: _Optional[str] = ..., batch: _Optional[bytes] = ...) -> None: ...
+
+class RevokedRows(_message.Message):
+    __slots__ = ("partition", "grant", "offsets", "rows")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    GRANT_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    grant: int
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    rows: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition: _Optional[int] = ..., grant: _Optional[int] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ConsumeOpened(_message.Message):
     __slots__ = ("topic_id", "subscription_id", "mode", "lease", "created", "requests", "retention")

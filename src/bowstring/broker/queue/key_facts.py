@@ -1,0 +1,53 @@
+"""Where a key of a key-shared subscription stands: who holds it, since when, and what it waits for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from bowstring import errors
+from bowstring.broker.queue import subscriptions
+from bowstring.broker.queue.key_share import KeyStanding
+from bowstring.broker.queue.queues import Queues
+from bowstring.broker.queue.subscription import LiveSubscription
+from bowstring.messages.hashing import id_hashes
+
+
+class KeyExplanation(NamedTuple):
+    """What is known about a key."""
+
+    now: int
+    """By the clock of leases."""
+    standings: list[KeyStanding]
+    """In the partitions that know messages of it."""
+    consumers: int
+
+
+async def explain(queues: Queues, topic: str, name: str, key: bytes) -> KeyExplanation:
+    """Raises TopicNotFound, SubscriptionNotFound, and Conflict if the subscription has no keys."""
+    subscription = subscriptions.find(queues, topic, name)
+    if subscription.keys is None:
+        raise errors.Conflict(
+            f"'{name}' of '{topic}' is shared: its messages go to any consumer, whatever their key.",
+            hint="Only subscriptions with mode='key_shared' have keys to explain.",
+        )
+    await subscription.keys.prepare(subscription.topic.actors)
+    hashed = max(1, int(id_hashes(pa.array([key], pa.binary()))[0]))
+    standings = subscription.keys.explain(hashed)
+    await queues.log.durable()
+    if not standings:
+        raise _unknown(subscription, key)
+    return KeyExplanation(queues.clock.now(), standings, len(subscription.consumers))
+
+
+def _unknown(subscription: LiveSubscription, key: bytes) -> errors.NotFound:
+    """All messages of the key are settled, or the broker has not come to them."""
+    name = f"'{subscription.name}' of '{subscription.topic.row.name}'"
+    if not subscription.consumers:
+        why = "No consumer is connected, so the broker does not look at messages that wait."
+    elif subscription.keys is not None and subscription.keys.has_stopped:
+        why = "The broker looks no further in a partition, because too many messages wait for their keys."
+    else:
+        why = "All that it has are settled, or it never had any."
+    return errors.NotFound(f"no message of the key {key!r} is known to {name}.", hint=why)
