@@ -49,7 +49,8 @@ def nothing_is_forgotten(queue: QueueFacts, made: Subscribed, kept: Keeping, clo
     would have come again.
     """
     facts = kept.facts
-    if not any(session.is_drain and session.closed < inf for session in queue.sessions.values()):
+    drained = max((session.closed for session in queue.sessions.values() if session.is_drain and session.closed < inf), default=inf)
+    if drained == inf:
         return
     for place, row in sorted(facts.final.items()):
         send = facts.sends.get(row.label)
@@ -57,8 +58,8 @@ def nothing_is_forgotten(queue: QueueFacts, made: Subscribed, kept: Keeping, clo
             continue
         if send is None or (made.start == LATEST and send.invoked < made.ended) or kept.may_be_gone(place, facts.over, send):
             continue
-        if kept.clocks is not None and send.sent.due > kept.clocks.earliest(facts.over) - DUE_MICROSECONDS:
-            continue  # it need not be due
+        if kept.clocks is not None and send.sent.due > kept.clocks.earliest(drained) - DUE_MICROSECONDS:
+            continue  # it need not have been due when the queue was drained; others are drained after it
         if not passes(made.where, send.sent):
             continue
         since = max((sought.invoked for sought in queue.sought), default=-inf)  # the last one goes back to the beginning

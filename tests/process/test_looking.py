@@ -58,6 +58,21 @@ def test_a_subscription_with_a_filter_gets_what_passes_and_settles_the_rest(brok
         assert client.subscription("orders", "swiss").backlog == 3
 
 
+def test_scheduled_messages_that_a_filter_leaves_out_hold_nothing_up(broker, client):
+    client.create_topic("jobs")
+    client.create_subscription("jobs", "swiss", where="attributes.country = 'CH'")
+    with client.consumer("jobs", "swiss", credit=10) as consumer, client.producer("jobs") as producer:
+        for country, delay in (("DE", 60), ("CH", 0), ("DE", 60), ("CH", 60), ("CH", 0)):
+            producer.send(country, attributes={"country": country}, delay=delay).result()
+        now = taken(consumer, 2)
+        assert [message.offset for message in now] == [2, 5]
+        for message in now:
+            message.ack()
+        consumer.flush()
+        broker.clock.advance(61)
+        assert [message.offset for message in taken(consumer, 1)] == [4]
+
+
 def test_the_floor_rises_though_no_message_passes_the_filter(broker, client):
     with client.consumer("orders", "swiss", where="attributes.country = 'CH'") as consumer:
         sent(client, 100, country="DE")

@@ -121,12 +121,12 @@ def grant_chosen(ledger: Ledger, consumer: str, chosen: ChosenRows, lease: int, 
 
 def pass_by(ledger: Ledger, undue: RowSet, skipped: RowSet = NO_ROWS) -> PassBy | None:
     """The cursor passes rows from it on that are not due, and those between them. None if there are
-    none. `skipped` are those of all these that a filter leaves out.
+    none. `skipped` are those of all these that a filter leaves out, due or not.
     """
     if undue.stop <= ledger.cursor:
         return None
-    later = undue - RowSet(0, ledger.cursor)
-    passed = RowSet(ledger.cursor, later.stop)
+    later = undue - RowSet(0, ledger.cursor) - skipped
+    passed = RowSet(ledger.cursor, undue.stop)
     return PassBy(*ledger.place, len(passed), later.spans(), (skipped & passed).spans())
 
 

@@ -189,7 +189,7 @@ def _pass_by(subscription: LiveSubscription, actor: PartitionActor, ledger: Ledg
     undue = schedule.undue_rows(ledger, actor.partition.next_offset)
     if undue and subscription.scout is not None:
         scouted = subscription.scout.eligible(actor, ledger, 1 << 62)
-        undue = undue & RowSet.of_offsets(scouted.offsets)
+        undue = undue.below(scouted.end)
         skipped = RowSet(ledger.cursor, scouted.end) - RowSet.of_offsets(scouted.offsets)
     if undue:
         actor.receive(PassRows(subscription.number, clock.now, undue, skipped))

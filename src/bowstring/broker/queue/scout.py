@@ -295,6 +295,7 @@ class Scout:
             ledger = actor.partition.ledgers.get(self._subscription)
             if ledger is not None and actor.closed is None and ledger.cursor < ahead.first:
                 actor.receive(SkipRows(self._subscription, self._clock.now, ledger.cursor, ahead.first))
+                self.found(actor)
 
     # The end
 
