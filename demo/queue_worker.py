@@ -1,8 +1,8 @@
-"""A worker of `make demo-queue`: it bills orders, and one of them crashes it until its program is repaired.
+"""A worker of `make demo-queue`: it bills orders, and one of them crashes it.
 
-    python -m demo.queue_worker ADDRESS NAME REPAIRED
+    python -m demo.queue_worker ADDRESS NAME
 
-It writes a line for each order. When the file REPAIRED exists, it can bill the order that crashes it otherwise.
+It writes a line for each order.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import Final
 
 import bowstring
@@ -24,27 +23,27 @@ class Declined(Exception):
     """The card was declined; the bank may think better of it."""
 
 
-def bill(message: bowstring.LeasedMessage, repaired: Path) -> None:
+def bill(message: bowstring.LeasedMessage) -> None:
     """Returning acks the order, an exception nacks it, and `Reject` makes it a dead letter."""
     order = message.json()
     match order["kind"]:
         case "declined" if not message.retry_count:
             print(f"{order['order']}: the card was declined", flush=True)
             raise Declined
-        case "unknown" if not repaired.exists():
+        case "unknown":
             print(f"{order['order']}: no such customer", flush=True)
             raise bowstring.Reject("no such customer")
-        case "poison" if not repaired.exists():
+        case "poison":
             print(f"{order['order']}: this order crashes the worker", flush=True)
             os._exit(CRASHED)
         case _:
             print(f"{order['order']}: billed", flush=True)
 
 
-def main(address: str, name: str, repaired: str) -> None:
+def main(address: str, name: str) -> None:
     with bowstring.connect(address) as client, client.consumer(TOPIC, SUBSCRIPTION, name=name, credit=8) as consumer:
         signal.signal(signal.SIGTERM, lambda *_: consumer.close())
-        consumer.run(lambda message: bill(message, Path(repaired)))
+        consumer.run(bill)
 
 
 if __name__ == "__main__":
