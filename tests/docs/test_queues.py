@@ -72,20 +72,28 @@ def failing(message: bowstring.LeasedMessage) -> None:
     raise Failed
 
 
-@pytest.mark.parametrize("how", ["nack", "reject", "exception"])
+@pytest.mark.parametrize("how", ["nack", "exception"])
 def test_what_counts_as_a_delivery(scene: tuple[bowstring.Broker, bowstring.Client], how: str):
     _, client = scene
     with client.consumer("orders", "billing", credit=1) as consumer:
         message = next(iter(consumer))
         if how == "nack":
             message.nack()
-        elif how == "reject":
-            message.reject("no such customer")
         else:
             with pytest.raises(Failed), message:
                 failing(message)
         again = next(iter(consumer))
         assert (again.offset, again.retry_count) == (1, 1)
+
+
+def test_a_reject_counts_and_makes_a_dead_letter(scene: tuple[bowstring.Broker, bowstring.Client]):
+    _, client = scene
+    with client.consumer("orders", "billing", credit=1) as consumer:
+        next(iter(consumer)).reject("no such customer")
+        assert next(iter(consumer)).offset == 2
+    letter = next(iter(client.reader("orders.billing.dead-letters")))
+    assert letter.attributes["bowstring-reason"] == "no such customer"
+    assert letter.attributes["bowstring-retry-count"] == "1"
 
 
 def test_closing_counts_what_the_program_was_working_on(scene: tuple[bowstring.Broker, bowstring.Client]):

@@ -55,13 +55,17 @@ GOOD: dict[str, Message] = {
     "DeletePosition": pb.DeletePositionRequest(topic="orders", name="me", missing_ok=True),
     "Find": pb.FindRequest(topic="orders", id="one"),
     "DeleteMessages": pb.DeleteMessagesRequest(topic="orders", group="g", ids=["one", "two"]),
+    "CancelMessages": pb.CancelMessagesRequest(topic="orders", group="g", ids=["one", "two"]),
     "CreateSubscription": pb.CreateSubscriptionRequest(
-        topic="orders", name="billing", mode="shared", moment=10**15, lease=10**7, exists_ok=True
+        topic="orders", name="billing", mode="shared", moment=10**15, lease=10**7, exists_ok=True, max_deliveries=3, where="key = 'k'"
     ),
     "AlterSubscription": pb.AlterSubscriptionRequest(topic="orders", name="billing", lease=10**7),
     "DescribeSubscription": pb.DescribeSubscriptionRequest(topic="orders", name="billing"),
     "ListSubscriptions": pb.ListSubscriptionsRequest(topic="orders", after_topic="o", after_name="a", limit=3),
     "DeleteSubscription": pb.DeleteSubscriptionRequest(topic="orders", name="billing", missing_ok=True),
+    "SeekSubscription": pb.SeekSubscriptionRequest(topic="orders", name="billing", offsets=OFFSETS, dry_run=True),
+    "Peek": pb.PeekRequest(topic="orders", subscription="billing", limit=5, where="key = 'k'", ids=["one"]),
+    "ExplainKey": pb.ExplainKeyRequest(topic="orders", subscription="billing", key=b"k"),
     "Consume": pb.ConsumeRequest(
         open=pb.ConsumeOpen(
             topic="orders", subscription="billing", consumer="me", instance=b"i" * 16, lease=10**7, create=pb.CreateSubscriptionRequest()

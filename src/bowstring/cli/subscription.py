@@ -53,7 +53,7 @@ Examples:
 \b
   bowstring subscription create orders billing
   bowstring subscription create orders audit --start latest --lease 5m
-  bowstring subscription create orders mail --max-deliveries 5 --backoff 1s,2,5m
+  bowstring subscription create orders mail --backoff 1s,2,5m
   bowstring subscription create orders billing --exists-ok
 """
 LIST_HELP = """Lists subscriptions with their backlogs, by topic and name: all of them, or those of
@@ -83,7 +83,7 @@ Examples:
 
 \b
   bowstring subscription alter orders billing --lease 5m
-  bowstring subscription alter orders billing --max-deliveries never --backoff none
+  bowstring subscription alter orders billing --backoff none
 """
 DELETE_HELP = """Deletes a subscription: it forgets what is settled and what is not, and its
 consumers end. The messages stay in the topic. On a terminal it asks first; elsewhere it needs
