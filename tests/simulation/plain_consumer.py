@@ -82,6 +82,8 @@ class PlainConsumer:
         self._stream: Stream | None = None
         self._unwritten: list[pb.ConsumeRequest] = []
         self._wake = asyncio.Event()
+        self._given_back: set[tuple[int, int, int]] = set()
+        """Rows by partition, offset and grant that `close` has given back."""
         self.failure: errors.Error | None = None
         self._is_over = False
         """There will be no stream any more, and no answers."""
@@ -116,7 +118,17 @@ class PlainConsumer:
         return round(self._kit.life.clock.monotonic() * 1e6)
 
     def settle(self, rows: Sequence[Delivery]) -> list[Settling]:
-        """A request for each partition; each row has its outcome."""
+        """A request for each partition; each row has its outcome. Rows that `close` has given back are
+        refused here: the consumer does not have them any more.
+        """
+        again = [row for row in rows if (*row.place, row.grant) in self._given_back]
+        made = self._ask([row for row in rows if row not in again])
+        if again:
+            made.append(Settling(pb.SettleRows(), again))
+            made[-1].answer.set_result([row._replace(error="lease-lost") for row in again])
+        return made
+
+    def _ask(self, rows: Sequence[Delivery]) -> list[Settling]:
         made: list[Settling] = []
         for partition in dict.fromkeys(row.partition for row in rows):
             mine = [row for row in rows if row.partition == partition]
@@ -168,7 +180,9 @@ class PlainConsumer:
                 while self._waiting or self._seen:
                     back = [row._replace(outcome=RELEASE) for row in self._waiting.values()]
                     self._waiting = {}
-                    last = self.settle([*back, *(row._replace(outcome=NACK) for row in self._seen.values())])
+                    back += [row._replace(outcome=NACK) for row in self._seen.values()]
+                    self._given_back.update((*row.place, row.grant) for row in back)
+                    last = self._ask(back)
                     if self.failure is None:
                         await asyncio.wait([each.answer for each in last])
                 if self._stream is not None:
