@@ -57,6 +57,8 @@ class SetAsideReason(enum.IntEnum):
     """It had expired, or was too old, when it was to be delivered."""
     DAMAGED = 2
     """Its page cannot be read."""
+    LEFT_OUT = 3
+    """The filter leaves it out: its page could not be read when it was looked at, and can now."""
 
 
 class SettledPart(NamedTuple):

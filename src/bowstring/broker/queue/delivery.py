@@ -125,6 +125,10 @@ class Delivery:
         """
         partition, entries = outgoing.actor.partition, found.entries
         self._set_aside(outgoing, rows & found.gone, SetAsideReason.EXPIRED)
+        scout = self._subscription.scout
+        if scout is not None and not outgoing.again and (left_out := scout.left_out_of(rows, found)):
+            self._set_aside(outgoing, left_out, SetAsideReason.LEFT_OUT)
+            rows = rows - left_out
         if entries and rows:
             moments = None if outgoing.again else self._reading.moments(partition.topic)
             cut = leased_page.cut(partition, rows, entries, found.pages, moments)

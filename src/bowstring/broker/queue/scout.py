@@ -277,6 +277,18 @@ class Scout:
         """The same, wherever they are."""
         return self._look.among(rows, await self._pages.read(actor.partition, rows, BYTES_A_READ))
 
+    def left_out_of(self, rows: RowSet, found: PagesFound) -> RowSet:
+        """Those of granted rows in these pages that the filter leaves out: they were granted unseen,
+        because their pages could not be read.
+        """
+        if not self._look.has_filter:
+            return NO_ROWS
+        looked = [
+            (RowSet(entry.first_offset, entry.end), self._look.of_page(entry.first_offset, entry, page))
+            for entry, page in zip(found.entries, found.pages, strict=True)
+        ]
+        return RowSet.union((rows & whole) - RowSet.of_offsets(seen.offsets) for whole, seen in looked)
+
     # Rows that are left out
 
     def _skip(self, actor: PartitionActor, ledger: Ledger, ahead: _Ahead) -> None:
