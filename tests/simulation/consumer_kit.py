@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from tests.simulation.consumer_log import ConsumerLog
     from tests.simulation.node import Incarnation
 
+Held = tuple[tuple[int, int], int]
+"""A row by its place and grant: a consumer may still know it by an earlier grant."""
+
 
 class Wanted(NamedTuple):
     """How to consume."""
@@ -90,10 +93,10 @@ class PlainConsumption:
         return await self._answers(rows, self._consumer.extend(rows, round(seconds * 1e6)))
 
     async def _answers(self, rows: list[Delivery], requests: list[Settling]) -> list[Delivery]:
-        answers = {row.place: row for request in requests for row in await request.answer}
+        answers = {(row.place, row.grant): row for request in requests for row in await request.answer}
         if any(row.error == "outcome-unknown" for row in answers.values()):
             raise errors.OutcomeUnknown("there was no answer.")
-        return [row._replace(error=answers[row.place].error) for row in rows]
+        return [row._replace(error=answers[row.place, row.grant].error) for row in rows]
 
     def pause(self) -> None:
         self._consumer.ask_for(0)
@@ -170,7 +173,7 @@ class RealConsumption:
 
     async def _decide(self, rows: list[Delivery], one: Any, many: Any) -> list[Delivery]:
         """Messages one by one, rows of a batch by masks."""
-        told: dict[tuple[int, int], str] = {}
+        told: dict[Held, str] = {}
         receipts: list[tuple[Any, dict[int, Delivery]]] = []
         masks: dict[tuple[int, str], tuple[Any, dict[int, Delivery]]] = {}
         for row in rows:
@@ -179,14 +182,14 @@ class RealConsumption:
                 try:
                     receipts.append((one(token, row.outcome), {at: row}))
                 except errors.LeaseLost as error:
-                    told[row.place] = error.kind
+                    told[row.place, row.grant] = error.kind
             else:
                 masks.setdefault((id(token), row.outcome), (token, {}))[1][at] = row
         for (_, outcome), (batch, named) in masks.items():
             receipts.append((many(batch, outcome, sorted(named)), named))
         for receipt, named in receipts:
             told.update(await _told(receipt, named))
-        return [row._replace(error=told[row.place]) for row in rows]
+        return [row._replace(error=told[row.place, row.grant]) for row in rows]
 
     def pause(self) -> None:
         self._consumer.pause()
@@ -220,17 +223,18 @@ def _settle_batch(batch: Any, outcome: str, mask: list[int]) -> Any:
     return batch.nack(mask) if outcome == NACK else batch.reject(mask, "no reason")
 
 
-async def _told(receipt: Any, named: dict[int, Delivery]) -> dict[tuple[int, int], str]:
+async def _told(receipt: Any, named: dict[int, Delivery]) -> dict[Held, str]:
     """What a receipt says of each row: of a batch by its number, of a single message by what it
     raises. A row that was settled by an earlier call has no answer.
     """
     try:
         answers = await receipt
     except errors.LeaseLost as error:
-        return {row.place: error.kind for row in named.values()}
+        return {(row.place, row.grant): error.kind for row in named.values()}
     if -1 in named:
-        return {named[-1].place: ""}
+        return {(named[-1].place, named[-1].grant): ""}
     known = answers.ok.to_pylist()
     return {
-        row.place: answers.refused[at].kind if at in answers.refused else "" if known[at] else "settled before" for at, row in named.items()
+        (row.place, row.grant): answers.refused[at].kind if at in answers.refused else "" if known[at] else "settled before"
+        for at, row in named.items()
     }
