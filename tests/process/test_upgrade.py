@@ -108,7 +108,9 @@ def test_an_old_directory_is_served_deduplicated_sealed_and_served_again(old):
 
 
 def test_an_old_directory_gets_subscriptions(old):
-    """Its messages were published before there were any. They are at rest, and loaded again."""
+    """Its messages were published before there were any. They are at rest, and loaded again. Those
+    that are due in a hundred years do not come.
+    """
     data, told = old
     wanted = {(each["topic"], each["partition"], each["offset"]) for each in told["stored"]}
     with stored.broker(data) as running, running.connect() as client:
@@ -120,9 +122,11 @@ def test_an_old_directory_gets_subscriptions(old):
     found: set[tuple[str, int, int]] = set()
     with stored.broker(data) as running, running.connect() as client:
         for topic in topics:
+            scheduled = {(topic, message.partition, message.offset) for message in client.reader(topic, end="latest") if message.due}
+            wanted -= scheduled
             with client.consumer(topic, "billing", credit=1000) as consumer:
                 backlog = client.subscription(topic, "billing").backlog
-                for _, message in zip(range(backlog), consumer, strict=False):
+                for _, message in zip(range(backlog - len(scheduled)), consumer, strict=False):
                     found.add((topic, message.partition, message.offset))
                     message.ack()
     assert found == wanted
