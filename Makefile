@@ -48,7 +48,7 @@ soak: $(READY) ## a broker under load for MINUTES=30: do memory, files and start
 demo: $(READY) ## a broker, a stream of orders, a Spark that adds them up; ends with a picture, demo.svg
 	@$(BIN)/python -m demo
 
-demo-queue: $(READY) ## workers on a queue: retries, crashes, dead letters; half a minute
+demo-queue: $(READY) ## workers on a queue: retries, crashes, dead letters, a redrive; half a minute
 	@$(BIN)/python -m demo.queue
 
 docs: $(READY_DOCS) ## build the site of docs/ to build/docs; a link that leads nowhere is an error

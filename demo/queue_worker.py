@@ -24,13 +24,15 @@ class Declined(Exception):
 
 
 def bill(message: bowstring.LeasedMessage) -> None:
-    """Returning acks the order, an exception nacks it, and `Reject` makes it a dead letter."""
+    """Returning acks the order, an exception nacks it, and `Reject` makes it a dead letter. What is
+    sent back has the reason with it: its customer is known by then.
+    """
     order = message.json()
     match order["kind"]:
         case "declined" if not message.retry_count:
             print(f"{order['order']}: the card was declined", flush=True)
             raise Declined
-        case "unknown":
+        case "unknown" if "bowstring-reason" not in message.attributes:
             print(f"{order['order']}: no such customer", flush=True)
             raise bowstring.Reject("no such customer")
         case "poison":

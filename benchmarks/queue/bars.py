@@ -41,6 +41,10 @@ IN_ORDER_BYTES, RETRY_BYTES = 1.0, 40.0
 EXPIRY_MS = 100.0
 TAILS = 1.1
 START_SECONDS = 1.5
+KEY_SHARE, KEY_POISON, KEY_ELSE = 0.6, 1.2, 0.2
+DAY_MB, DAY_START_SECONDS, DAY_CPU_PERCENT, DAY_LATE_MS = 400, 10.0, 5.0, 100.0
+DUE_SHARE, BACKOFF_SHARE = 0.5, 0.5
+FILTER_TIMES = 5.0
 
 
 def rows(found: dict[str, Found]) -> list[Row]:
@@ -172,6 +176,89 @@ def _start(found: Found) -> list[Row]:
     ]
 
 
+def _keys(found: Found) -> list[Row]:
+    shared, keyed, poisoned = (median(found["rates"], who, "messages_per_second") or 0.0 for who in ("shared", "key_shared", "poisoned"))
+    made = [beside("100,000 keys, 8 consumers: key-shared beside shared", keyed, shared, KEY_SHARE)]
+    longer = keyed / poisoned if poisoned else 0.0
+    reached = KEY_POISON / longer if longer else None
+    made.append(
+        Row("  one key nacked for ever: time of the others", "", ratio=f"{longer:.2f} ×", bar=f"≤ {KEY_POISON:g} ×", reached=reached)
+    )
+    for when, title in (("before", "8 consumers"), ("after", "10 s after 2 more joined")):
+        shares = found["balance"][when]
+        made += [
+            Row(
+                f"  {title}: the heaviest key's, else",
+                "",
+                ratio=f"{shares['else']:.2f}",
+                bar=f"≤ {KEY_ELSE:g}",
+                reached=KEY_ELSE / max(shares["else"], 0.001),
+            ),
+            least("  least of the others' mean", shares["least"], LEAST),
+            Row(
+                "  most of the others' mean",
+                "",
+                ratio=f"{shares['most']:.2f}",
+                bar=f"≤ {MOST:g}",
+                reached=MOST / max(shares["most"], 0.001),
+            ),
+        ]
+    return made
+
+
+def _day(found: Found) -> list[Row]:
+    window, start = found["window"], found["start"]
+    grown = max(found["published_peak_bytes"], found["delivering_peak_bytes"]) - found["empty_bytes"]
+    return [
+        most(f"{found['count']:,} scheduled over a day: memory above an empty broker", grown / 1e6, DAY_MB, "MB", digits=0),
+        Row("  while delivering", f"{(found['delivering_peak_bytes'] - found['empty_bytes']) / 1e6:.0f} MB"),
+        most("  start, until a consumer has the first message", start["first_message"], DAY_START_SECONDS, "s"),
+        Row("  start, until a call is answered", f"{start['seconds']:.2f} s"),
+        most(f"  CPU while {window['per_second']:.0f} a second are due", 100 * window["cpu_share"], DAY_CPU_PERCENT, "%", digits=1),
+        most("  lateness, 99 %", max(window["p99_ms"], 0.001), DAY_LATE_MS, "ms", digits=1),
+        Row("  lateness, median / most", f"{window['median_ms']:.1f} / {window['most_ms']:.1f} ms"),
+        _early(window["early"], window["rows"]),
+        Row("  published", speed(found["count"] / found["publish_seconds"])),
+    ]
+
+
+def _early(early: int, rows: int) -> Row:
+    return Row("  early", f"{early} of {rows:,}", bar="0", reached=float(early == 0))
+
+
+def _minute(found: Found) -> list[Row]:
+    rates, live = found["rates"], found["live"]
+    shared, due = (median(rates, who, "messages_per_second") or 0.0 for who in ("shared", "due"))
+    early = live["early"] + sum(run["early"] for run in rates["due"])
+    return [
+        beside(f"{found['count']:,} due within {found['seconds']:.0f} s, worked off, beside shared", due, shared, DUE_SHARE),
+        Row("  broker CPU s/million", *(f"{median(rates, who, 'server_cpu_per_million') or 0:.2f}" for who in ("due", "shared"))),
+        _early(early, live["rows"] + found["count"] * len(rates["due"])),
+        Row("  as they become due: late, median / 99 %", f"{live['median_ms']:.0f} / {live['p99_ms']:.0f} ms"),
+        Row("  the last is acked so long after it was due", f"{live['after_seconds']:.1f} s"),
+    ]
+
+
+def _backoff(found: Found) -> list[Row]:
+    rates, made = found["rates"], list[Row]()
+    for way, plain, title in (
+        ("consume-backoff", "consume-messages", "message by message"),
+        ("consume-backoff-rows", "consume-rows", "batches"),
+    ):
+        ours, theirs = (median(rates, who, "messages_per_second") or 0.0 for who in (way, plain))
+        made.append(beside(f"a tenth nacked with a backoff, {title}, beside none", ours, theirs, BACKOFF_SHARE))
+    return made
+
+
+def _filter(found: Found) -> list[Row]:
+    rates = {who: median(found["rates"], who, "messages_per_second") or 0.0 for who in found["rates"]}
+    return [
+        beside("one in 1,000 passes a filter over an attribute, beside all", rates["attribute"], rates["all"], FILTER_TIMES),
+        beside("  a filter over the key", rates["key"], rates["all"], FILTER_TIMES),
+        beside("  over an attribute, beside all as batches", rates["attribute"], rates["all_batches"]),
+    ]
+
+
 _ROWS: dict[str, Callable[[Found], list[Row]]] = {
     "queue-consume": _consume,
     "queue-delivery": _delivery,
@@ -180,4 +267,9 @@ _ROWS: dict[str, Callable[[Found], list[Row]]] = {
     "queue-expiry": _expiry,
     "queue-tails": _tails,
     "queue-start": _start,
+    "queue-keys": _keys,
+    "queue-day": _day,
+    "queue-minute": _minute,
+    "queue-backoff": _backoff,
+    "queue-filter": _filter,
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from itertools import accumulate
 from typing import Any
 
 import uvloop
@@ -53,9 +54,13 @@ class PlainPushes:
         self.pushes += 1
         self._next.grants.append(answer.lease.grant)
         self._next.outcomes.append(ACK)
-        self._next.runs.append(len(answer.page.runs))
-        self._next.offsets.extend(run.offset for run in answer.page.runs)
-        self._next.rows.extend(run.rows for run in answer.page.runs)
+        runs = [(run.offset, run.rows) for run in answer.page.runs]
+        if answer.page.HasField("scattered"):
+            told = answer.page.scattered
+            runs = list(zip(accumulate(told.offsets), told.rows or [1] * len(told.offsets), strict=True))
+        self._next.runs.append(len(runs))
+        self._next.offsets.extend(offset for offset, _ in runs)
+        self._next.rows.extend(rows for _, rows in runs)
 
     def _send(self) -> None:
         self._sent += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.queue import consuming, crowd, delivery, held, starting, tails
+from benchmarks.queue import backoff, consuming, crowd, delivery, filtered, held, keys, scheduled, starting, tails
 from benchmarks.turns import Setting
 
 WORKS: dict[str, Callable[[Setting], dict[str, Any]]] = {
@@ -16,5 +16,10 @@ WORKS: dict[str, Callable[[Setting], dict[str, Any]]] = {
     "queue-expiry": held.expiry,
     "queue-tails": tails.measure,
     "queue-start": starting.measure,
+    "queue-keys": keys.measure,
+    "queue-day": scheduled.day,
+    "queue-minute": scheduled.minute,
+    "queue-backoff": backoff.measure,
+    "queue-filter": filtered.measure,
 }
 NAMES = tuple(WORKS)

@@ -151,7 +151,64 @@ def nacked_messages(options: argparse.Namespace) -> Figures:
     return _consumed(options, work, HELD_CREDIT)
 
 
+def backed_off_messages(options: argparse.Namespace) -> Figures:
+    """A tenth is nacked the first time, in order, and comes again when the subscription's backoff
+    says. The figures count messages that are acked.
+    """
+
+    def work(consumer: Iterable[Any]) -> tuple[int, int]:
+        count = total = 0
+        for message in consumer:
+            if message.offset % NACKED_EACH or message.retry_count:
+                total += len(message.value)
+                message.ack()
+                count += 1
+                if count == options.count:
+                    break
+            else:
+                message.nack()
+        return count, total
+
+    return _consumed(options, work)
+
+
 # ---- as Arrow
+
+
+def rows(options: argparse.Namespace) -> Figures:
+    """As Arrow: lengths summed by Arrow, and the whole batch acked. The topic may have more messages
+    than pass a filter.
+    """
+
+    def work(consumer: Any) -> tuple[int, int]:
+        count = total = 0
+        for batch in consumer.batches(max_rows=BATCH_ROWS):
+            total += pc.sum(pc.binary_length(batch.column("value"))).as_py()
+            count += len(batch)
+            batch.ack()
+            if count == options.count:
+                break
+        return count, total
+
+    return _consumed(options, work)
+
+
+def backed_off_batches(options: argparse.Namespace) -> Figures:
+    """With masks: a tenth of each batch is nacked the first time, and comes again when the
+    subscription's backoff says.
+    """
+
+    def work(consumer: Any) -> tuple[int, int]:
+        count = total = 0
+        for batch in consumer.batches(max_rows=BATCH_ROWS):
+            acked, size = _settle_masked(batch)
+            count += acked
+            total += size
+            if count == options.count:
+                break
+        return count, total
+
+    return _consumed(options, work)
 
 
 def batches(options: argparse.Namespace) -> Figures:
@@ -221,6 +278,9 @@ WORK: dict[str, Callable[[argparse.Namespace], Figures]] = {
     "consume-blocks": blocks,
     "consume-asyncio": in_asyncio,
     "consume-nacked": nacked_messages,
+    "consume-backoff": backed_off_messages,
+    "consume-rows": rows,
+    "consume-backoff-rows": backed_off_batches,
     "consume-batches": batches,
     "consume-nacked-batches": nacked_batches,
     "consume-plain": plain.consume,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import struct
 import time
+from itertools import accumulate
 from typing import NamedTuple
 
 from tests.clients.plain_client import PlainClient, field, fields, moment, packed, unpacked
@@ -151,8 +152,7 @@ class PlainConsumer:
     def _pushed(self, page: bytes, lease: bytes, batch: bytes) -> None:
         head, holding = dict(fields(page)), dict(fields(lease))
         partition, grant = int(head.get(1, 0)), int(holding[1])
-        runs = [dict(fields(bytes(run))) for number, run in fields(page) if number == 7]
-        offsets = [int(run[1]) + row for run in runs for row in range(int(run[2]))]
+        offsets = offsets_in(page)
         counts = zip(unpacked(holding.get(4, b"")), unpacked(holding.get(5, b"")), strict=True)
         retries = [count for count, rows in counts for _ in range(rows)] or [0] * len(offsets)
         have = self.held.setdefault((partition, grant), set())
@@ -185,6 +185,17 @@ class PlainConsumer:
         named = dict(fields(lost))
         for key in [(int(named.get(1, 0)), grant) for grant in unpacked(named[2])]:
             self.lost += [key] if self.held.pop(key, None) else []  # else a repeated settlement has just settled it
+
+
+def offsets_in(page: bytes) -> list[int]:
+    """The offset of each message of a page: in runs, or in arrays where these are many."""
+    runs = [dict(fields(bytes(run))) for number, run in fields(page) if number == 7]
+    places = [(int(run[1]), int(run[2])) for run in runs]
+    for scattered in (bytes(value) for number, value in fields(page) if number == 16):
+        told = dict(fields(scattered))
+        firsts = list(accumulate(unpacked(told[1])))
+        places += zip(firsts, unpacked(told[2]) if 2 in told else [1] * len(firsts), strict=True)
+    return [first + row for first, rows in places for row in range(rows)]
 
 
 def microseconds() -> int:

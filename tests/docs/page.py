@@ -27,10 +27,11 @@ BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 NOT_RUN = re.compile(r"^(pip|make|source) ")
 VOLATILE = re.compile(
     r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?Z?"  # a moment
+    r"|\b\d\d:\d\d:\d\dZ"  # a time of this day
     r"|\b[0-9a-f]{32}\b"  # the id of a batch
     r"|\b\d[\d.,]*\s?([KMG]i)?B\b"  # a size
     r"|\b(\d+m )?\d[\d.]* ?(ms|s)\b|_seconds=[\d.]+"  # how long it took
-    r"|\b[\d,.]+ (delivered|acked|nacked|expired)(?=[,:]|$)"  # how fast
+    r"|\b[\d,.]+ (delivered|acked|nacked|expired)(?=[,:]|$)|(?<=\s)\d+\.\d(?=\s)"  # how fast
     r"|\b\d+@[\d,]+"  # a place that depends on how messages were gathered
     r"|\bsegment-?\s?[0-9a-f]+\b|\bpid \d+|:\d{5}\b|\s+"
 )

@@ -41,7 +41,7 @@ WRITE = os.environ.get("BOWSTRING_WRITE_SHOWN") == "1"
 def test_there_are_pages_with_examples() -> None:
     names = {each.name for each in WITH_EXAMPLES}
     assert {"README.md", "index.md", "tutorial.md", "from-kafka.md", "files.md", "notebooks.md", "reading.md", "operations.md"} <= names
-    assert {"spark.md", "errors.md", "queues.md", "from-queues.md"} <= names
+    assert {"spark.md", "errors.md", "queues.md", "from-queues.md", "operating-queues.md"} <= names
 
 
 @pytest.fixture

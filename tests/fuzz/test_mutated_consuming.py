@@ -78,15 +78,15 @@ class Honest(Conversation):
             self.unanswered -= 1
             self.refused += settled.refused
         if answer.HasField("lease"):
-            at = answer.page.partition
-            self.got.update((at, run.offset + row) for run in answer.page.runs for row in range(run.rows))
+            at, runs = answer.page.partition, wire.runs_in(answer.page)
+            self.got.update((at, offset + row) for offset, rows in runs for row in range(rows))
             last = self.requests.get(at, 0)
             settle = pb.SettleRows(partition=at, request=last + 1, answered=last - self.unanswered)
             settle.grants.append(answer.lease.grant)
             settle.outcomes.append(1)
-            settle.runs.append(len(answer.page.runs))
-            settle.offsets.extend(run.offset for run in answer.page.runs)
-            settle.rows.extend(run.rows for run in answer.page.runs)
+            settle.runs.append(len(runs))
+            settle.offsets.extend(offset for offset, _ in runs)
+            settle.rows.extend(rows for _, rows in runs)
             self.requests[at] = last + 1
             self.unanswered += 1
             self.put(pb.ConsumeRequest(settle=[settle]).SerializeToString())
@@ -109,8 +109,8 @@ class Prodding(Conversation):
 
     def take(self, answer: pb.ConsumeAnswer) -> None:
         if answer.HasField("lease"):
-            for run in answer.page.runs:
-                self.held.put_nowait(HeldRun(answer.page.partition, answer.lease.grant, run.offset, run.rows))
+            for run in wire.runs_in(answer.page):
+                self.held.put_nowait(HeldRun(answer.page.partition, answer.lease.grant, *run))
 
 
 class Publisher:

@@ -35,6 +35,7 @@ LIMIT_SECONDS = 30
 """Only a call that never ends takes so long."""
 
 OFFSETS = [pb.PartitionOffset(partition=0, offset=1)]
+LETTERS = pb.LetterRows(partition=0, offsets=[1, 9], rows=[2, 1])
 GOOD: dict[str, Message] = {
     "Hello": pb.HelloRequest(software="fuzz", protocol=1, protocol_min=1, name="fuzz"),
     "CreateTopic": pb.CreateTopicRequest(name="made", partitions=2, retention=10**9, deduplication=10**8, exists_ok=True),
@@ -55,6 +56,7 @@ GOOD: dict[str, Message] = {
     "DeletePosition": pb.DeletePositionRequest(topic="orders", name="me", missing_ok=True),
     "Find": pb.FindRequest(topic="orders", id="one"),
     "DeleteMessages": pb.DeleteMessagesRequest(topic="orders", group="g", ids=["one", "two"]),
+    "MoveMessages": pb.MoveMessagesRequest(topic="orders", group="g", ids=["one", "two"], due=1_800_000_000_000_000),
     "CancelMessages": pb.CancelMessagesRequest(topic="orders", group="g", ids=["one", "two"]),
     "CreateSubscription": pb.CreateSubscriptionRequest(
         topic="orders", name="billing", mode="shared", moment=10**15, lease=10**7, exists_ok=True, max_deliveries=3, where="key = 'k'"
@@ -65,6 +67,11 @@ GOOD: dict[str, Message] = {
     "DeleteSubscription": pb.DeleteSubscriptionRequest(topic="orders", name="billing", missing_ok=True),
     "SeekSubscription": pb.SeekSubscriptionRequest(topic="orders", name="billing", offsets=OFFSETS, dry_run=True),
     "Peek": pb.PeekRequest(topic="orders", subscription="billing", limit=5, where="key = 'k'", ids=["one"]),
+    "ListDeadLetters": pb.ListDeadLettersRequest(
+        topic="orders", subscription="billing", where="key = 'k'", ids=["one"], after_partition=1, after_offset=3, limit=5, places=True
+    ),
+    "Redrive": pb.RedriveRequest(topic="orders", subscription="billing", letters=[LETTERS]),
+    "PurgeDeadLetters": pb.PurgeDeadLettersRequest(topic="orders", subscription="billing", letters=[LETTERS]),
     "ExplainKey": pb.ExplainKeyRequest(topic="orders", subscription="billing", key=b"k"),
     "Consume": pb.ConsumeRequest(
         open=pb.ConsumeOpen(

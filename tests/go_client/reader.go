@@ -80,10 +80,10 @@ func messages(answer *pb.FetchAnswer, each func(Message)) error {
 			return err
 		}
 	}
-	offsets, origins := &runs{list: answer.Runs}, &sources{list: answer.Origins}
+	offsets, origins := &runs{list: runsIn(answer)}, &sources{list: answer.Origins}
 	for row := 0; row < int(answer.Rows); row++ {
 		run, offset := offsets.next()
-		origin, sent := origins.next()
+		origin, sent := origins.next(offset)
 		message := Message{
 			Row: Row{
 				Key:        bytesAt(column(batch, "key"), row),
@@ -113,6 +113,44 @@ func messages(answer *pb.FetchAnswer, each func(Message)) error {
 	return nil
 }
 
+// runsIn gives the runs of an answer: as they are, or out of arrays where they are many.
+func runsIn(answer *pb.FetchAnswer) []*pb.Run {
+	told := answer.Scattered
+	if told == nil {
+		return answer.Runs
+	}
+	var list []*pb.Run
+	var offset uint64
+	moments := &arrivals{moments: told.Arrived, rows: told.ArrivedRows}
+	for i, step := range told.Offsets {
+		offset += step
+		rows := uint32(1)
+		if len(told.Rows) > 0 {
+			rows = told.Rows[i]
+		}
+		list = append(list, &pb.Run{Offset: offset, Rows: rows, Arrived: moments.next(rows)})
+	}
+	return list
+}
+
+// arrivals goes through the moments of arrival run by run: the rows of a run have arrived together.
+type arrivals struct {
+	moments []int64
+	rows    []uint32
+	row     uint32
+}
+
+func (a *arrivals) next(rows uint32) int64 {
+	if len(a.moments) == 0 {
+		return 0
+	}
+	for a.row == a.rows[0] {
+		a.moments, a.rows, a.row = a.moments[1:], a.rows[1:], 0
+	}
+	a.row += rows
+	return a.moments[0]
+}
+
 // runs goes through the offsets of an answer row by row.
 type runs struct {
 	list []*pb.Run
@@ -129,14 +167,18 @@ func (r *runs) next() (*pb.Run, uint64) {
 
 // sources goes through the origins of an answer row by row.
 type sources struct {
-	list []*pb.Origin
-	row  uint32
+	list  []*pb.Origin
+	row   uint32
+	first uint64 // the offset of the origin's first row
 }
 
-func (s *sources) next() (*pb.Origin, uint32) {
+func (s *sources) next(offset uint64) (*pb.Origin, uint32) {
 	for s.row == s.list[0].Rows {
 		s.list, s.row = s.list[1:], 0
 	}
+	if s.row == 0 {
+		s.first = offset
+	}
 	s.row++
-	return s.list[0], s.list[0].FirstRow + s.row - 1
+	return s.list[0], s.list[0].FirstRow + uint32(offset-s.first)
 }

@@ -12,10 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 
-from tests.history import promises_of_deleting, promises_of_delivery, promises_of_keeping, promises_of_reading, promises_of_the_kit
+from tests.history import (
+    promises_of_deleting,
+    promises_of_delivery,
+    promises_of_keeping,
+    promises_of_reading,
+    promises_of_schedules,
+    promises_of_the_kit,
+)
 from tests.history.events import Event, Row
 from tests.history.facts import Facts, Session, facts_of, topics_of
 from tests.history.keeping import Clocks, Keeping
+from tests.history.moves import may_be_due
 from tests.history.violations import Cases, Violation
 
 Checker = Callable[[Facts], Cases]
@@ -35,7 +43,7 @@ def nothing_comes_from_nowhere(facts: Facts) -> Cases:
         where = f"{session.name} read {row.label} at {facts.topic}/{row.partition}@{row.offset}"
         if send is None:
             yield f"{where}, which was {'sent before the topic was made anew' if row.label in facts.forgotten else 'never sent'}"
-        elif _content(row) != _content(send.sent):
+        elif _content(row) != _content(send.sent) or not may_be_due(facts, send, row):
             yield f"{where} as {row}, and sent was {send.sent}"
         elif row.expires != send.sent.expires and not send.sent.expires <= row.expires + ROUNDED:
             yield f"{where} to expire at {row.expires}, and sent was {send.sent.expires}"
@@ -44,7 +52,7 @@ def nothing_comes_from_nowhere(facts: Facts) -> Cases:
 
 
 def _content(row: Row) -> tuple[object, ...]:
-    return row.value, row.key, row.attributes, row.due, row.group
+    return row.value, row.key, row.attributes, row.group
 
 
 def refused_is_never_read(facts: Facts) -> Cases:
@@ -146,11 +154,11 @@ def arrival_never_falls(facts: Facts) -> Cases:
 
 def rows_never_change(facts: Facts) -> Cases:
     """A row is the same in every read, before and after it was sealed, coalesced with others, and
-    copied: arrival and all.
+    copied: arrival and all. Only its owner gives it another due time.
     """
     for session, row in _every_row(facts):
         first = facts.rows[row.partition, row.offset]
-        if row != first:
+        if row != first._replace(due=row.due):
             yield f"{session.name} read {facts.topic}/{row.partition}@{row.offset} as {row}, and somebody else as {first}"
 
 
@@ -188,7 +196,7 @@ def check(
     something before the broker may have refused a publish.
     """
     of_keeping = (*promises_of_keeping.CHECKERS, *promises_of_deleting.CHECKERS, promises_of_the_kit.silence_means_stored)
-    of_keeping += promises_of_delivery.CHECKERS
+    of_keeping += (*promises_of_delivery.CHECKERS, promises_of_schedules.a_reader_sees_the_new_due_time)
     of_keeping += (promises_of_keeping.stored_is_found, promises_of_deleting.stored_can_be_deleted) if steady_clocks else ()
     broken: list[Violation] = []
     for topic in topics_of(events):

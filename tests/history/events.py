@@ -37,6 +37,8 @@ OBSERVE = "observe"
 """A client looks at another client's position."""
 ERASE = "erase"
 """An owner deletes messages; the other delete is that of topics."""
+CANCEL, MOVE = "cancel", "move"
+"""An owner deletes messages that are not due yet, or gives them another due time (`Row.due`)."""
 CAME, NOTICED = "came", "noticed"
 """Rows reached a reader's kit, which hands them out when the program asks; and the kit learned that
 some were deleted.
@@ -264,7 +266,9 @@ def parsed(lines: Iterable[str]) -> Iterator[Event]:
             queue = Consuming(*event.queue)
             deliveries = tuple(Delivery(*delivery) for delivery in queue.rows)
             rows = tuple(Row(*row) for row in event.rows)
-            yield event._replace(rows=rows, settings=Settings(*event.settings), queue=queue._replace(rows=deliveries))
+            yield event._replace(
+                rows=rows, settings=Settings(*event.settings), queue=queue._replace(rows=deliveries, backoff=tuple(queue.backoff))
+            )
 
 
 def merged(*histories: Iterable[Event]) -> list[Event]:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from tests.history.events import (
     ALTER,
     CAME,
+    CANCEL,
     CREATE,
     DELETE,
     ERASE,
@@ -24,6 +25,7 @@ from tests.history.events import (
     FINAL,
     FIND,
     INVOKE,
+    MOVE,
     NOTICED,
     OK,
     OPEN,
@@ -138,6 +140,20 @@ class Deletion(NamedTuple):
     client: str = ""
     error: str = ""
     """Why it was refused."""
+    is_cancel: bool = False
+    """Only if the message was not due."""
+
+
+class Moved(NamedTuple):
+    """A message was given another due time, perhaps. Where it is is known only if that was acknowledged."""
+
+    invoked: float
+    ended: float
+    id: str
+    group: str
+    due: int
+    partition: int = -1
+    offset: int = 0
 
 
 @dataclass(slots=True)
@@ -155,6 +171,7 @@ class Facts:
     sessions: dict[str, Session] = field(default_factory=dict)
     finds: list[Found] = field(default_factory=list)
     deletions: list[Deletion] = field(default_factory=list)
+    moves: list[Moved] = field(default_factory=list)
     final: dict[tuple[int, int], Row] = field(default_factory=dict)
     """What was there at the end, by partition and offset."""
     rows: dict[tuple[int, int], Row] = field(default_factory=dict)
@@ -265,9 +282,10 @@ def _deletions(facts: Facts, events: list[Event]) -> None:
     """Drops sends that an earlier topic of the name answered; sends that it may have answered
     become unknown.
     """
-    ends = {event.call: event for event in events if event.operation == ERASE and event.kind != INVOKE}
+    operations = (ERASE, CANCEL, MOVE)
+    ends = {event.call: event for event in events if event.operation in operations and event.kind != INVOKE}
     for event in events:
-        if event.operation != ERASE or event.kind != INVOKE:
+        if event.operation not in operations or event.kind != INVOKE:
             continue
         end = ends.get(event.call)
         if end is not None and end.time < facts.created:
@@ -278,7 +296,11 @@ def _deletions(facts: Facts, events: list[Event]) -> None:
             answer = end.rows[at] if end is not None and known else Row("")
             place = (answer.partition, answer.offset) if not answer.error else (-1, 0)
             ended = end.time if end is not None else inf
-            facts.deletions.append(Deletion(event.time, ended, asked.id, asked.group, *place, event.client, answer.error))
+            if event.operation == MOVE:
+                facts.moves.append(Moved(event.time, ended, asked.id, asked.group, asked.due, *place))
+            else:
+                cancel = event.operation == CANCEL
+                facts.deletions.append(Deletion(event.time, ended, asked.id, asked.group, *place, event.client, answer.error, cancel))
 
 
 def _readings(facts: Facts, events: list[Event]) -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tests.history.events import Row
 from tests.history.facts import Facts, Send
+from tests.history.moves import due_between
 
 ROW_BYTES = 1200
 """The most that a message takes in addition to its own bytes, alone in a page."""
@@ -36,6 +37,10 @@ class Clocks(NamedTuple):
     """How many seconds a kit's knowledge of that clock may be late: as long as answers travel."""
     notice: float | None = None
     """Within how many seconds a kit learns of another client's deletion; None if connections break."""
+    steady: Callable[[float], float] | None = None
+    """By how many seconds the clock of schedules may have been ahead. It follows jumps that retention
+    does not believe. None: as `ahead`.
+    """
 
     def earliest(self, time: float) -> float:
         """The earliest that it may have been by the broker's clock, in microseconds."""
@@ -43,6 +48,10 @@ class Clocks(NamedTuple):
 
     def latest(self, time: float) -> float:
         return self.origin + (time + self.ahead(time)) * 1e6
+
+    def latest_due(self, time: float) -> float:
+        """The latest that it may have been by the clock of schedules, in microseconds."""
+        return self.origin + (time + (self.steady or self.ahead)(time)) * 1e6
 
 
 class Keeping:
@@ -97,18 +106,18 @@ class Keeping:
         """Whether the moment that the sender named may have come."""
         return self.clocks is not None and 0 < send.sent.expires <= self.clocks.latest(time)
 
-    def too_old(self, place: tuple[int, int], send: Send, time: float) -> bool:
-        """Whether it may have been older than its topic keeps messages."""
+    def too_old(self, place: tuple[int, int], send: Send, time: float, longer: float = 0.0) -> bool:
+        """Whether it may have been older than its topic keeps messages, and than that by `longer`."""
         if self.clocks is None:
             return False
         shortest = min(settings.retention for settings in self.facts.settings(send.invoked, time))
-        return self._age_from(place, send) + shortest * 1e6 <= self.clocks.latest(time)
+        return self._age_from(place, send) + shortest * 1e6 + longer <= self.clocks.latest(time)
 
     def _age_from(self, place: tuple[int, int], send: Send) -> float:
         """The earliest moment that its age may count from."""
         assert self.clocks is not None
         row = self.facts.rows.get(place)
-        return max(row.arrived if row is not None else self.clocks.earliest(send.invoked), send.sent.due)
+        return max(row.arrived if row is not None else self.clocks.earliest(send.invoked), due_between(self.facts, send, place)[0])
 
     def _too_much(self, place: tuple[int, int], time: float) -> bool:
         """Whether there was more than the topic may have, from this message's page on. Holes take
@@ -129,9 +138,17 @@ class Keeping:
         sizes = self._sizes[partition]
         return sizes[offset - 1][1] if 0 < offset <= len(sizes) else 0
 
-    def must_be_gone(self, place: tuple[int, int], send: Send, time: float, since: float | None = None) -> bool:
+    def due_at_most(self, place: tuple[int, int], send: Send) -> float:
+        """The latest moment that it may ever have been due."""
+        latest = due_between(self.facts, send, place, self.clocks.latest_due if self.clocks is not None else None)
+        return latest[1]
+
+    def must_be_gone(
+        self, place: tuple[int, int], send: Send, time: float, since: float | None = None, until: float | None = None, longer: float = 0.0
+    ) -> bool:
         """Whether no reader may get it any more, by any clock that the broker may have had, and by
-        any settings since a moment.
+        any settings since a moment, and until another: a longer retention keeps what is still there.
+        Some get it for `longer` than its topic keeps it, in microseconds.
         """
         if self.clocks is None:
             return False
@@ -139,8 +156,9 @@ class Keeping:
         row = self.facts.rows.get(place)
         if row is not None and 0 < row.expires < now:
             return True
-        longest = max(settings.retention for settings in self.facts.settings(time if since is None else since, time))
-        return row is not None and max(row.arrived, send.sent.due) + longest * 1e6 < now
+        held = self.facts.settings(time if since is None else since, time if until is None else until)
+        longest = max(settings.retention for settings in held)
+        return row is not None and max(row.arrived, self.due_at_most(place, send)) + longest * 1e6 + longer < now
 
 
 def bytes_of(row: Row) -> int:

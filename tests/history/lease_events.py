@@ -4,7 +4,8 @@ application was given.
 A history keeps two layers apart. Below is the stream between kit and broker, as it passes the kit's
 own end: `consume` (a stream was opened, or refused), `credit`, `ready`, `pushed`, `settle` and
 `extend` (invoke when it is written, ok when the answer comes), `lost`, `leave` (it says that it has settled
-all that it had). Above is the application:
+all that it had), `revoked` (rows that the broker has given back because an earlier one of their key
+was). Above is the application:
 `handed` rows, `decide` (it settles or extends rows: invoke, then what it was told for each row), and
 `close`. A row that was pushed and never handed out is one that the application has not seen.
 
@@ -21,7 +22,7 @@ from typing import NamedTuple
 
 SUBSCRIBE, AMEND, UNSUBSCRIBE, TAKE_AWAY, SEEK = "subscribe", "amend", "unsubscribe", "take-away", "seek"
 CONSUME, CREDIT, READY, PUSHED, LOST, LEAVE = "consume", "credit", "ready", "pushed", "lost", "leave"
-SETTLE, EXTEND = "settle", "extend"
+SETTLE, EXTEND, REVOKED = "settle", "extend", "revoked"
 HANDED, DECIDE, CLOSE = "handed", "decide", "close"
 ACK, NACK, REJECT, RELEASE, LONGER = "ack", "nack", "reject", "release", "longer"
 """What becomes of a row; `longer` is an extension."""
@@ -29,6 +30,7 @@ ACK, NACK, REJECT, RELEASE, LONGER = "ack", "nack", "reject", "release", "longer
 OUTCOMES = {1: ACK, 2: NACK, 3: REJECT, 4: RELEASE}
 """As the schema numbers them."""
 BEGINNING, LATEST = "beginning", "latest"
+KEY_SHARED = "key_shared"
 
 DRAIN = "drain"
 """Consumers whose name begins with this take everything that is left after healing."""
@@ -48,6 +50,8 @@ class Delivery(NamedTuple):
     outcome: str = ""
     error: str = ""
     """Why it was refused, empty where it is done."""
+    later: int = 0
+    """When a nacked row is to come again: a moment, or a span if it is negative; 0 if none was given."""
 
     @property
     def place(self) -> tuple[int, int]:
@@ -75,6 +79,14 @@ class Consuming(NamedTuple):
     """The number of a settlement or an extension."""
     where: str = ""
     """The filter of a subscription."""
+    backoff: tuple[int, float, int] = (0, 1.0, 0)
+    """That of a subscription: the first wait, by what it grows, and the longest; of zeros for none."""
+    mode: str = ""
+    """How it shares messages out; empty for any consumer."""
+    unsettled: str = ""
+    """What becomes of rows that retention reaches before a subscription has settled them."""
+    keep_max: int = 0
+    """For how long it keeps them; 0 for until they are settled."""
 
 
 NOTHING = Consuming()

@@ -8,12 +8,13 @@ tells when it is opened; a subscription that was made anew under its name is ano
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from tests.history.events import FAIL, INVOKE, OK, Event, Row
+from tests.history import lease_takings
+from tests.history.events import INVOKE, OK, Event, Row
 from tests.history.lease_events import (
     ACK,
     CLOSE,
@@ -23,16 +24,16 @@ from tests.history.lease_events import (
     DRAIN,
     EXTEND,
     HANDED,
+    KEY_SHARED,
     LEAVE,
     LOST,
     PUSHED,
     READY,
-    SEEK,
+    REVOKED,
     SETTLE,
-    TAKE_AWAY,
-    UNSUBSCRIBE,
     Delivery,
 )
+from tests.history.lease_keys import KeyOrder
 from tests.history.lease_takings import Sought, Taken
 from tests.history.lease_time import LeaseClocks
 
@@ -173,6 +174,8 @@ class Session:
     """Partitions and grants that it was told to have lost, and when."""
     pushes: list[tuple[Push, tuple[Delivery, ...]]] = field(default_factory=list)
     asks: list[Ask] = field(default_factory=list)
+    revoked: dict[tuple[Place, int], float] = field(default_factory=dict)
+    """Places and grants of rows that it was told to be revoked, and when."""
     ended: dict[int, str] = field(default_factory=dict)
     """The errors that ended its streams."""
     left: float = inf
@@ -205,6 +208,8 @@ class QueueFacts:
     """Every message that was pushed."""
     strays: list[tuple[float, str, Delivery]] = field(default_factory=list)
     """Rows that were handed out and never pushed by that grant."""
+    keys: KeyOrder | None = None
+    """The keys of its rows, if it is key-shared."""
 
     def each_stay(self) -> Iterator[Stay]:
         for stays in self.stays.values():
@@ -220,14 +225,15 @@ class QueueFacts:
         return self.taken_since(stay, clocks) <= by
 
     def taken_since(self, stay: Stay, clocks: LeaseClocks) -> float:
-        """The earliest that it may have been taken away, uncounted: by an operator, or because its
-        consumer's name has left.
+        """The earliest that it may have been taken away, uncounted: by an operator, because its
+        consumer's name has left, or because an earlier row of its key was given back.
         """
         since = clocks.true_after(stay.first.granted)
         by_operator = [taken.invoked for taken in self.taken if taken.ended >= since and taken.consumer in ("", stay.consumer)]
         leaving = [session for session in self.sessions.values() if session.left < inf and session.consumer == stay.consumer]
-        by_leaving = [session.left for session in leaving if self._back_at(session) >= since and not _had(session, stay)]
-        return min(by_operator + by_leaving, default=inf)
+        by_leaving = [session.left for session in leaving if self._back_at(session) >= since and not _had(session, stay, clocks)]
+        revoked = inf if self.keys is None else self.keys.revoked_since(stay, clocks)
+        return min([*by_operator, *by_leaving, revoked])
 
     def _back_at(self, left: Session) -> float:
         """When its name came again after it had left: then the broker had heard that it leaves, or
@@ -237,9 +243,13 @@ class QueueFacts:
         return min((time for time, _, _ in mine if time > left.left), default=inf)
 
 
-def _had(session: Session, stay: Stay) -> bool:
-    """Whether it had come to this consumer before that left: then it was for the consumer to settle."""
-    return any(push.session == session.name and push.time <= session.left for push in stay.pushes)
+def _had(session: Session, stay: Stay, clocks: LeaseClocks) -> bool:
+    """Whether it had come to this consumer before that left: then it was for the consumer to settle. It
+    was not if its application never saw it, and the lease had ended by the time that the kit knew.
+    """
+    came = any(push.session == session.name and push.time <= session.left for push in stay.pushes)
+    seen = any(handed.time <= session.left for handed in stay.handed)
+    return came and (seen or clocks.latest(session.left) + clocks.late * 1e6 < stay.until(session.left))
 
 
 def queues_of(events: list[Event]) -> list[QueueFacts]:
@@ -252,7 +262,9 @@ def queues_of(events: list[Event]) -> list[QueueFacts]:
         if event.operation == CONSUME and event.kind == OK:
             about = event.queue
             key = f"{event.topic}/{about.subscription}/{about.identity}"
-            sessions[event.session] = found.setdefault(key, QueueFacts(event.topic, about.subscription, about.identity))
+            facts = sessions[event.session] = found.setdefault(key, QueueFacts(event.topic, about.subscription, about.identity))
+            if about.mode == KEY_SHARED and facts.keys is None:
+                facts.keys = KeyOrder()
     sorting = {key: _Sorting(facts) for key, facts in found.items()}
     places = {session: sorting[f"{facts.topic}/{facts.subscription}/{facts.identity}"] for session, facts in sessions.items()}
     for event in events:
@@ -261,7 +273,7 @@ def queues_of(events: list[Event]) -> list[QueueFacts]:
         elif event.kind != INVOKE and event.operation in (SETTLE, EXTEND, DECIDE):
             for each in sorting.values():
                 each.decided(event) if event.operation == DECIDE else each.answered(event)
-    _takings(found.values(), events)
+    lease_takings.sort(found.values(), events)
     return list(found.values())
 
 
@@ -292,6 +304,9 @@ class _Sorting:
         elif event.operation == LOST:
             for row in about.rows:
                 session.lost.setdefault((row.partition, row.grant), event.time)
+        elif event.operation == REVOKED:
+            for row in about.rows:
+                session.revoked.setdefault((row.place, row.grant), event.time)
         elif event.operation == LEAVE:
             session.left = min(session.left, event.time)
         elif event.operation == CLOSE:
@@ -318,6 +333,8 @@ class _Sorting:
             push = Push(event.time, session.name, about.stream, about.now, row.until, row.retries, row.again, span)
             stay.pushes.append(push)
             self._facts.rows.append((push, message))
+            if self._facts.keys is not None:
+                self._facts.keys.add(stay, message)
         if about.rows:
             first = about.rows[0]
             push = Push(event.time, session.name, about.stream, about.now, first.until, first.retries, first.again, span)
@@ -378,20 +395,3 @@ class _Sorting:
         for row in rows:
             told = row.error if event.kind == OK else "?"
             self._facts.decisions.append(Decision(asked.session, asked.time, event.time, row, told))
-
-
-def _takings(queues: Iterable[QueueFacts], events: list[Event]) -> None:
-    """A seek takes all leases away, too."""
-    calls = {event.call: event for event in events if event.operation in (TAKE_AWAY, SEEK) and event.kind == INVOKE}
-    ends = {event.call: event.time for event in events if event.operation in (TAKE_AWAY, SEEK) and event.kind in (OK, FAIL)}
-    for call, event in calls.items():
-        for facts in queues:
-            if (facts.topic, facts.subscription) == (event.topic, event.queue.subscription):
-                facts.taken.append(Taken(event.time, ends.get(call, inf), event.queue.consumer))
-                if event.operation == SEEK:
-                    facts.sought.append(Sought(event.time, ends.get(call, inf), event.queue.start))
-    answered = {event.call: event.time for event in events if event.operation == UNSUBSCRIBE and event.kind in (OK, FAIL)}
-    for event in events:
-        for facts in queues if event.operation == UNSUBSCRIBE and event.kind == INVOKE else ():
-            if (facts.topic, facts.subscription) == (event.topic, event.queue.subscription):
-                facts.unsubscribed.append((event.time, answered.get(event.call, inf)))

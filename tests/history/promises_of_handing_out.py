@@ -93,7 +93,8 @@ def a_consumer_leaves_with_nothing(queue: QueueFacts, clocks: LeaseClocks) -> Ca
             settled = any(ask.operation == SETTLE and ask.answered <= session.left for ask, _ in stay.asks if ask.session == session.name)
             lost = session.lost.get((stay.place[0], stay.grant), inf) <= session.left
             ended = clocks.latest(session.left) + clocks.late * 1e6 >= stay.until(session.left)
-            if not (settled or lost or ended):
+            revoked = queue.keys is not None and queue.keys.revoked_since(stay, clocks) <= session.left
+            if not (settled or lost or ended or revoked):
                 where = f"{session.name} said that it leaves at {session.left:.3f} s"
                 yield f"{where}, and had {_row(queue, stay)} by grant {stay.grant} since {came[0]:.3f} s"
 

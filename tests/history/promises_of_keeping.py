@@ -199,7 +199,7 @@ def found_is_not_over(kept: Keeping) -> Cases:
         if clocks is None or row is None or send is None:
             continue
         longest = max(settings.retention for settings in facts.settings(send.invoked, found.invoked))
-        if max(row.arrived, send.sent.due) + longest * 1e6 < clocks.earliest(found.invoked - OVER_SECONDS):
+        if max(row.arrived, kept.due_at_most(place, send)) + longest * 1e6 < clocks.earliest(found.invoked - OVER_SECONDS):
             where = f"{facts.topic}/{found.partition}@{found.offset}"
             yield f"find({found.id!r}) gave {where} at {found.ended:.3f} s, and retention took it long before"
 

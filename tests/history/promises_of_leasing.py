@@ -13,6 +13,7 @@ from tests.history.facts import Facts
 from tests.history.keeping import Keeping
 from tests.history.lease_facts import QueueFacts, Stay
 from tests.history.lease_time import LeaseClocks
+from tests.history.subscriptions import Subscribed
 from tests.history.violations import Cases
 
 Promise = Callable[[QueueFacts, LeaseClocks], Cases]
@@ -102,9 +103,10 @@ def a_deleted_row_is_not_delivered(queue: QueueFacts, facts: Facts, clocks: Leas
                 yield f"{_row(queue, stay)} was granted at {push.granted}, and was deleted at {deletion.ended:.3f} s"
 
 
-def what_is_over_is_not_pushed(queue: QueueFacts, kept: Keeping, clocks: LeaseClocks) -> Cases:
+def what_is_over_is_not_pushed(queue: QueueFacts, made: Subscribed, kept: Keeping, clocks: LeaseClocks) -> Cases:
     """A message that has expired, or is older than its topic keeps messages, is not pushed for the
-    first time of a lease, exact to the second. The broker tells when it pushed it.
+    first time of a lease, exact to the second. The broker tells when it pushed it. The second is for the clock: what counts
+    is any retention that was in force from then until the push came.
     """
     if kept.clocks is None:
         return
@@ -113,7 +115,7 @@ def what_is_over_is_not_pushed(queue: QueueFacts, kept: Keeping, clocks: LeaseCl
         if send is None or push.again:
             continue
         pushed = clocks.true_after(push.now, push.time)
-        if kept.must_be_gone(stay.place, send, pushed - 1.0):
+        if kept.must_be_gone(stay.place, send, pushed - 1.0, until=push.time, longer=made.kept_longer):
             yield f"{_row(queue, stay)} was pushed after {pushed:.3f} s, and {send.label} was over"
 
 

@@ -5,12 +5,14 @@ time, and rows are those of the log.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 
 from tests.history.events import Row
 from tests.history.facts import Facts
 from tests.history.lease_events import SETTLE
 from tests.history.lease_facts import Push, QueueFacts, Session, Stay, Wrote
 from tests.history.lease_time import LeaseClocks
+from tests.history.moves import may_be_due
 from tests.history.violations import Cases
 
 Promise = Callable[[QueueFacts, Facts, LeaseClocks], Cases]
@@ -27,10 +29,11 @@ def credit_is_never_exceeded(queue: QueueFacts, facts: Facts, clocks: LeaseClock
         mine = [session for session in queue.sessions.values() if session.consumer == name]
         stays = [stay for stay in queue.each_stay() if stay.consumer == name]
         for session in mine:
-            for push, rows in session.pushes:
+            for at, (push, rows) in enumerate(session.pushes):
                 if push.again:
                     continue
-                new = {(row.partition, row.offset, row.grant) for row in rows}
+                behind = takewhile(lambda other, now=push.time: other[0].time == now, session.pushes[at:])  # in the same moment
+                new = {(row.partition, row.offset, row.grant) for _, some in behind for row in some}
                 held = [stay for stay in stays if (*stay.place, stay.grant) not in new and _holds(queue, stay, push, mine, clocks)]
                 credit = max((wrote.credit for wrote in _credits(session, push)), default=0)
                 if len(held) + len(rows) > credit:
@@ -85,14 +88,14 @@ def pushed_is_what_was_sent(queue: QueueFacts, facts: Facts, clocks: LeaseClocks
             yield f"{where}, which was never sent"
         elif send.refused:
             yield f"{where} at {push.time:.3f} s, which was refused at {send.ended:.3f} s ({send.answer.error})"
-        elif _content(row) != _content(send.sent):
+        elif _content(row) != _content(send.sent) or not may_be_due(facts, send, row):
             yield f"{where} as {row}, and sent was {send.sent}"
-        elif read is not None and read != row:
+        elif read is not None and read != row._replace(due=read.due):
             yield f"{where} as {row}, and a reader read {read}"
 
 
 def _content(row: Row) -> tuple[object, ...]:
-    return row.value, row.key, row.attributes, row.due, row.group
+    return row.value, row.key, row.attributes, row.group
 
 
 CHECKERS: tuple[Promise, ...] = (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.history.lease_events import ACK, EXTEND, LONGER, SETTLE
+from tests.history.lease_events import ACK, EXTEND, LONGER, NACK, SETTLE
 from tests.history.lease_facts import Ask, Decision, QueueFacts, Stay
 from tests.history.lease_time import LeaseClocks
 from tests.history.violations import Cases
@@ -143,7 +143,20 @@ def _may_have_lost(queue: QueueFacts, stay: Stay, decision: Decision, clocks: Le
     told = session.lost.get((stay.place[0], stay.grant), decision.ended + 1) <= decision.ended
     settled = any(ask.operation == SETTLE and ask.session == decision.session for ask, _ in stay.asks)
     ended = clocks.latest(decision.ended) + clocks.late * 1e6 >= stay.until(decision.ended)
-    return told or settled or ended or bool(session.ended) or session.closed <= decision.ended
+    return told or settled or ended or bool(session.ended) or session.closed <= decision.ended or _may_be_revoked(queue, stay, decision)
+
+
+def _may_be_revoked(queue: QueueFacts, stay: Stay, decision: Decision) -> bool:
+    """Whether a kit may know that the row is revoked: it was told, or its own application has given an
+    earlier one of its key back.
+    """
+    if queue.keys is None:
+        return False
+    if queue.sessions[decision.session].revoked.get((stay.place, stay.grant), decision.ended + 1) <= decision.ended:
+        return True
+    mates = {mate.place for mate in queue.keys.mates(stay)}
+    mine = (each for each in queue.decisions if each.session == decision.session and each.invoked <= decision.ended)
+    return any(each.row.place in mates and each.row.grant == stay.grant and each.row.outcome == NACK for each in mine)
 
 
 CHECKERS: tuple[Promise, ...] = (

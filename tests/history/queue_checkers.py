@@ -9,11 +9,13 @@ from tests.history import (
     promises_of_choosing,
     promises_of_draining,
     promises_of_handing_out,
+    promises_of_keys,
     promises_of_leasing,
     promises_of_pushing,
     promises_of_retrying,
     promises_of_schedules,
     promises_of_settling,
+    subscriptions,
 )
 from tests.history.events import Event
 from tests.history.facts import Facts, facts_of, topics_of
@@ -27,6 +29,7 @@ OF_LEASES = (
     *promises_of_settling.CHECKERS,
     *promises_of_handing_out.CHECKERS,
     promises_of_choosing.a_seek_ends_leases,
+    *promises_of_keys.CHECKERS,
 )
 NOT_AFTER_A_SEEK = (promises_of_settling.acked_never_comes_again,)
 """A seek has acked messages come again, and their counts begin anew."""
@@ -69,10 +72,14 @@ def _of_the_topic(
         yield promise.__name__, promise(queue, facts, leases)
     kept = Keeping(facts, clocks)
     over = promises_of_leasing.what_is_over_is_not_pushed
-    yield over.__name__, over(queue, kept, leases)
+    made = subscriptions.subscribed(events, queue.topic, queue.subscription)
+    yield over.__name__, over(queue, made, kept, leases)
+    order = promises_of_keys.a_key_is_in_order
+    yield order.__name__, order(queue, kept, leases)
     for promise in promises_of_schedules.CHECKERS:
         yield promise.__name__, promise(queue, kept, leases)
-    made = promises_of_draining.subscribed(events, queue.topic, queue.subscription)
+    backoff = promises_of_schedules.backoff_of(events, queue.topic, queue.subscription)
+    yield "a_backoff_grows", promises_of_schedules.a_backoff_grows(queue, backoff, leases)
     if drained and not made.is_deleted and opened >= made.invoked:
         for last in promises_of_draining.CHECKERS:
             yield last.__name__, last(queue, made, kept, leases)

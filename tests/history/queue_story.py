@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tests.history.events import CREATE, ERASE, FINAL, OK, PUBLISH, History, Row, Settings, fingerprint, value_of
+from tests.history.events import ALTER, CREATE, ERASE, FINAL, OK, PUBLISH, History, Row, Settings, fingerprint, value_of
+from tests.history.keeping import Clocks
 from tests.history.lease_events import (
     ACK,
     BEGINNING,
@@ -62,6 +63,9 @@ class QueueStory:
         row = Row(name, f"id-{offset}", value=fingerprint(value_of(name, 50)), natural=True, group="g")
         self.rows[offset] = row._replace(partition=0, offset=offset, arrived=SECOND, natural=False)
         self._done(time, PUBLISH, [row], [row._replace(error=error) if error else self.rows[offset]], producer="p", sequence=offset)
+
+    def alter(self, time: float, retention: float) -> None:
+        self._done(time, ALTER, settings=Settings(retention=retention))
 
     def subscribe(self, time: float, start: str) -> None:
         self._done(time, SUBSCRIBE, queue=Consuming("s", start=start))
@@ -157,8 +161,8 @@ class QueueStory:
         self.history.opened("f", FINAL, "t", {0: 0})
         self.history.read("f", FINAL, "t", list(self.rows.values()))
 
-    def broken(self) -> set[str]:
-        return {violation.checker for violation in check_queues(self.history.events, EXACT)}
+    def broken(self, clocks: Clocks | None = None) -> set[str]:
+        return {violation.checker for violation in check_queues(self.history.events, EXACT, clocks)}
 
     def cases(self) -> list[str]:
         return [str(violation) for violation in check_queues(self.history.events, EXACT)]

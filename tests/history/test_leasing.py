@@ -9,8 +9,11 @@ import json
 import pytest
 
 from tests.history.events import line, parsed
+from tests.history.keeping import Clocks
 from tests.history.lease_events import ACK, LATEST, NACK, REJECT, RELEASE
 from tests.history.queue_story import QueueStory
+
+TRUE = Clocks(0, lambda _: 0.0, 0.0)
 
 
 @pytest.fixture
@@ -273,6 +276,40 @@ def test_a_deleted_row_is_not_to_be_delivered(story: QueueStory):
     story.delete(2.5, 1)
     story.push(4, 1, 1)
     assert story.broken() == {"a_deleted_row_is_not_delivered"}
+
+
+# ---- what is over
+
+
+def read_at_once(story: QueueStory) -> None:
+    """A reader has read everything, so it is known when the rows arrived."""
+    story.history.opened("r", "r", "t", {0: 1})
+    story.history.read("r", "r", "t", list(story.rows.values()))
+
+
+def test_what_is_too_old_is_not_to_be_pushed(story: QueueStory):
+    read_at_once(story)
+    story.alter(3, retention=4)
+    story.push(5.9, 1, 1)
+    assert "what_is_over_is_not_pushed" not in story.broken(TRUE)
+    story.push(6.1, 2, 2)
+    assert "what_is_over_is_not_pushed" in story.broken(TRUE)
+
+
+def test_a_longer_retention_counts_at_once(story: QueueStory):
+    read_at_once(story)
+    story.alter(3, retention=4)
+    story.alter(6.6, retention=16)
+    story.push(7.1, 1, 1)
+    assert "what_is_over_is_not_pushed" not in story.broken(TRUE)
+
+
+def test_a_longer_retention_does_not_excuse_what_was_pushed_before(story: QueueStory):
+    read_at_once(story)
+    story.alter(3, retention=4)
+    story.push(6.5, 1, 1)
+    story.alter(6.6, retention=16)
+    assert "what_is_over_is_not_pushed" in story.broken(TRUE)
 
 
 # ---- where it begins, and what is left

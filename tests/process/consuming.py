@@ -9,6 +9,7 @@ from bowstring.messages import encoding
 from bowstring.ports.transport import Channel, Stream
 from bowstring.wire.codec import split
 from bowstring.wire.generated import bowstring_pb2 as pb
+from tests.process.wire_calls import runs_in
 
 SECONDS = 20.0
 MUCH = {"messages": 1 << 40, "bytes": 1 << 40}
@@ -35,7 +36,7 @@ class Answer:
     @property
     def offsets(self) -> list[int]:
         """Of a push."""
-        return [run.offset + row for run in self.told.page.runs for row in range(run.rows)]
+        return [offset + row for offset, rows in runs_in(self.told.page) for row in range(rows)]
 
     @property
     def values(self) -> list[bytes]:
@@ -114,8 +115,7 @@ class PlainConsumer:
 
     async def ack(self, push: Answer) -> pb.RowsSettled:
         """Acks what a push brought."""
-        runs = [(run.offset, run.rows) for run in push.told.page.runs]
-        return await self.settle(push.told.page.partition, 1, [(push.told.lease.grant, runs)])
+        return await self.settle(push.told.page.partition, 1, [(push.told.lease.grant, runs_in(push.told.page))])
 
 
 def rows_settled(partition: int, number: int, outcome: int, parts: list[tuple[int, list[tuple[int, int]]]], **fields: Any) -> pb.SettleRows:

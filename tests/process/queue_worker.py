@@ -1,11 +1,12 @@
 """A worker of a queue as a process of its own, to be killed: it writes what it gets and what it settles to stdout, a JSON object a line.
 
-    python -m tests.process.queue_worker ADDRESS TOPIC SUBSCRIPTION NAME
+    python -m tests.process.queue_worker ADDRESS TOPIC SUBSCRIPTION NAME [GATHERED]
 
 A line "got" comes before the message is worked on, "acking" or "nacking" before it is settled, "acked" when the broker has answered.
 Moments are those of the machine's monotonic clock, which all processes share. A row is a partition, an offset, the number of its
 lease, and the lease's end as far as the kit knows it, in microseconds by the broker's lease clock: a lease begins when the broker
-grants it, and not when the program gets the message. The worker ends when its stdin does.
+grants it, and not when the program gets the message. A "got" also tells when the message was due, and what the wall clock shows. The
+worker ends when its stdin does.
 """
 
 from __future__ import annotations
@@ -50,14 +51,15 @@ def settle(gathered: list[tuple[bowstring.LeasedMessage, bool]]) -> None:
                 tell("acked", [message])
 
 
-def main(address: str, topic: str, subscription: str, name: str) -> None:
+def main(address: str, topic: str, subscription: str, name: str, gathered_max: str = str(GATHERED)) -> None:
     with bowstring.connect(address, timeout=30) as client, client.consumer(topic, subscription, name=name, lease=LEASE_SECONDS) as consumer:
         threading.Thread(target=lambda: (sys.stdin.read(), consumer.close()), daemon=True).start()
         gathered: list[tuple[bowstring.LeasedMessage, bool]] = []
         for message in consumer:
-            tell("got", [message], retry_count=message.retry_count, name=name)
+            due = message.due.timestamp() if message.due is not None else 0.0
+            tell("got", [message], retry_count=message.retry_count, name=name, due=due, wall=time.time())
             gathered.append((message, (message.offset + message.retry_count) % 7 != 0))
-            if len(gathered) >= GATHERED or consumer.statistics().ahead == 0:
+            if len(gathered) >= int(gathered_max) or consumer.statistics().ahead == 0:
                 settle(gathered)
                 gathered.clear()
 

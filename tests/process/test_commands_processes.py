@@ -142,7 +142,7 @@ def test_commands_pipe_into_each_other(broker: bowstring.Broker):
 
 
 def test_a_shell_asks_how_a_command_goes_on():
-    for typed, number, expected in (("bowstring to", "1", "topic"), ("bowstring topic de", "2", "describe\ndelete")):
+    for typed, number, expected in (("bowstring to", "1", "top\ntopic"), ("bowstring topic de", "2", "describe\ndelete")):
         asked = run(variables={"_BOWSTRING_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": number})
         assert sorted(asked.stdout.split()) == sorted(expected.split())
 

@@ -256,4 +256,75 @@ def test_scheduled_messages_are_listed_and_cancelled(broker: bowstring.Broker, c
     assert [line["id"] for line in command.done("scheduled", "cancel", "orders", "--id", "soon", "--dry-run").rows] == ["soon"]
     assert command.done("scheduled", "cancel", "orders", "--id", "soon").rows == [{"topic": "orders", "cancelled": 1}]
     assert [line["id"] for line in command.done("scheduled", "list", "orders").rows] == ["late"]
+    moved = "scheduled", "move", "orders", "--before", "+10000d"
+    assert [line["id"] for line in command.done(*moved, "--delay", "9h", "--dry-run").rows] == ["late"]
+    assert command.done(*moved, "--at", "2150-01-01T08:00Z").rows == [{"topic": "orders", "moved": 1}]
+    assert [line["due"] for line in command.done("scheduled", "list", "orders").rows] == ["2150-01-01T08:00:00.000000Z"]
     assert command.done("scheduled", "list", "orders", "--group", "other").rows == []
+
+
+def test_dead_letters_are_listed_shown_sent_back_and_purged(client: bowstring.Client, command: Commander):
+    publish(client, "a", "b", "c", "d")
+    with client.consumer("orders", "billing", credit=4, name="worker-7") as consumer:
+        for message in (next(iter(consumer)) for _ in range(4)):
+            message.reject("it's late" if message.text() < "c" else "no such customer").result(5)
+    while client.subscription("orders", "billing").dead < 4:
+        pass
+    group = "dead-letters", "list", "orders", "billing"
+    rows = command.done(*group).rows
+    assert [(row["id"], row["reason"], row["consumer"], row["redriven"]) for row in rows] == [
+        ("id-a", "it's late", "worker-7", False),
+        ("id-b", "it's late", "worker-7", False),
+        ("id-c", "no such customer", "worker-7", False),
+        ("id-d", "no such customer", "worker-7", False),
+    ]
+    assert [row["id"] for row in command.done(*group, "--reason", "it's late", "--where", "key = 'key of b'").rows] == ["id-b"]
+    assert [row["id"] for row in command.done(*group, "--limit", "3").rows] == ["id-a", "id-b", "id-c"]
+    assert "no such customer" in command.done(*group, "-o", "table").out.decode()
+    redrive = "dead-letters", "redrive", "orders", "billing"
+    told = {"topic": "orders", "subscription": "billing"}
+    assert command.done(*redrive, "--reason", "it's late", "--dry-run").rows == [{**told, "redriven": 2, "dry_run": True}]
+    assert command.done(*redrive, "--reason", "it's late", "--limit", "1", "--rate", "50").rows == [
+        {**told, "redriven": 1, "dry_run": False}
+    ]
+    assert [row["id"] for row in command.done(*group).rows if row["redriven"]] == ["id-a"]
+    (shown,) = command.done("dead-letters", "show", "orders", "billing", "id-a").rows
+    assert (shown["value"], shown["redriven"], shown["attributes"]["bowstring-topic"]) == ("a", True, "orders")
+    refused = command(*redrive, "--id", "id-a")
+    assert (refused.code, "redriven already, and waits for a consumer" in refused.said) == (1, True)
+    purge = "dead-letters", "purge", "orders", "billing"
+    assert command(*purge).code == 2
+    left = command(*purge, stdin="n\n", terminal=True)
+    assert "Delete 3 dead letters of 'billing'? [y/N]:" in left.said
+    assert command.done(*purge, "--reason", "no such customer", "--dry-run").rows == [{**told, "purged": 2, "dry_run": True}]
+    assert command.done(*purge, "--reason", "no such customer", "--yes").rows == [{**told, "purged": 2, "dry_run": False}]
+    assert [row["id"] for row in command.done(*group).rows] == ["id-a", "id-b"]
+    assert consume(command, "--limit", "1").out.decode().count("id-a") == 1
+    assert [row["id"] for row in command.done(*group).rows] == ["id-b"]
+
+
+# ---- looking ----------------------------------------------------------------------------------------------------------
+
+
+def test_peek_prints_what_waits_and_takes_nothing(command: Commander, client: bowstring.Client):
+    publish(client, "a", "b", "c")
+    client.create_subscription("orders", "billing")
+    assert [row["value"] for row in command.done("peek", "orders", "billing").rows] == ["a", "b", "c"]
+    assert [row["id"] for row in command.done("peek", "orders", "billing", "--limit", "2").rows] == ["id-a", "id-b"]
+    assert [row["value"] for row in command.done("peek", "orders", "billing", "--key", "key of b").rows] == ["b"]
+    assert [row["value"] for row in command.done("peek", "orders", "billing", "--id", "id-c", "--id", "id-a").rows] == ["a", "c"]
+    table = command.done("peek", "orders", "billing", "-o", "table").text.splitlines()
+    assert [line.split()[1] for line in table] == ["offset", "1", "2", "3"]
+    assert command.done("peek", "orders", "billing", "--id", "nobodys").out == b""
+    found = client.subscription("orders", "billing")
+    assert (found.backlog, found.leased) == (3, 0)
+
+
+def test_dead_letters_are_listed_with_the_names_of_their_json(command: Commander, client: bowstring.Client):
+    publish(client, "a")
+    with client.consumer("orders", "billing") as consumer:
+        next(iter(consumer)).reject("no such customer").result()
+    (row,) = command.done("dead-letters", "list", "orders", "billing").rows
+    headings, cells = command.done("dead-letters", "list", "orders", "billing", "-o", "table").text.splitlines()
+    assert {*headings.split()} <= row.keys()
+    assert cells.split() == ["id-a", "0", "1", "no", "such", "customer", "1", *row["ended"][:16].split("T")]

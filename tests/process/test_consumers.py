@@ -292,15 +292,15 @@ def test_who_holds_what_is_listed_and_taken_away(broker, client):
 def test_the_settings_of_a_subscription_are_told_altered_and_outlive_a_restart(tmp_path):
     with bowstring.Broker(data=tmp_path) as broker, broker.connect() as client:
         client.create_topic("orders")
-        made = client.create_subscription("orders", "billing", max_deliveries=3, backoff=(1, 2.5, timedelta(minutes=5)), unsettled="drop")
-        assert (made.max_deliveries, made.backoff, made.unsettled, made.keep_max) == (3, (1.0, 2.5, 300.0), "drop", None)
+        made = client.create_subscription("orders", "billing", max_deliveries=3, backoff=(1, 2.5, timedelta(minutes=5)), unsettled="keep")
+        assert (made.max_deliveries, made.backoff, made.unsettled, made.keep_max) == (3, (1.0, 2.5, 300.0), "keep", None)
         assert made.dead_letters == "orders.billing.dead-letters"
         changed = client.alter_subscription("orders", "billing", max_deliveries=None, backoff=None, keep_max=timedelta(days=1))
         assert (changed.max_deliveries, changed.backoff, changed.keep_max) == (None, None, timedelta(days=1))
         assert changed.lease == made.lease
     with bowstring.Broker(data=tmp_path) as broker, broker.connect() as client:
         found = client.subscription("orders", "billing")
-        assert (found.max_deliveries, found.backoff, found.unsettled, found.keep_max) == (None, None, "drop", timedelta(days=1))
+        assert (found.max_deliveries, found.backoff, found.unsettled, found.keep_max) == (None, None, "keep", timedelta(days=1))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from bowstring.catalog.sqlite.repair import Mend
 from bowstring.inspection import repair as repair_module
 from bowstring.inspection.repair import repair
 from tests.process import stored
+from tests.process.house import House
 from tests.process.test_inspect import every_frame, verified
 
 NOW = 1_900_000_000_000_000
@@ -312,3 +313,31 @@ def test_a_directory_that_vanishes_under_a_broker_loses_no_acknowledgement(held:
     assert found.error is None
     wanted = held.values["orders", 0] + acknowledged.get(("orders", 0), [])
     assert found.values[: len(wanted)] == wanted
+
+
+async def test_due_times_that_no_one_can_read_do_not_hold_up_a_queue(tmp_path: Path):
+    """The index of the extent is damaged, and its due times too. Its messages are set aside, others come."""
+    house = House(tmp_path / "data")
+    await house.start()
+    async with house.client() as client:
+        await client.create_topic("orders")
+        await client.create_subscription("orders", "billing")
+        async with client.producer("orders") as producer:
+            for number in range(20):
+                producer.send(f"late {number}", delay=3600)
+    await house.seal()
+    await house.stop()
+    frames = every_frame(house.data)
+    for position, length, _ in frames["index"] + frames["ids"]:
+        stored.damage(segment_of(house.data), position + length - 1)
+    await house.start()
+    async with house.client() as client:
+        async with client.producer("orders") as producer:
+            await producer.send("now")
+        async with client.consumer("orders", "billing", credit=100) as consumer:
+            async for message in consumer:
+                assert message.text() == "now"
+                await message.ack()
+                break
+        assert house.live.surroundings.counters.queue.aside["damaged"] == 20
+    await house.stop()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 import bowstring
 from bowstring import errors
+from bowstring.broker.queue.companions import Companions
 from bowstring.embedded import Broker
+from tests.process.house import House
 
 TOPIC, COMPANION = "orders", "orders.billing.dead-letters"
 
@@ -158,3 +162,38 @@ def test_only_the_broker_writes_to_a_companion(client):
     client.create_subscription(TOPIC, "billing")
     with pytest.raises(errors.Conflict, match="only the broker writes"), client.producer(COMPANION) as producer:
         producer.send(b"forged").result(5)
+
+
+def test_a_message_that_was_rejected_is_in_the_list_at_once(client):
+    publish(client, count=50)
+    with client.consumer(TOPIC, "billing", credit=50) as consumer:
+        for count, message in enumerate(consumer, 1):
+            message.reject("no such customer").result(5)
+            assert len(list(client.dead_letters(TOPIC, "billing"))) == count
+            if count == 50:
+                break
+
+
+async def test_a_subscription_is_created_again_while_its_deletion_is_under_way(tmp_path, monkeypatch):
+    """As a client does whose first attempt to delete it is not answered in time."""
+    house, catalog_is_slow = House(tmp_path / "data"), asyncio.Event()
+    release = Companions.release
+
+    async def released(self, subscription):
+        await catalog_is_slow.wait()
+        await release(self, subscription)
+
+    monkeypatch.setattr(Companions, "release", released)
+    await house.start()
+    async with house.client() as client:
+        await client.create_topic(TOPIC)
+        await client.create_subscription(TOPIC, "billing")
+        deleting = asyncio.create_task(client.delete_subscription(TOPIC, "billing"))
+        while [each async for each in client.subscriptions(TOPIC)]:
+            assert not deleting.done()
+        await client.create_subscription(TOPIC, "billing")
+        catalog_is_slow.set()
+        await deleting
+        with pytest.raises(errors.Conflict, match="has the dead letters of the subscription 'billing'"):
+            await client.delete_topic(COMPANION)
+    await house.stop()

@@ -26,7 +26,7 @@ import pytest
 
 import bowstring.aio
 from bowstring import errors
-from tests.process.queue_worker import LEASE_SECONDS
+from tests.process.queue_worker import GATHERED, LEASE_SECONDS
 from tests.process.serving import environment, start
 from tests.process.test_sigkill import free_port, killed_and_back
 
@@ -41,9 +41,11 @@ Line = dict[str, Any]
 class Worker:
     """A worker, and the lines that it has written."""
 
-    def __init__(self, address: str, name: str, lines: list[Line], came: asyncio.Event, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, address: str, name: str, gathered: int, lines: list[Line], came: asyncio.Event, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.name = name
-        command = [sys.executable, "-m", "tests.process.queue_worker", address, TOPIC, SUBSCRIPTION, name]
+        command = [sys.executable, "-m", "tests.process.queue_worker", address, TOPIC, SUBSCRIPTION, name, str(gathered)]
         paths = {**environment(), "PYTHONPATH": f"{environment()['PYTHONPATH']}{os.pathsep}{ROOT}"}
         self.process = subprocess.Popen(command, env=paths, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._hearing = threading.Thread(target=self._hear, args=(lines, came, loop))
@@ -70,9 +72,10 @@ class Worker:
 class Crew:
     """The workers, and everything that any of them has written."""
 
-    def __init__(self, address: str, source: random.Random) -> None:
+    def __init__(self, address: str, source: random.Random, gathered: int = GATHERED) -> None:
         self._address = address
         self._source = source
+        self._gathered = gathered
         self.lines: list[Line] = []
         self._came = asyncio.Event()
         self._hired = 0
@@ -80,16 +83,16 @@ class Crew:
 
     def _hire(self, name: str | None = None) -> Worker:
         self._hired += 1
-        return Worker(self._address, name or f"w{self._hired}", self.lines, self._came, asyncio.get_running_loop())
+        return Worker(self._address, name or f"w{self._hired}", self._gathered, self.lines, self._came, asyncio.get_running_loop())
 
     async def acks(self, more: int) -> None:
         """Waits for some further ones."""
-        wanted = self._acked() + more
-        while self._acked() < wanted:
+        wanted = self.acked() + more
+        while self.acked() < wanted:
             self._came.clear()
             await self._came.wait()
 
-    def _acked(self) -> int:
+    def acked(self) -> int:
         return sum(line["kind"] == "acked" for line in self.lines)
 
     async def kill_one(self) -> None:

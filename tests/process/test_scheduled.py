@@ -229,6 +229,15 @@ def test_wrong_calls_of_the_owner_are_refused(client: bowstring.Client, call: An
         call(producer)
 
 
-def test_moving_is_not_in_this_version(client: bowstring.Client):
-    with client.producer("orders") as producer, pytest.raises(errors.NotSupported, match="move is not in this version"):
-        producer.move(["a"], delay=5)
+def test_rows_that_came_while_there_was_no_subscription_wait_until_they_are_due(broker: bowstring.Broker, client: bowstring.Client):
+    with client.consumer("orders", "billing", credit=100) as consumer:
+        publish(client, first=None)
+        assert taken(consumer, 1) == ["first"]
+    client.delete_subscription("orders", "billing")
+    publish(client, late=60, second=None)
+    client.create_subscription("orders", "billing", lease=3600)
+    with client.consumer("orders", "billing", credit=100) as consumer:
+        assert taken(consumer, 2) == ["first", "second"]
+        assert leased(client, consumer) == 0
+        broker.clock.advance(60.001)
+        assert taken(consumer, 1) == ["late"]

@@ -87,7 +87,7 @@ async def test_rows_are_sealed_when_those_that_are_taken_back_are_so_for_good(ho
 
     monkeypatch.setattr(PageSealing, "seal", sealed)
     actor = live.topics.actors()[0]
-    taken_back = actor.ask(RaiseFloor(lambda partition, _: partition.delete(((2, 1),), Reason.DEADLINE)))
+    taken_back = actor.ask(RaiseFloor(lambda partition, _: (partition.delete(((2, 1),), Reason.DEADLINE),)))
     assert [type(change) for change in live.log.flusher.uncommitted()] == [Delete]
     await house.seal()
     assert taken_back.done()

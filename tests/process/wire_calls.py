@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -106,3 +107,11 @@ async def read_all(channel: Channel, topic: str, end: int, partition: int = 0) -
     while (found := await fetched(stream)) is not None:
         values += found[1]
     return values
+
+
+def runs_in(page: pb.FetchAnswer) -> list[tuple[int, int]]:
+    """The runs of offsets of an answer, whichever way they came."""
+    if not page.HasField("scattered"):
+        return [(run.offset, run.rows) for run in page.runs]
+    told = page.scattered
+    return list(zip(accumulate(told.offsets), told.rows or [1] * len(told.offsets), strict=True))

@@ -4,12 +4,13 @@ The broker has a clock that never falls (it goes at half speed where the wall cl
 begins no earlier than the last arrival, and for deleting trusts it only as long as it goes along
 with the monotonic clock within a minute. This is a second, coarse model of that, made from what the
 nemesis did to the wall clock. It says by how much the time to delete by can have been ahead of true
-time, and it never says less than that.
+time, and it never says less than that. Schedules go by the clock that never falls, without the trust.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import partial
 from itertools import accumulate
 from math import inf
 
@@ -23,6 +24,8 @@ from tests.simulation.options import Options
 STEP_SECONDS = 0.25
 DELAYS = 20
 """No message takes more delays than this: they are drawn exponentially."""
+SLOW_OPERATIONS = 4
+"""No answer waits for more operations of a slow disk than this."""
 MARGIN_SECONDS = 0.5
 ALLOWANCE = 1.0
 """By so much the clock of leases is behind the wall clock when an incarnation begins."""
@@ -34,32 +37,35 @@ TOLERANCE_SECONDS = 60.0 + 2 * MARGIN_SECONDS
 
 def clocks_of(wall: WallClock, begun: list[float], drift: float, until: float) -> Clocks:
     """The bounds of the clock of a broker whose incarnations began at these moments."""
-    times, bounds = _ahead(wall.jumps, begun, until)
+    times, trusted, steady = _ahead(wall.jumps, begun, until)
     lowest = min((offset for _, offset in wall.jumps), default=0.0)
 
-    def ahead(time: float) -> float:
+    def bound(bounds: list[float], time: float) -> float:
         at = bisect_right(times, time)
         return MARGIN_SECONDS + drift * time + (bounds[at - 1] if at else 0.0)
 
-    return Clocks(START, ahead, MARGIN_SECONDS + drift * until + max(0.0, -lowest))
+    behind = MARGIN_SECONDS + drift * until + max(0.0, -lowest)
+    return Clocks(START, partial(bound, trusted), behind, steady=partial(bound, steady))
 
 
-def _ahead(jumps: list[tuple[float, float]], begun: list[float], until: float) -> tuple[list[float], list[float]]:
-    """Moments, and the most that time to delete by was ahead up to each."""
+def _ahead(jumps: list[tuple[float, float]], begun: list[float], until: float) -> tuple[list[float], list[float], list[float]]:
+    """Moments, and the most that the time to delete by, and the broker's own, were ahead up to each."""
     events = sorted([(time, 0, offset) for time, offset in jumps] + [(time, 1, 0.0) for time in begun])
     steps = [(number * STEP_SECONDS, 2, 0.0) for number in range(int(until / STEP_SECONDS) + 1)]
-    offset = steady = trusted = most = last = 0.0
+    offset = steady = trusted = last = 0.0
     times: list[float] = []
-    bounds: list[float] = []
+    trusted_most: list[float] = [0.0]
+    steady_most: list[float] = [0.0]
     for time, kind, value in sorted(events + steps):
         offset = value if kind == 0 else offset
         steady = max(offset, steady - (time - last) / 2)
         if kind == 1 or steady - trusted <= TOLERANCE_SECONDS:
             trusted = max(steady, 0.0) if kind == 1 else max(trusted, steady)
-        last, most = time, max(most, trusted)
+        last = time
         times.append(time)
-        bounds.append(most)
-    return times, bounds
+        trusted_most.append(max(trusted_most[-1], trusted))
+        steady_most.append(max(steady_most[-1], steady))
+    return times, trusted_most[1:], steady_most[1:]
 
 
 def lease_clocks_of(wall: WallClock, begun: list[float], options: Options) -> LeaseClocks:
@@ -77,7 +83,8 @@ def lease_clocks_of(wall: WallClock, begun: list[float], options: Options) -> Le
         return bounds[max(0, at - 1)] if bounds else 0.0
 
     broken = options.clog_every or options.half_open or options.cut_rate or options.cut_every
-    late = inf if broken else DELAYS * options.delay_seconds
+    slow = SLOW_OPERATIONS * options.slow_seconds if options.slow_rate else 0.0  # the answer to an opening waits for the disk
+    late = inf if broken else DELAYS * options.delay_seconds + slow
     return LeaseClocks(START, lambda time: bound(lowest, time), lambda time: bound(highest, time), SLACK_SECONDS, late)
 
 

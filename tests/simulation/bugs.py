@@ -17,15 +17,18 @@ from tests.simulation import (
     bugs_of_flushing,
     bugs_of_ids,
     bugs_of_keeping,
+    bugs_of_keys,
     bugs_of_leasing,
     bugs_of_letters,
     bugs_of_reading,
     bugs_of_room,
+    bugs_of_schedules,
     bugs_of_settling,
     bugs_of_state,
     bugs_of_takeover,
     bugs_of_the_kit,
     bugs_of_the_wire,
+    bugs_of_unsettled,
 )
 from tests.simulation.planting import BUGS, Bug
 
@@ -46,8 +49,11 @@ FILES = (
     bugs_of_leasing,
     bugs_of_letters,
     bugs_of_choosing,
+    bugs_of_keys,
     bugs_of_settling,
     bugs_of_consuming,
+    bugs_of_schedules,
+    bugs_of_unsettled,
 )
 """Where they are; each adds its own to the list."""
 

@@ -8,14 +8,16 @@ from unittest.mock import patch
 
 import numpy as np
 
-from bowstring.broker.queue import granter
+from bowstring.broker.queue import granter, scouted_rows
 from bowstring.broker.queue.lease_requests import SkipRows
 from bowstring.broker.queue.scout import Scout
+from bowstring.broker.reading import sifted_pages
 from bowstring.broker.reading.selection import Selection
 from bowstring.core import granting
 from bowstring.core.granting import ChosenRows
 from bowstring.core.leases import Leases
 from bowstring.core.ledger import Ledger
+from bowstring.core.pages import PageEntry
 from bowstring.core.row_set import RowSet
 from bowstring.core.settled_rows import SettledRows
 from tests.simulation.planting import CALM, QUEUE, bug
@@ -57,11 +59,33 @@ def a_page_passes_if_one_of_its_rows_does() -> Generator[None]:
     """Its other rows come along."""
     original = Selection.passing
 
-    def passing(self: Selection, entry: Any, header: Any, batch: Any, offsets: Any) -> Any:
-        found = original(self, entry, header, batch, offsets)
+    def passing(self: Selection, entry: Any, header: Any, batch: Any, offsets: Any, *numbers: Any) -> Any:
+        found = original(self, entry, header, batch, offsets, *numbers)
         return offsets if len(found) else np.empty(0, np.int64)
 
     with patch.object(Selection, "passing", passing):
+        yield
+
+
+@bug(CALM, CHOOSING)
+def a_page_that_was_sifted_stands_for_any_of_its_rows() -> Generator[None]:
+    """Rows that another filter has let pass are delivered in place of those that were granted."""
+    with patch.object(sifted_pages, "has_all", lambda page, offsets: True):
+        yield
+
+
+@bug(CALM, CHOOSING)
+def a_sifted_page_has_the_next_rows() -> Generator[None]:
+    """It has the rows that stand behind those which pass."""
+    original = sifted_pages.sift
+
+    def sift(entry: PageEntry, header: bytes, batch: Any, offsets: Any) -> Any:
+        page = original(entry, header, batch, entry.first_offset + (offsets + 1 - entry.first_offset) % entry.rows)
+        if page is not None:
+            page.offsets = offsets
+        return page
+
+    with patch.object(scouted_rows, "sift", sift):
         yield
 
 

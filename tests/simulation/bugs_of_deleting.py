@@ -55,7 +55,7 @@ def delete_is_lost_at_a_seal() -> Generator[None]:
 @bug(CALM, GROUPS)
 def another_groups_message_is_deleted() -> Generator[None]:
     """Nobody looks whose message it is."""
-    original = deleting._messages
+    original = deleting.messages_of
 
     def messages(partition: Partition, *rest: Any) -> Any:
         return [(row, offset, asked[-1]) for row, offset, _ in original(partition, *rest)]
@@ -67,7 +67,7 @@ def another_groups_message_is_deleted() -> Generator[None]:
         asked.append(group)
         return decide(partition, wanted, group, *rest, **named)
 
-    with patch.object(deleting, "_messages", messages), patch.object(deleting, "delete", delete):
+    with patch.object(deleting, "messages_of", messages), patch.object(deleting, "delete", delete):
         yield
 
 

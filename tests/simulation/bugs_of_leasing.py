@@ -157,8 +157,8 @@ def leases_run_by_the_wall_clock() -> Generator[None]:
     """Where somebody sets the clock, leases end early."""
     begin = LeaseClock.__init__
 
-    def made(self: LeaseClock, clock: Any, newest: int = 0) -> None:
-        begin(self, clock, newest)
+    def made(self: LeaseClock, clock: Any, wall: int, newest: int = 0) -> None:
+        begin(self, clock, wall, newest)
         self.wall = clock  # type: ignore[attr-defined]
 
     with patch.object(LeaseClock, "__init__", made), patch.object(LeaseClock, "now", lambda self: self.wall.now()):

@@ -111,8 +111,8 @@ def a_page_goes_out_whole_if_one_of_its_rows_passes() -> Generator[None]:
     """The reader gets its neighbours, too."""
     original = Selection.passing
 
-    def passing(self: Selection, entry: PageEntry, header: Any, batch: Any, offsets: Any) -> Any:
-        return offsets if len(original(self, entry, header, batch, offsets)) else offsets[:0]
+    def passing(self: Selection, entry: PageEntry, header: Any, batch: Any, offsets: Any, *numbers: Any) -> Any:
+        return offsets if len(original(self, entry, header, batch, offsets, *numbers)) else offsets[:0]
 
     with patch.object(Selection, "passing", passing):
         yield

@@ -7,7 +7,7 @@ from typing import Any
 
 from bowstring.broker.incarnation import Incarnation as Epoch
 from bowstring.core.changes import Change
-from bowstring.core.partition import Partition
+from bowstring.core.partition import MINUTE, Partition
 from tests.history import checkers
 from tests.history.violations import Violation
 
@@ -30,6 +30,16 @@ def compare(dead: Epoch, loaded: Epoch, sequence: int) -> list[Violation]:
     return broken
 
 
+def _forget_old_batches(partition: Partition, horizon: int) -> None:
+    """Live state forgot them by the deduplication window that the topic had at the time, loaded state by
+    the one that it has now: whatever the window, those of the last minute are known.
+    """
+    for producer, batches in list(partition.producers._batches.items()):
+        batches.forget_before(horizon)
+        if batches.newest < horizon:
+            del partition.producers._batches[producer]
+
+
 def compare_partition(who: str, live: Partition, loaded: Partition, missing: list[Change], sequence: int) -> list[Violation]:
     if loaded.snapshot_sequence > sequence:  # then it holds some of what is missing, and there is nothing to compare
         case = f"{who} has a snapshot of flush {loaded.snapshot_sequence}, and flush {sequence} is the last that is committed"
@@ -41,6 +51,7 @@ def compare_partition(who: str, live: Partition, loaded: Partition, missing: lis
         loaded.apply(change)
     for partition in (live, loaded):  # pages go when a floor is committed, and one of the two may not have heard of that
         partition._drop_pages_below_floor()
+        _forget_old_batches(partition, max(live.arrived, loaded.arrived) - MINUTE)
     expected, found = live.state(), loaded.state()
     blind = live.unread.until or loaded.unread.until  # a page could not be read at load: no ids are taken, so none need be known
     for state in (expected, found):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from bowstring import errors, times
@@ -163,10 +164,10 @@ class RealConsumption:
         return await self._decide(rows, _settle_one, _settle_batch)
 
     async def extend(self, rows: list[Delivery], seconds: float) -> list[Delivery]:
-        def one(message: Any, outcome: str) -> Any:
+        def one(message: Any, outcome: str, later: int) -> Any:
             return message.extend(seconds)
 
-        def many(batch: Any, outcome: str, mask: list[int]) -> Any:
+        def many(batch: Any, outcome: str, mask: list[int], later: int) -> Any:
             return batch.extend(mask, lease=seconds)
 
         return await self._decide(rows, one, many)
@@ -175,18 +176,18 @@ class RealConsumption:
         """Messages one by one, rows of a batch by masks."""
         told: dict[Held, str] = {}
         receipts: list[tuple[Any, dict[int, Delivery]]] = []
-        masks: dict[tuple[int, str], tuple[Any, dict[int, Delivery]]] = {}
+        masks: dict[tuple[int, str, int], tuple[Any, dict[int, Delivery]]] = {}
         for row in rows:
             token, at = self._tokens[row.place, row.grant]
             if at < 0:
                 try:
-                    receipts.append((one(token, row.outcome), {at: row}))
+                    receipts.append((one(token, row.outcome, row.later), {at: row}))
                 except errors.LeaseLost as error:
                     told[row.place, row.grant] = error.kind
             else:
-                masks.setdefault((id(token), row.outcome), (token, {}))[1][at] = row
-        for (_, outcome), (batch, named) in masks.items():
-            receipts.append((many(batch, outcome, sorted(named)), named))
+                masks.setdefault((id(token), row.outcome, row.later), (token, {}))[1][at] = row
+        for (_, outcome, later), (batch, named) in masks.items():
+            receipts.append((many(batch, outcome, sorted(named), later), named))
         for receipt, named in receipts:
             told.update(await _told(receipt, named))
         return [row._replace(error=told[row.place, row.grant]) for row in rows]
@@ -211,16 +212,23 @@ class RealConsumption:
         await self._client.close()
 
 
-def _settle_one(message: Any, outcome: str) -> Any:
+def _when(later: int) -> dict[str, Any]:
+    """The time of a nack as arguments."""
+    if not later:
+        return {}
+    return {"at": times.to_datetime(later)} if later > 0 else {"delay": timedelta(microseconds=-later)}
+
+
+def _settle_one(message: Any, outcome: str, later: int) -> Any:
     if outcome == ACK:
         return message.ack()
-    return message.nack() if outcome == NACK else message.reject("no reason")
+    return message.nack(**_when(later)) if outcome == NACK else message.reject("no reason")
 
 
-def _settle_batch(batch: Any, outcome: str, mask: list[int]) -> Any:
+def _settle_batch(batch: Any, outcome: str, mask: list[int], later: int) -> Any:
     if outcome == ACK:
         return batch.ack(mask)
-    return batch.nack(mask) if outcome == NACK else batch.reject(mask, "no reason")
+    return batch.nack(mask, **_when(later)) if outcome == NACK else batch.reject(mask, "no reason")
 
 
 async def _told(receipt: Any, named: dict[int, Delivery]) -> dict[Held, str]:

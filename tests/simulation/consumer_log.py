@@ -30,6 +30,7 @@ from tests.history.lease_events import (
     OUTCOMES,
     PUSHED,
     READY,
+    REVOKED,
     SETTLE,
     Consuming,
     Delivery,
@@ -72,7 +73,7 @@ class ConsumerLog:
         if request.HasField("credit"):
             self._note(CREDIT, credit=request.credit.messages)
         for settle in request.settle:
-            self._ask(SETTLE, settle.partition, settle.request, _parts(settle, [OUTCOMES.get(each, "?") for each in settle.outcomes]))
+            self._ask(SETTLE, settle.partition, settle.request, _settled(settle))
         for extend in request.extend:
             self._ask(EXTEND, extend.partition, extend.number, _parts(extend, [""] * len(extend.grants)), span=extend.lease)
         if request.ready:
@@ -94,8 +95,12 @@ class ConsumerLog:
         self._ahead = answer.now - round(self._world.loop.time() * 1e6)
         if answer.HasField("opened"):
             opened = answer.opened
-            self._about = self._about._replace(identity=f"{opened.topic_id}.{opened.subscription_id}")
+            self._about = self._about._replace(identity=f"{opened.topic_id}.{opened.subscription_id}", mode=opened.mode)
             self._note(CONSUME, now=answer.now, span=opened.lease)
+        for revoked in answer.revoked:
+            offsets = _offsets(revoked.offsets, revoked.rows)
+            self._note(REVOKED, rows=tuple(Delivery(revoked.partition, offset, revoked.grant) for offset in offsets), now=answer.now)
+            self._world.sometimes("rows were revoked", len(offsets))
         if answer.HasField("page"):
             self._pushed(answer, message, data)
         for settled in answer.settled:
@@ -187,6 +192,22 @@ def _parts(request: Any, outcomes: list[str]) -> tuple[Delivery, ...]:
         offsets = [offset + at for offset, rows in (next(runs) for _ in range(count)) for at in range(rows)]
         found += [Delivery(request.partition, offset, grant, outcome=outcome) for offset in (offsets if count else [0])]
     return tuple(found)
+
+
+def _settled(request: pb.SettleRows) -> tuple[Delivery, ...]:
+    """The rows of a settlement, with their outcomes and when they are to come again."""
+    none = [0] * len(request.grants)
+    times = [moment or -delay for moment, delay in zip(request.moments or none, request.delays or none, strict=True)]
+    counts = [max(1, sum(run)) for run in _runs_of(request)]
+    laters = [later for later, count in zip(times, counts, strict=True) for _ in range(count)]
+    rows = _parts(request, [OUTCOMES.get(each, "?") for each in request.outcomes])
+    return tuple(row._replace(later=later) for row, later in zip(rows, laters, strict=True))
+
+
+def _runs_of(request: pb.SettleRows) -> list[list[int]]:
+    """The lengths of the runs of each part."""
+    rows = iter(request.rows)
+    return [[next(rows) for _ in range(count)] for count in request.runs]
 
 
 def _offsets(firsts: Iterable[int], counts: Iterable[int]) -> list[int]:

@@ -9,11 +9,13 @@ It pauses, closes, or ends without a word. Now and then it tries to delete what 
 from __future__ import annotations
 
 import asyncio
+import zlib
 from typing import TYPE_CHECKING
 
 from bowstring import errors
 from tests.history.events import ERASE, OK, UNKNOWN, Row
 from tests.history.lease_events import ACK, LONGER, NACK, REJECT, Delivery
+from tests.simulation.clock import START
 from tests.simulation.consumer_kit import Consumption, Wanted, consume
 from tests.simulation.consumer_log import ConsumerLog
 from tests.simulation.kit import RealSender, open_client
@@ -98,10 +100,13 @@ class ConsumerSession:
         self._workload, self._life = client.workload, client.life
         self._load, self._world, self._history = client.workload.load, client.workload.world, client.workload.history
         self._random = client._random
+        self._putting_off = client.workload.world.source(f"{client.life.name}/later/{wanted.name}")
         self._consumption, self._log, self._wanted = consumption, log, wanted
         self._held: list[tuple[float, Delivery]] = []
         """Rows that it keeps, and until when."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_dead = False
+        """A message has let it crash."""
 
     async def run(self) -> None:
         """Takes and settles, until its time is over."""
@@ -109,6 +114,10 @@ class ConsumerSession:
         while not self._workload.over:
             batch = source.random() < load.masks
             rows = await self._consumption.take(source.choice((1, 4, 50)), TAKE_SECONDS, batch=batch)
+            if any(self._is_poison(row) for row in rows):
+                self._world.sometimes("consumer died of a message")
+                self._is_dead = True
+                return
             if rows:
                 self._world.sometimes("rows were handed out", len(rows))
                 self._handle(rows)
@@ -122,6 +131,11 @@ class ConsumerSession:
             while len(self._tasks) >= TASKS_MAX:
                 await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
 
+    def _is_poison(self, row: Delivery) -> bool:
+        """The same messages are for all consumers, until the world is to be left in order."""
+        place = f"{self._wanted.topic}/{row.partition}@{row.offset}".encode()
+        return zlib.crc32(place) % 10_000 < self._load.poison * 10_000 and not self._workload.over
+
     def _handle(self, rows: list[Delivery]) -> None:
         """Decides on each row; those that are settled now are settled together."""
         now = self._world.loop.time()
@@ -133,7 +147,7 @@ class ConsumerSession:
             elif fate < load.holds:
                 self._held.append((now + self._random.choice((0.3, 2.0)) * load.lease_seconds, row))
             elif fate < load.holds + (1 - load.holds) * load.nacks:
-                decided.append(row._replace(outcome=NACK))
+                decided.append(row._replace(outcome=NACK, later=self._later(row)))
             elif self._random.random() < load.rejects:
                 decided.append(row._replace(outcome=REJECT))
             else:
@@ -142,6 +156,19 @@ class ConsumerSession:
             self._start(self._extend([row._replace(outcome=LONGER) for row in decided], decided))
         elif decided:
             self._start(self._settle(decided))
+
+    def _later(self, row: Delivery) -> int:
+        """When a nacked row is to come again: a span, a moment, at once, or as the subscription says. Only messages that are kept long
+        enough are put off; others would be refused.
+        """
+        message = self._log.messages.get(row.place)
+        if self._putting_off.random() >= self._load.timed_nacks or message is None or message.expires:
+            return 0
+        if self._wanted.topic.startswith("brief"):
+            return 0
+        span = self._putting_off.choice((1, 200_000, 1_000_000, 3_000_000))
+        self._world.sometimes("row nacked for later")
+        return -span if self._putting_off.random() < 0.5 else START + round(self._world.loop.time() * 1e6) + span
 
     def _settle_held(self) -> None:
         now = self._world.loop.time()
@@ -208,7 +235,7 @@ class ConsumerSession:
 
     async def end(self) -> None:
         """Closes, or ends without a word."""
-        if self._random.random() < self._load.abandons and not self._workload.over:
+        if self._is_dead or (self._random.random() < self._load.abandons and not self._workload.over):
             self._world.sometimes("consumer ended without a word")
             await self._consumption.abandon()
         else:

@@ -20,7 +20,7 @@ import numpy as np
 
 from bowstring.broker.incarnation import Incarnation as Epoch
 from bowstring.broker.log.loader import Loaded, load, restore_ids
-from bowstring.broker.reading.caches import Caches, PageCache
+from bowstring.broker.reading.caches import caches_of
 from bowstring.broker.reading.extents import Extents
 from bowstring.broker.reading.page_reader import PageReader
 from bowstring.catalog.sqlite.catalog import SqliteCatalog
@@ -152,7 +152,7 @@ class Inspection:
             journal = reading.journal(epoch.fence)
             files: Any = self._bytes
             extents = Extents(journal=journal, store=files, settings=epoch.surroundings.settings)
-            caches = Caches(PageCache(0, touch=False), PageCache(0, touch=True))
+            caches = caches_of(0, 0)
             reader = PageReader(store=files, journal=journal, caches=caches, extents=extents)
             at_once(restore_ids(loaded.partitions.values(), reader))
             broken = self._compare(epoch, loaded)

@@ -51,6 +51,12 @@ class Sender(Protocol):
         """The rows, of which only the ids count, with what became of each."""
         ...
 
+    async def cancel(self, rows: list[Row]) -> list[Row]: ...
+
+    async def move(self, rows: list[Row]) -> list[Row]:
+        """To the due time of the first row."""
+        ...
+
     async def ready(self) -> None: ...
 
     async def flush(self) -> str:
@@ -191,7 +197,15 @@ class RealSender:
         ]
 
     async def delete(self, rows: list[Row]) -> list[Row]:
-        answers = await self._producer.delete([row.id for row in rows])
+        return self._told(rows, await self._producer.delete([row.id for row in rows]))
+
+    async def cancel(self, rows: list[Row]) -> list[Row]:
+        return self._told(rows, await self._producer.cancel([row.id for row in rows]))
+
+    async def move(self, rows: list[Row]) -> list[Row]:
+        return self._told(rows, await self._producer.move([row.id for row in rows], at=to_datetime(rows[0].due)))
+
+    def _told(self, rows: list[Row], answers: Any) -> list[Row]:
         places = zip(rows, answers.partitions.to_pylist(), answers.offsets.to_pylist(), strict=True)
         return [
             row._replace(error=answers.refused[at].kind) if at in answers.refused else row._replace(partition=partition, offset=offset)

@@ -88,6 +88,8 @@ class Load:
     """The share of deletes that are given up after a few syncs, and asked again."""
     chunk_bits: int = 20
     """Deletions and kept rows are written in chunks of so many offsets, as a power of two."""
+    ordered_rows: int = 4096
+    """So many due rows of a partition come in the order of their due times; more are granted by offset."""
     cut_bytes: int = 64 * KIB
     """Pages of so many bytes are cut at a seal, where rows are due later than the others are kept."""
     kept_seconds: float = 60.0
@@ -140,8 +142,27 @@ class Load:
     """The mean time between two deletions of a subscription that is made anew."""
     take_away_every: float = 0.0
     """The mean time between two times at which an operator takes leases away."""
+    timed_nacks: float = 0.0
+    """The share of nacks that say when the row is to come again."""
+    backoff_seconds: float = 0.0
+    """The first wait of the subscriptions' backoff, which grows by 3 up to 9 times that; 0 for no backoff."""
+    unsettled: int = 0
+    """What becomes of messages that retention reaches before the first subscription of a topic has settled them: 0 they
+    are dropped, 1 they become dead letters, 2 they are kept.
+    """
+    keep_seconds: float = 0.0
+    """For how long after that it keeps them; 0 for until they are settled."""
+    cancels: float = 0.0
+    """The share of sends after which a message that may not be due is cancelled; `moves` of those after which one is moved."""
+    moves: float = 0.0
+    deliveries: int = 0
+    """How often subscriptions deliver a message at most; 0 for the default."""
+    poison: float = 0.0
+    """The share of messages that end the consumer which gets them without a word, with all that it holds."""
     chosen: int = 0
     """Which of the filters one more subscription of each topic has; 0 for no such one."""
+    ordered: int = 0
+    """1 for one more subscription of each topic, which is key-shared; 2 for one with the filter of `chosen`."""
     seek_every: float = 0.0
     """The mean time between two times at which one more subscription is set to another place; 0 for no such one."""
 
@@ -207,6 +228,7 @@ def drawn_load(seed: int) -> Load:
         isolated=random.Random(f"{seed}/isolated").choice((0.0, 0.5)),
         brink=random.Random(f"{seed}/brink").choice((0.0, 0.0, 0.3)),
         chunk_bits=random.Random(f"{seed}/chunks").choice((4, 7, 20)),
+        ordered_rows=random.Random(f"{seed}/waves").choice((0, 5, 4096)),
         finds=random.Random(f"{seed}/finds").choice((0.0, 0.1, 0.5)),
         cut_bytes=random.Random(f"{seed}/cuts").choice((256, 1024, 64 * KIB)),
         kept_seconds=random.Random(f"{seed}/kept").choice((0.5, 2.0, 60.0)),

@@ -30,9 +30,13 @@ from bowstring.core.ledger_changes import (
     Unsubscribe,
 )
 from bowstring.core.partition import Partition
+from bowstring.core.subscription_settings import KEY_SHARED
 from tests.history.violations import Violation
+from tests.simulation.key_journal import KeyedGrant
 from tests.simulation.naive_subscription import NaiveSubscription, offsets_of
 
+GROUPS = 256, 32, 4, 1
+"""So many suspects may be together, by the leases of each that have expired beyond two."""
 Key = tuple[int, int]
 """Topic id and partition number."""
 LATE = "late"
@@ -60,6 +64,8 @@ class NaiveJournal:
         self.damaged: set[tuple[str, int, int]] = set()
         """Rows that were set aside because their pages could not be read: subscription, partition, offset."""
         """How many appends are in the row that is read."""
+        self._keyed: list[KeyedGrant] = []
+        """Of subscriptions that are deleted."""
         self.wrong: list[Violation] = []
         self.compared = 0
 
@@ -76,7 +82,8 @@ class NaiveJournal:
 
     def _letters_are_one_flush(self, changes: list[Change]) -> None:
         """A row of the journal that settles condemned rows has as many dead letters."""
-        buried = [len(offsets_of(change.rows)) - len(offsets_of(change.lost)) for change in changes if isinstance(change, Bury)]
+        burials = [change for change in changes if isinstance(change, Bury)]
+        buried = [len(offsets_of(each.rows)) - len(offsets_of(each.lost)) - len(offsets_of(each.others)) for each in burials]
         letters = [change.rows for change in changes if isinstance(change, Append) and change.producer == PRODUCER]
         if sum(buried) != sum(letters):
             case = f"row {self._position} settles {sum(buried)} condemned rows, and has {sum(letters)} dead letters"
@@ -93,20 +100,35 @@ class NaiveJournal:
         return held
 
     def _alone(self, ledger: NaiveSubscription, change: Grant) -> None:
-        """A consumer gets suspects only when it holds nothing, and nothing beside them."""
+        """A consumer gets suspects only when it holds nothing, and nothing beside them; and nothing but
+        suspects is granted so, in groups as large as each of them may be in.
+        """
         if change.consumer in ledger.consumers:
             name = ledger.consumers[change.consumer][0]
             self._sometimes("rows were granted apart", change.apart)
             if change.apart and self._hold_of(change.topic, change.subscription, name):
                 case = f"{name} gets suspects by grant {change.number} beside others"
                 self.wrong.append(Violation("suspects_are_alone", f"topic {change.topic}/{change.partition}: {case}"))
+            if not change.apart and (alike := [offset for offset in offsets_of(change.rows) if ledger.rows[offset].expiries > 1]):
+                case = f"{name} gets rows {alike}, whose leases expired twice, by grant {change.number}, which is not apart"
+                self.wrong.append(Violation("suspects_are_alone", f"topic {change.topic}/{change.partition}: {case}"))
             if change.apart:
+                expiries = [ledger.rows[offset].expiries for offset in offsets_of(change.rows)]
+                if any(count < 2 or GROUPS[min(count - 2, len(GROUPS) - 1)] < len(expiries) for count in expiries):
+                    case = f"{name} gets rows whose leases expired {expiries} times together, by grant {change.number}"
+                    self.wrong.append(Violation("suspects_are_alone", f"topic {change.topic}/{change.partition}: {case}"))
+                keyed = ledger.settings.mode == KEY_SHARED
+                self._sometimes("rows of a key-shared subscription were granted apart", change.apart and keyed)
                 self._apart[change.topic, change.subscription, name] = change.partition, change.number
             elif (place := self._apart.get((change.topic, change.subscription, name))) is not None:
                 other = self._ledgers[change.topic, place[0]].get(change.subscription)
                 if other is not None and any(other.rows[offset].grant == place[1] for offset in other.held):
                     case = f"{name} gets others by grant {change.number} beside suspects"
                     self.wrong.append(Violation("suspects_are_alone", f"topic {change.topic}/{change.partition}: {case}"))
+
+    def keyed(self) -> list[KeyedGrant]:
+        """The grants of key-shared subscriptions."""
+        return self._keyed + [grant for ledgers in self._ledgers.values() for ledger in ledgers.values() for grant in ledger.keyed()]
 
     @property
     def position(self) -> int:
@@ -131,7 +153,8 @@ class NaiveJournal:
                     self._breaks(key, f"a subscription from the latest on begins at {change.offset}, and the end is {end}")
                 ledgers[change.subscription] = NaiveSubscription(change, end)
             case Unsubscribe():
-                ledgers.pop(change.subscription, None)
+                if (gone := ledgers.pop(change.subscription, None)) is not None:
+                    self._keyed += gone.keyed()
             case Delete() | Floor():
                 for ledger in ledgers.values():
                     self._count(ledger, change)
@@ -159,15 +182,19 @@ class NaiveJournal:
             case Expire():
                 ended = sum(ledger.rows[offset].until <= change.moment for offset in ledger.held)
                 self._sometimes("lease of a row expired", ended)
+                self._sometimes("rows were revoked by an expiry", len(change.revoked))
+                mode = "key-shared" if ledger.settings.mode == KEY_SHARED else "shared"
+                self._sometimes(f"row of a {mode} subscription was condemned by an expiry", len(offsets_of(change.condemned)))
             case Extend():
                 self._sometimes("lease was made longer", len(change.parts))
             case GiveBack():
                 self._sometimes("lease was taken away", len(change.parts))
             case Bury():
                 place = f"{change.topic}.{change.subscription}", change.partition
-                lost = set(offsets_of(change.lost))
+                lost, others = set(offsets_of(change.lost)), set(offsets_of(change.others))
                 self.damaged |= {(*place, offset) for offset in lost}
-                self.buried |= {(*place, offset) for offset in offsets_of(change.rows) if offset not in lost}
+                self.buried |= {(*place, offset) for offset in offsets_of(change.rows) if offset not in lost | others}
+                self._sometimes("condemned row had no dead letter", len(others))
             case SetAside():
                 self._sometimes("row was set aside", len(change.parts))
                 if change.reason is SetAsideReason.DAMAGED:

@@ -23,12 +23,15 @@ from bowstring.core.ledger_changes import (
     Redrive,
     Reset,
     SetAside,
+    SetAsideReason,
     Settle,
     Settlement,
     Skip,
     Subscribe,
 )
 from bowstring.core.row_set import RowSet
+from bowstring.core.subscription_settings import KEY_SHARED
+from tests.simulation.key_journal import KeyedGrant
 from tests.unit.ledger_model import Message
 
 
@@ -68,6 +71,11 @@ class NaiveSubscription:
         self.consumers: dict[int, tuple[str, int]] = {}
         """By their numbers: names, and spans of leases."""
         self.requests: dict[int, int] = {}
+        self._keyed: list[KeyedGrant] = []
+        """The grants of a key-shared subscription."""
+        self._aside: set[tuple[int, int]] = set()
+        """Rows with their grants that were set aside instead of delivered."""
+        self._place = f"{change.topic}.{change.subscription}", change.partition
         self.wrong: list[str] = []
         """Changes that make no sense."""
 
@@ -80,26 +88,32 @@ class NaiveSubscription:
                 self._grant(change)
             case Settle():
                 self._settle(change)
-            case GiveBack() | SetAside():
+            case GiveBack():
                 for part in change.parts:
                     for offset in self.of(part.grant, part.rows):
-                        self._end(offset, part.grant, Settlement.ACK if isinstance(change, SetAside) else Settlement.RELEASE)
+                        self._end(offset, part.grant, Settlement.RELEASE)
+            case SetAside():
+                self._set_aside(change)
             case Extend():
                 for part in change.parts:
                     for offset in self.of(part.grant, part.rows):
                         self._extend(offset, part.grant, change.until)
             case Expire():
                 self._reach(change.moment)
+                self._revoke(change)
                 for moment, spans in change.later:
                     for offset in offsets_of(spans):
                         if offset not in self.held or self.rows[offset].until > change.moment:
                             self.wrong.append(f"row {offset} is backed off, which is {self.rows.get(offset)}")
                         else:
                             self._end(offset, self.rows[offset].grant, Settlement.NACK, moment)
+                            self.rows[offset].expiries += 1
                 for offset in offsets_of(change.condemned):
+                    self._may_be_condemned(offset)
                     self._end(offset, self.rows[offset].grant, Settlement.CONDEMN)
                 for offset in [offset for offset in self.held if self.rows[offset].until <= change.moment]:
                     self._end(offset, self.rows[offset].grant, Settlement.NACK)
+                    self.rows[offset].expiries += 1
             case Join():
                 self._reach(change.moment)
                 self.consumers[change.consumer] = change.name, change.lease
@@ -122,6 +136,34 @@ class NaiveSubscription:
             case _:
                 raise AssertionError(f"nobody knows {change}")
 
+    def _set_aside(self, change: SetAside) -> None:
+        """Rows that are not delivered are settled, or become dead letters."""
+        for part in change.parts:
+            for offset in self.of(part.grant, part.rows):
+                self._aside.add((offset, part.grant))
+                if change.reason is SetAsideReason.OVERTAKEN:
+                    self._end(offset, part.grant, Settlement.RELEASE)
+                    row = self.rows[offset]
+                    self.rows[offset] = Message(granted=True, retries=row.retries, expiries=row.expiries, condemned=("", ""))
+                else:
+                    self._end(offset, part.grant, Settlement.ACK)
+                    self.overtaken += change.reason is SetAsideReason.EXPIRED
+
+    def _revoke(self, change: Expire) -> None:
+        """Rows behind others of their key that end are given back before, uncounted."""
+        for part in change.revoked:
+            ending = any(self.rows[offset].grant == part.grant and self.rows[offset].until <= change.moment for offset in self.held)
+            if not ending or self.settings.mode != KEY_SHARED:
+                self.wrong.append(f"rows of grant {part.grant} are revoked, and none of it has ended by {change.moment}")
+            for offset in self.of(part.grant, part.rows):
+                self._end(offset, part.grant, Settlement.RELEASE)
+
+    def _may_be_condemned(self, offset: int) -> None:
+        """By an expiry: it was alone with its consumer, and was delivered as often as it may be."""
+        row, most = self.rows[offset], self.settings.max_deliveries
+        if row.apart != 1 or not 0 < most <= row.retries + 1:
+            self.wrong.append(f"row {offset} is condemned by an expiry, which is {row}")
+
     def of(self, grant: int, spans: tuple[int, ...]) -> list[int]:
         """Rows that a change names; without a name, all that the grant has."""
         return offsets_of(spans) if spans else sorted(offset for offset in self.held if self.rows[offset].grant == grant)
@@ -143,9 +185,28 @@ class NaiveSubscription:
                 self.wrong.append(f"grant {change.number} has row {offset}, which is {row}")
                 continue
             self.rows[offset] = Message(granted=True, grant=change.number, until=self.moment + lease, retries=row.retries)
-            self.rows[offset].consumer = str(change.consumer)
+            self.rows[offset].consumer, self.rows[offset].expiries = str(change.consumer), row.expiries
+            self.rows[offset].apart = len(chosen) if change.apart else 0
             self.held.add(offset)
             self.scheduled.discard(offset)
+        if self.settings.mode == KEY_SHARED:
+            self._note_keys(change.number, frozenset(chosen))
+
+    def _note_keys(self, number: int, chosen: frozenset[int]) -> None:
+        """What `key_journal` compares."""
+        idle = (offset for offset in range(1, max(chosen, default=0)) if self.rows[offset].idle and offset not in self.scheduled)
+        held = frozenset((offset, self.rows[offset].grant) for offset in self.held - chosen)
+        self._keyed.append(KeyedGrant(*self._place, number, chosen, held, frozenset(idle)))
+
+    def keyed(self) -> list[KeyedGrant]:
+        """The grants of a key-shared subscription. Rows that are over are granted without a look at
+        their keys, to be set aside: no consumer gets them.
+        """
+        aside = self._aside
+        return [
+            each._replace(rows=frozenset(row for row in each.rows if (row, each.number) not in aside), held=each.held - aside)
+            for each in self._keyed
+        ]
 
     def _pass_by(self, change: PassBy) -> None:
         upto = self.cursor + change.passed
@@ -194,10 +255,10 @@ class NaiveSubscription:
         if outcome is Settlement.ACK:
             self._leave([offset])
         elif outcome is Settlement.CONDEMN:
-            self.rows[offset] = Message(granted=True, retries=row.retries + 1, condemned=("", ""))
+            self.rows[offset] = Message(granted=True, retries=row.retries + 1, expiries=row.expiries, condemned=("", ""))
         else:
-            later = moment if moment > self.moment else 0
-            self.rows[offset] = Message(granted=True, retries=row.retries + (outcome is not Settlement.RELEASE), later=later)
+            later, retries = moment if moment > self.moment else 0, row.retries + (outcome is not Settlement.RELEASE)
+            self.rows[offset] = Message(granted=True, retries=retries, expiries=row.expiries, later=later)
             if later:
                 self.later.add(offset)
 
@@ -221,6 +282,7 @@ class NaiveSubscription:
         """Rows are to be dead letters, are, or are sent again."""
         if isinstance(change, Overtake):
             self.overtaken += change.count
+            self._leave(offsets_of(change.rows))
             return
         for offset in offsets_of(change.rows):
             row = self.rows.get(offset)
@@ -235,9 +297,12 @@ class NaiveSubscription:
             else:
                 self.later.discard(offset)
                 self.scheduled.discard(offset)
-                self.rows[offset] = Message(granted=True, retries=row.retries, condemned=("", ""))
+                self.rows[offset] = Message(granted=True, retries=row.retries, expiries=row.expiries, condemned=("", ""))
         if not isinstance(change, Bury):
-            self.cursor = max(self.cursor, max(offsets_of(change.rows)) + 1)
+            upto = max(offsets_of(change.rows)) + 1
+            if isinstance(change, Condemn):  # whether other rows on the way are due is looked up later
+                self.scheduled |= {offset for offset in range(self.cursor, upto) if self.rows[offset].idle}
+            self.cursor = max(self.cursor, upto)
 
     def _floor(self, change: Floor) -> None:
         kept = {offset for first, rows in change.kept for offset in range(first, first + rows)}
@@ -271,6 +336,8 @@ class NaiveSubscription:
             counts = dict(zip(range(1, end), ledger.retry_counts(everything).tolist(), strict=True))
             expected = {(offset, row.retries) for offset, row in self.rows.items() if row.retries}
             yield from _differ("delivered before", expected, {(offset, count) for offset, count in counts.items() if count})
+            expiries = set(enumerate(ledger.expiries.of(everything).tolist(), 1))
+            yield from _differ("expired", {(offset, row.expiries) for offset, row in self.rows.items()}, expiries)
         condemned = set(ledger.condemned.rows().offsets().tolist())
         yield from _differ("condemned", {offset for offset, row in self.rows.items() if row.condemned}, condemned)
         yield from _differ("redriven", self.redriven, set(ledger.redriven.rows().offsets().tolist()))

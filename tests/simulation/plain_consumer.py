@@ -17,7 +17,8 @@ from bowstring import errors
 from bowstring.ports.transport import Stream
 from bowstring.wire.codec import split
 from bowstring.wire.generated import bowstring_pb2 as pb
-from tests.history.lease_events import NACK, OUTCOMES, RELEASE, Delivery
+from tests.history.lease_events import KEY_SHARED, NACK, OUTCOMES, RELEASE, Delivery
+from tests.simulation.plain_order import PlainOrder
 from tests.simulation.plain_reader import rows_in
 from tests.simulation.plain_stream import messages, write
 
@@ -82,6 +83,7 @@ class PlainConsumer:
         self._stream: Stream | None = None
         self._unwritten: list[pb.ConsumeRequest] = []
         self._wake = asyncio.Event()
+        self._order = PlainOrder()
         self._given_back: set[tuple[int, int, int]] = set()
         """Rows by partition, offset and grant that `close` has given back."""
         self.failure: errors.Error | None = None
@@ -132,6 +134,7 @@ class PlainConsumer:
         made: list[Settling] = []
         for partition in dict.fromkeys(row.partition for row in rows):
             mine = [row for row in rows if row.partition == partition]
+            self._drop(self._order.given_back(mine, self._waiting.values()))
             for row in mine:
                 if row.place in self._seen and self._seen[row.place].grant == row.grant:
                     del self._seen[row.place]
@@ -232,7 +235,7 @@ class PlainConsumer:
                 answer = pb.ConsumeAnswer.FromString(header)
                 self._learn(answer.now, opened)
                 if self._opened is None and answer.HasField("opened"):
-                    self._opened = answer.opened
+                    self._opened, self._order.is_keyed = answer.opened, answer.opened.mode == KEY_SHARED
                     await self._send_again(stream)
                 self._heard(answer, data)
             raise errors.Unavailable("the stream has ended.")
@@ -299,6 +302,8 @@ class PlainConsumer:
         self._ahead = ahead if self._ahead is None else min(self._ahead, ahead)
 
     def _heard(self, answer: pb.ConsumeAnswer, data: memoryview | None) -> None:
+        for revoked in answer.revoked:
+            self._drop(self._order.told(revoked))
         if answer.HasField("page"):
             self._pushed(answer, data)
         for settled in answer.settled:
@@ -320,7 +325,7 @@ class PlainConsumer:
         for row, count in zip(rows, counts, strict=True):
             delivery = Delivery(row.partition, row.offset, lease.grant, lease.until, count, lease.again)
             known = self._seen.get(delivery.place)
-            if known is None or known.grant != lease.grant:
+            if (known is None or known.grant != lease.grant) and not self._order.is_revoked(delivery, row.key):
                 self._waiting[delivery.place] = delivery
         self._came.set()
 
@@ -331,6 +336,13 @@ class PlainConsumer:
             if known is not None and known.grant == row.grant and not row.error:
                 rows[row.place] = known._replace(until=max(until, known.until))
 
+    def _drop(self, rows: Iterable[tuple[int, int, int]]) -> None:
+        """Rows that wait and are revoked, by partition, offset and grant."""
+        for partition, offset, grant in rows:
+            known = self._waiting.get((partition, offset))
+            if known is not None and known.grant == grant:
+                del self._waiting[partition, offset]
+
     def _lose(self, partition: int, grants: set[int]) -> None:
         for rows in (self._waiting, self._seen):
             for place in [place for place, row in rows.items() if place[0] == partition and row.grant in grants]:
@@ -339,14 +351,16 @@ class PlainConsumer:
 
 def _fill(message: Any, rows: Sequence[Delivery]) -> None:
     """Parts by grant and outcome, each with its runs of offsets."""
-    for grant, outcome in dict.fromkeys((row.grant, row.outcome) for row in rows):
-        runs = _runs(row.offset for row in rows if (row.grant, row.outcome) == (grant, outcome))
+    for grant, outcome, later in dict.fromkeys((row.grant, row.outcome, row.later) for row in rows):
+        runs = _runs(row.offset for row in rows if (row.grant, row.outcome, row.later) == (grant, outcome, later))
         message.grants.append(grant)
         message.runs.append(len(runs))
         message.offsets.extend(first for first, _ in runs)
         message.rows.extend(count for _, count in runs)
         if isinstance(message, pb.SettleRows):
             message.outcomes.append(NUMBERS[outcome])
+            message.moments.append(max(later, 0))
+            message.delays.append(max(-later, 0))
 
 
 def _runs(offsets: Iterable[int]) -> list[tuple[int, int]]:

@@ -286,8 +286,18 @@ class PlainProducer:
         return Place(answer.partition, answer.offset) if answer.found else None
 
     async def delete(self, rows: list[Row]) -> list[Row]:
-        request = pb.DeleteMessagesRequest(topic=self._topic, group=self.group, ids=[row.id for row in rows])
-        answer = await self._kit.call("DeleteMessages", request, pb.DeleteMessagesAnswer)
+        return await self._ask(rows, "DeleteMessages", pb.DeleteMessagesRequest(), pb.DeleteMessagesAnswer)
+
+    async def cancel(self, rows: list[Row]) -> list[Row]:
+        return await self._ask(rows, "CancelMessages", pb.DeleteMessagesRequest(), pb.DeleteMessagesAnswer)
+
+    async def move(self, rows: list[Row]) -> list[Row]:
+        return await self._ask(rows, "MoveMessages", pb.MoveMessagesRequest(due=rows[0].due), pb.MoveMessagesAnswer)
+
+    async def _ask(self, rows: list[Row], call: str, request: Any, answers: Any) -> list[Row]:
+        request.topic, request.group = self._topic, self.group
+        request.ids.extend(row.id for row in rows)
+        answer = await self._kit.call(call, request, answers)
         return [
             row._replace(partition=each.partition, offset=each.offset, error=each.refused.kind)
             for row, each in zip(rows, answer.messages, strict=True)

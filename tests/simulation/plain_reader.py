@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from bowstring import errors
@@ -79,13 +80,13 @@ def rows_in(answer: pb.FetchAnswer, data: memoryview | None) -> list[Row]:
     if data is None:
         return []
     batch = encoding.decode(answer.columns, data)
-    offsets = [run.offset + at for run in answer.runs for at in range(run.rows)]
-    arrived = [run.arrived or answer.arrived for run in answer.runs for _ in range(run.rows)]
-    origins = [
-        ids.generated(origin.producer, origin.number, answer.partition, origin.first_row + at)
-        for origin in answer.origins
-        for at in range(origin.rows)
-    ]
+    offsets, arrived = places(answer)
+    origins, row = list[str](), 0
+    for origin in answer.origins:
+        for offset in offsets[row : row + origin.rows]:
+            sent = origin.first_row + offset - offsets[row]
+            origins.append(ids.generated(origin.producer, origin.number, answer.partition, sent))
+        row += origin.rows
     nothing = [None] * len(offsets)
 
     def column(name: str, otherwise: list[Any]) -> list[Any]:
@@ -98,6 +99,18 @@ def rows_in(answer: pb.FetchAnswer, data: memoryview | None) -> list[Row]:
     groups = [origin.group for origin in answer.origins for _ in range(origin.rows)]
     columns += [column("attributes", nothing), arrived, column("due", nothing), column("expires", nothing), groups]
     return [read_row(*fields) for fields in zip(*columns, strict=True)]
+
+
+def places(answer: pb.FetchAnswer) -> tuple[list[int], list[int]]:
+    """The offset of each row of an answer, and its arrival."""
+    if not answer.HasField("scattered"):
+        offsets = [run.offset + at for run in answer.runs for at in range(run.rows)]
+        return offsets, [run.arrived or answer.arrived for run in answer.runs for _ in range(run.rows)]
+    told = answer.scattered
+    runs = zip(accumulate(told.offsets), told.rows or [1] * len(told.offsets), strict=True)
+    offsets = [offset + at for offset, rows in runs for at in range(rows)]
+    arrived = [moment for moment, rows in zip(told.arrived, told.arrived_rows, strict=True) for _ in range(rows)]
+    return offsets, arrived or [answer.arrived] * len(offsets)
 
 
 def read_row(

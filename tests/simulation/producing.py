@@ -3,8 +3,8 @@
 It sends single messages and batches, pipelined, with ids of a small pool (so the same id comes
 again, from others too, and after an unknown outcome) or with generated ones, which it gives back
 when the outcome was unknown, and sometimes long after it was known. Some messages have a due time,
-some expire. It deletes messages, too: its own, others', those that may not be there, and such as
-were deleted before.
+some expire; those that are not due it moves and cancels. It deletes messages, too: its own, others',
+those that may not be there, and such as were deleted before.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bowstring import errors
-from tests.history.events import ERASE, FAIL, FIND, OK, PUBLISH, UNKNOWN, Row, fingerprint, label, value_of
+from tests.history.events import CANCEL, ERASE, FAIL, FIND, MOVE, OK, PUBLISH, UNKNOWN, Row, fingerprint, label, value_of
 from tests.history.facts import UNCERTAIN
 from tests.simulation.clock import START
 from tests.simulation.kit import Sender
@@ -21,6 +21,10 @@ from tests.simulation.kit import Sender
 if TYPE_CHECKING:
     from tests.simulation.node import Incarnation
     from tests.simulation.workload import Workload
+
+
+NAMES = {ERASE: "delete", CANCEL: "cancel", MOVE: "move"}
+DONE = {ERASE: "deleted", CANCEL: "cancelled", MOVE: "moved"}
 
 
 class Sent(NamedTuple):
@@ -55,6 +59,9 @@ class ProducerClient:
         self._careless = workload.world.source(f"{life.name}/careless")
         self._hasty = workload.world.source(f"{life.name}/hasty")
         self._seeking = workload.world.source(f"{life.name}/seeking")
+        self._putting_off = workload.world.source(f"{life.name}/later")
+        self._scheduled: dict[str, list[str]] = {}
+        """Ids of messages that were not due when they were stored, the last ones of each topic."""
         self._known: dict[str, list[str]] = {}
         """Ids of messages that were stored, some of each topic, old ones among them."""
 
@@ -95,6 +102,7 @@ class ProducerClient:
                 await self._ask_for(producer, topic, self._seeking.choice(self._known[topic]))
             if self._load.deletes and self._random.random() < self._load.deletes:
                 self._under_way_now(asyncio.create_task(self._delete(producer, topic)), mine)
+            self._put_off(producer, topic, mine)
             while len(self._under_way) >= self._load.under_way_max:
                 await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
         if mine:
@@ -196,6 +204,8 @@ class ProducerClient:
                 self._workload.saw(topic, row.partition, row.offset)
                 self._stored[topic] = [*self._stored.get(topic, ())[-40:], row.id]
                 self._remember(topic, row.id)
+                if row.due > self._true_now():
+                    self._scheduled[topic] = [*self._scheduled.get(topic, ())[-20:], row.id]
                 if topic in self._was_full:
                     self._was_full.discard(topic)
                     self._world.sometimes("publish refused because full, and accepted later again")
@@ -247,20 +257,38 @@ class ProducerClient:
                 return
         await self._delete_these(producer, topic, rows)
 
-    async def _delete_these(self, producer: Sender, topic: str, rows: list[Row], *, patience: float | None = None) -> bool:
+    async def _delete_these(
+        self, producer: Sender, topic: str, rows: list[Row], *, patience: float | None = None, operation: str = ERASE
+    ) -> bool:
         """Says whether there was an answer. A client that gives up and asks again may get an answer
         that is not durable yet.
         """
-        call = self._history.invoke(self._life.name, ERASE, topic, rows)
+        call = self._history.invoke(self._life.name, operation, topic, rows)
+        ask = {ERASE: producer.delete, CANCEL: producer.cancel, MOVE: producer.move}[operation]
+        what = NAMES[operation]
         try:
             async with asyncio.timeout(patience):
-                answers = await producer.delete(rows)
+                answers = await ask(rows)
         except (errors.Error, TimeoutError) as error:
             kind = getattr(error, "kind", "timeout")
-            self._world.sometimes(f"delete answered {kind}" if isinstance(error, errors.Error) else "delete was given up")
-            self._history.ended(UNKNOWN, self._life.name, call, ERASE, topic, error=kind)
+            self._world.sometimes(f"{what} answered {kind}" if isinstance(error, errors.Error) else f"{what} was given up")
+            self._history.ended(UNKNOWN, self._life.name, call, operation, topic, error=kind)
             return isinstance(error, errors.Error)
         for row in answers:
-            self._world.sometimes(f"delete of a message answered {row.error}" if row.error else "message deleted by its owner")
-        self._history.ended(OK, self._life.name, call, ERASE, topic, answers)
+            self._world.sometimes(f"{what} of a message answered {row.error}" if row.error else f"message {DONE[operation]} by its owner")
+        self._history.ended(OK, self._life.name, call, operation, topic, answers)
         return True
+
+    def _put_off(self, producer: Sender, topic: str, mine: set[asyncio.Task[None]]) -> None:
+        """Cancels or moves a message that may not be due yet."""
+        fate, known = self._putting_off.random(), self._scheduled.get(topic)
+        if not known or fate >= self._load.cancels + self._load.moves:
+            return
+        row = Row("", self._putting_off.choice(known), group=producer.group)
+        operation = CANCEL if fate < self._load.cancels else MOVE
+        if operation == MOVE:
+            row = row._replace(due=self._true_now() + self._putting_off.choice((-1_000_000, 300_000, 2_000_000, 86_400_000_000)))
+        self._under_way_now(asyncio.create_task(self._ask_and_note(producer, topic, row, operation)), mine)
+
+    async def _ask_and_note(self, producer: Sender, topic: str, row: Row, operation: str) -> None:
+        await self._delete_these(producer, topic, [row], operation=operation)

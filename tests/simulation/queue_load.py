@@ -14,6 +14,12 @@ BEFORE_QUEUES = frozenset(
     | {51, 60034, 91147, 91030, 93119, 100216}
 )
 """Seeds that found something before there were queues: they stay as they were."""
+BEFORE_LATER = frozenset({2, 37, 43, 52, 75, 96, 300003})
+"""Seeds that found something before rows were nacked with a time, moved and cancelled."""
+BEFORE_UNSETTLED = BEFORE_LATER | {66, 7105, 300052, 300098, 1045}
+"""Seeds that found something before retention had more than one fate for unsettled rows."""
+BEFORE_POISON = BEFORE_LATER | {66, 7105, 300052, 300098, 400331, 500079, 500113, 500197, 500227, 500282}
+"""Seeds that found something before messages let consumers crash."""
 
 
 def drawn_queue(seed: int) -> dict[str, Any]:
@@ -23,6 +29,10 @@ def drawn_queue(seed: int) -> dict[str, Any]:
         return {}
     looking = random.Random(f"{seed}/looking")
     return {
+        **({} if seed in BEFORE_LATER else _drawn_later(seed)),
+        **({} if seed in BEFORE_UNSETTLED else _drawn_fate(seed)),
+        **({} if seed in BEFORE_POISON else _drawn_poison(seed)),
+        "ordered": random.Random(f"{seed}/ordered").choice((0, 0, 1, 1, 2)),
         "chosen": looking.choice((0, 0, *range(1, len(FILTERS) + 1))),
         "seek_every": looking.choice((0.0, 0.0, 1.0, 4.0)),
         "consumers": source.randint(1, 4),
@@ -48,3 +58,26 @@ def drawn_queue(seed: int) -> dict[str, Any]:
         "fleeting_seconds": source.choice((0.0, 0.0, 1.0, 4.0)),
         "take_away_every": source.choice((0.0, 0.0, 2.0)),
     }
+
+
+def _drawn_later(seed: int) -> dict[str, Any]:
+    """What consumers and owners put off."""
+    source = random.Random(f"{seed}/later")
+    return {
+        "timed_nacks": source.choice((0.0, 0.3, 0.8)),
+        "backoff_seconds": source.choice((0.0, 0.0, 0.1, 0.5)),
+        "cancels": source.choice((0.0, 0.1, 0.3)),
+        "moves": source.choice((0.0, 0.1, 0.5)),
+    }
+
+
+def _drawn_fate(seed: int) -> dict[str, Any]:
+    """What retention does to unsettled rows."""
+    source = random.Random(f"{seed}/unsettled")
+    return {"unsettled": source.choice((0, 1, 2)), "keep_seconds": source.choice((0.0, 0.0, 2.0, 5.0))}
+
+
+def _drawn_poison(seed: int) -> dict[str, Any]:
+    """What lets consumers crash, and how often it is tried."""
+    source = random.Random(f"{seed}/poison")
+    return {"poison": source.choice((0.0, 0.0, 0.003, 0.03)), "deliveries": source.choice((0, 0, 2, 4))}

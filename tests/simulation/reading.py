@@ -154,7 +154,8 @@ class NamedReader:
                 case = f"{session} had {len(uncommitted)} messages of {topic} uncommitted, its window is {window}"
                 self._workload.violations.append(Violation("no_more_than_the_window", case))
             if self._random.random() < 0.1:
-                await self._try_backwards(reader, topic)
+                earlier = await self._try_backwards(reader, topic)
+                uncommitted = [row for row in uncommitted if row.offset >= earlier.get(row.partition, 0)]
             if self._random.random() < 0.2:
                 await self._look(client, topic)
             if self._random.random() < 0.3 or (window is not None and len(uncommitted) >= window / 2):
@@ -168,11 +169,12 @@ class NamedReader:
             found = await client.position(self._name(topic), topic)
             self._history.looked(self._life.name, topic, found.name, found.offsets)
 
-    async def _try_backwards(self, reader: Any, topic: str) -> None:
-        """Commits an offset that it has long passed."""
+    async def _try_backwards(self, reader: Any, topic: str) -> dict[int, int]:
+        """Commits an offset that it has long passed, or that it has not committed yet."""
         partition, offset = self._random.choice(sorted(_offsets(reader, topic).items()))
         earlier = {partition: self._random.randint(1, offset)}
         await self._move(COMMIT, topic, earlier, reader.commit(earlier))
+        return earlier
 
     async def _set_back(self, client: Client, topic: str) -> None:
         """Somewhere in each partition, where anything is known of it; a name that does not know

@@ -24,6 +24,7 @@ from tests.history.events import NOTE, PUBLISH, READ, Event
 from tests.history.queue_checkers import check_queues
 from tests.simulation.backing_up import Backups
 from tests.simulation.broker_time import clocks_of, late_seconds, lease_clocks_of, notice_seconds
+from tests.simulation.key_journal import check_keys, keys_of
 from tests.simulation.leftovers import leftovers
 from tests.simulation.load import KIB, Load, drawn_load
 from tests.simulation.loop import Stuck
@@ -128,7 +129,10 @@ def run(
 def world_of(seed: int) -> tuple[Options, Load]:
     """The faults and the work of a seed; in half of them there are queues, too."""
     options, load = _world_without_queues(seed)
-    return options, load.only(**drawn_queue(seed))
+    load = load.only(**drawn_queue(seed))
+    if options.disk_bytes:  # only retention makes room there, and dead letters that nothing takes away would fill it for ever
+        load = load.only(unsettled=0, poison=0.0, deliveries=0)
+    return options, load
 
 
 def _world_without_queues(seed: int) -> tuple[Options, Load]:
@@ -297,6 +301,7 @@ class Run:
             leases = leases._replace(damaged=frozenset(watch.inspection.naive.damaged), buried=frozenset(watch.inspection.naive.buried))
             report.violations += check_queues(events, leases, clocks, drained=self.read_to_the_end)
             report.violations += watch.inspection.naive.nonsense()
+            report.violations += check_keys(watch.inspection.naive.keyed(), keys_of(events), self.world.sometimes)
             report.reached["ledger compared with the journal"] = watch.inspection.naive.compared
 
 

@@ -19,7 +19,7 @@ from bowstring import errors
 from bowstring.assembly import Assembled, assemble
 from bowstring.catalog.sqlite import copy
 from bowstring.catalog.sqlite.catalog import SqliteCatalog
-from bowstring.core import offset_set
+from bowstring.core import due_rows, offset_set
 from bowstring.ports.catalog import Catalog
 from bowstring.ports.failures import Damaged, DiskFull, Fenced, StorageFailed
 from tests.simulation.backing_up import PAGES_A_STEP, RealFiles, SimulatedArchive
@@ -74,6 +74,7 @@ class Server:
         self._stopping: asyncio.Event | None = None
         self._random = world.source("turns")
         offset_set.CHUNK_BITS = load.chunk_bits
+        due_rows.ORDERED_ROWS_MAX = load.ordered_rows
         copy.PAGES_A_STEP = PAGES_A_STEP
 
     @property

@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from bowstring import errors
+from bowstring.core.subscription_settings import DEAD_LETTER, DROP, KEEP
 from bowstring.wire.generated import bowstring_pb2 as pb
 from tests.history.events import FAIL, OK
 from tests.history.filtering import FILTERS
-from tests.history.lease_events import AMEND, BEGINNING, LATEST, SEEK, SUBSCRIBE, TAKE_AWAY, UNSUBSCRIBE, Consuming
+from tests.history.lease_events import AMEND, BEGINNING, KEY_SHARED, LATEST, SEEK, SUBSCRIBE, TAKE_AWAY, UNSUBSCRIBE, Consuming
 from tests.simulation.options import after
 from tests.simulation.plain_kit import PlainKit
 from tests.simulation.server import ADDRESS
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from tests.simulation.node import Incarnation
     from tests.simulation.workload import Workload
 
-ALL, LATE, FLEETING, SOME, SOUGHT = "all", "late", "fleeting", "some", "sought"
+ALL, LATE, FLEETING, SOME, SOUGHT, KEYED = "all", "late", "fleeting", "some", "sought", "keyed"
+FATES = (DROP, DEAD_LETTER, KEEP)
 RETRY_SECONDS = 0.3
 AGAIN = (errors.Unavailable, errors.OutcomeUnknown)
 
@@ -47,10 +49,13 @@ class Queues:
         """Those with a filter."""
         self.sought = [(topic, SOUGHT) for topic in lasting[:1] if self._load.seek_every]
         """Those that are set to other places."""
+        self.keyed = [(topic, KEYED) for topic in lasting if self._load.ordered]
+        """Those that are key-shared."""
 
     def names(self) -> list[tuple[str, str]]:
         """Topics and subscriptions to consume from."""
-        return [(topic, ALL) for topic in sorted(self._workload.topics.all)] + self._late + self.fleeting + self.some + self.sought
+        first = [(topic, ALL) for topic in sorted(self._workload.topics.all)]
+        return first + self._late + self.fleeting + self.some + self.sought + self.keyed
 
     def lasting(self) -> list[tuple[str, str]]:
         """Those that are there at the end."""
@@ -64,7 +69,7 @@ class Queues:
         kit = PlainKit(life, ADDRESS)
         for topic in sorted(self._workload.topics.all):
             await self._create(life, kit, topic, ALL, BEGINNING)
-        for topic, name in self.fleeting + self.some + self.sought:
+        for topic, name in self.fleeting + self.some + self.sought + self.keyed:
             await self._create(life, kit, topic, name, BEGINNING)
         self.made.set()
         tasks = [self._make_late(life, kit), self._amend(life, kit), self._flee(life, kit), self._take_away(life, kit)]
@@ -78,9 +83,23 @@ class Queues:
         request = pb.CreateSubscriptionRequest(topic=topic, name=name, lease=lease, latest=start == LATEST)
         if start != LATEST:
             request.ClearField("start")
-        if name == SOME:
+        if name == KEYED:
+            request.mode = KEY_SHARED
+        if self._load.deliveries and topic not in self._workload.topics.mortal:
+            request.max_deliveries = self._load.deliveries
+        if self._load.chosen and (name == SOME or (name == KEYED and self._load.ordered > 1)):
             request.where = list(FILTERS)[self._load.chosen - 1]
-        about = Consuming(name, span=lease, start=start, where=request.where)
+        backoff = self._load.backoff_seconds if topic not in self._workload.topics.mortal else 0.0  # consumers make those anew
+        if backoff:
+            request.backoff.first, request.backoff.factor, request.backoff.most = round(backoff * 1e6), 3.0, round(backoff * 9e6)
+        if name == ALL and topic not in self._workload.topics.mortal:
+            request.unsettled = FATES[self._load.unsettled]
+            if request.unsettled == KEEP:
+                request.keep_max = round(self._load.keep_seconds * 1e6)
+        given = (request.backoff.first, request.backoff.factor, request.backoff.most)
+        about = Consuming(
+            name, span=lease, start=start, where=request.where, backoff=given, unsettled=request.unsettled, keep_max=request.keep_max
+        )
         await self._call(life, SUBSCRIBE, topic, about, lambda: kit.call("CreateSubscription", request, pb.Subscription))
 
     async def _call(self, life: Incarnation, operation: str, topic: str, about: Consuming, act: Callable[[], Awaitable[Any]]) -> None:

@@ -73,6 +73,7 @@ NONSENSE = [
     ("a burial without a dead letter", Bury(1, 0, 7, (1, 1))),
     ("a redrive where there is no lane", Redrive(1, 0, 7, (6, 1))),
     ("suspects beside others", Grant(1, 0, 7, 2, 1, 0, 1, (), (), True)),
+    ("an expiry condemns what was not alone", Expire(1, 0, 7, 110, (), (1, 1))),
     ("an expiry of nobody's subscription", Expire(1, 0, 8, 100)),
 ]
 

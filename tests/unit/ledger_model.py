@@ -14,7 +14,8 @@ DELIVERIES_MAX = 5
 GROUPS = {2: 256, 3: 32, 4: 4}
 """How many messages are leased together, by their expiries; with more of them one is alone."""
 GRANTS_MAX = 4
-"""The tests have so few, so that the limit is met."""
+ORDERED_ROWS_MAX = 4
+"""The tests have so few, so that the limits are met."""
 
 
 @dataclass
@@ -33,7 +34,7 @@ class Message:
     undue: bool = False
     """Whether it was published for later, passed by, and nobody has told that it is due."""
     told: int = 0
-    """Its place in the order of the rows that were told to be due; 0 if it was not."""
+    """A number that it got when it was told to be due; 0 if it was not."""
     expiries: int = 0
     apart: int = 0
     """How many there were in its grant, if the consumer held nothing else."""
@@ -51,6 +52,15 @@ class Message:
 
 
 @dataclass
+class Wave:
+    """Rows that were told to be due and come together: pairs of an offset and what it was told with."""
+
+    rows: list[tuple[int, int]] = field(default_factory=list)
+    by_offset: bool = False
+    """Whether there were many at once."""
+
+
+@dataclass
 class NaiveLedger:
     """A subscription in one partition."""
 
@@ -58,6 +68,7 @@ class NaiveLedger:
     rows: dict[int, Message] = field(default_factory=dict)
     grants: int = 0
     turns: int = 0
+    waves: list[Wave] = field(default_factory=list)
     sought: int = 1
     """Grants below this ended at the latest with a seek."""
     backoff: tuple[int, float, int] | None = None
@@ -107,7 +118,18 @@ class NaiveLedger:
         return found
 
     def _due(self, free: list[int]) -> list[int]:
-        return sorted((offset for offset in free if self.rows[offset].told), key=lambda offset: self.rows[offset].told)
+        found: list[int] = []
+        for wave in self._waves():
+            offsets = [offset for offset, _ in wave.rows]
+            found += sorted(offsets) if wave.by_offset else offsets
+        return [offset for offset in found if offset in free]
+
+    def _waves(self) -> list[Wave]:
+        """Those that have rows which were not granted, and did not leave, since they were told."""
+        for wave in self.waves:
+            wave.rows = [(offset, told) for offset, told in wave.rows if self.rows[offset].told == told]
+        self.waves = [wave for wave in self.waves if wave.rows]
+        return self.waves
 
     def pass_by(self, first: int, undue: set[int]) -> None:
         """The cursor passes rows up to the last of these, which are not due."""
@@ -118,10 +140,17 @@ class NaiveLedger:
 
     def come_due(self, offsets: list[int]) -> None:
         """These are due, in this order."""
-        for offset in offsets:
-            if offset in self.rows and self.rows[offset].undue:
-                self.turns += 1
-                self.rows[offset].undue, self.rows[offset].told = False, self.turns
+        fresh = [offset for offset in offsets if offset in self.rows and self.rows[offset].undue]
+        if not fresh:
+            return
+        waves = self._waves()
+        if not waves or (len(waves) == 1 and waves[0].by_offset):
+            waves.append(Wave())
+        for offset in fresh:
+            self.turns += 1
+            self.rows[offset].undue, self.rows[offset].told = False, self.turns
+            waves[-1].rows.append((offset, self.turns))
+        waves[-1].by_offset = waves[-1].by_offset or len(waves[-1].rows) > ORDERED_ROWS_MAX
 
     def forget_due(self) -> None:
         """A broker is loaded: nobody has told yet what is due."""
@@ -229,6 +258,15 @@ class NaiveLedger:
                     row.expiries += 1
                     row.later = self._after(row.retries, now)
 
+    def set_aside(self, offsets: set[int], *, is_condemned: bool) -> None:
+        """Rows that a consumer holds do not reach it."""
+        if not is_condemned:
+            return self.leave(offsets)
+        for offset in offsets:
+            retries = self.rows[offset].retries
+            self.rows[offset] = Message(granted=True, retries=retries, condemned=("retention reached it before it was settled", ""))
+        return None
+
     def condemn(self, offsets: set[int], reason: str) -> set[int]:
         """Retention has reached these."""
         found = {offset for offset in offsets & self.rows.keys() if self.rows[offset].idle}
@@ -236,7 +274,8 @@ class NaiveLedger:
             row = self.rows[offset]
             row.condemned, row.later, row.undue, row.told = (reason, ""), 0, False, 0
         for offset, row in self.rows.items():
-            row.granted = row.granted or offset <= max(found, default=0)
+            if not row.granted and offset <= max(found, default=0):
+                row.granted, row.undue = True, row.idle
         return found
 
     def bury(self, offsets: set[int]) -> set[int]:

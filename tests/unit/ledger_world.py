@@ -1,9 +1,8 @@
 """A world that drives the ledger and a model side by side, step by step.
 
-It publishes, grants, settles, repeats, extends, expires, deletes, raises floors, seeks,
-captures, crashes between the parts of a capture, and loads. After every step each message is
-compared, and after every load all of the state. What a step does is up to who picks: hypothesis,
-which makes failures small, or a seed, which comes far in a short time.
+It publishes, grants, settles, repeats, extends, expires, deletes, raises floors, seeks, captures,
+crashes between the parts of a capture, and loads. After every step each message is compared, and
+after every load all of the state. Steps are picked by hypothesis or by a seed.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import pytest
 
-from bowstring.core import granting, journal, leases, offset_set, settling, timeline
+from bowstring.core import due_rows, granting, journal, leases, offset_set, settling, timeline
 from bowstring.core.changes import Delete, Floor, Reason
 from bowstring.core.granting import ChosenRows
 from bowstring.core.ledger import Ledger
@@ -25,7 +24,7 @@ from bowstring.core.machine import NEVER
 from bowstring.core.row_set import RowSet
 from bowstring.core.settling import GrantRows, LostRows, OutcomeRows, RowStanding, SettleRequest
 from bowstring.core.subscription_settings import Backoff, SubscriptionSettings
-from tests.unit.ledger_model import DELIVERIES_MAX, GRANTS_MAX, NaiveLedger
+from tests.unit.ledger_model import DELIVERIES_MAX, GRANTS_MAX, ORDERED_ROWS_MAX, NaiveLedger
 from tests.unit.ledger_rows import offsets, pairs, rows, runs
 from tests.unit.pickers import Picker, Seeded
 
@@ -268,11 +267,11 @@ class LedgerWorld:
         held = {at for at, row in self.model.rows.items() if row.grant == grant}
         aside = held if wanted is None else held & wanted
         reason = self.one_of(list(SetAsideReason))
-        change = settling.set_aside(self.ledger, [GrantRows(grant, None if wanted is None else rows(wanted))], reason)
+        change = settling.set_aside(self.ledger, [GrantRows(grant, None if wanted is None else rows(wanted))], reason, self.now)
         assert (change is not None) == bool(aside)
         if change is not None:
             self.write(change)
-            self.model.leave(aside)
+            self.model.set_aside(aside, is_condemned=reason is SetAsideReason.OVERTAKEN)
 
     def expire(self) -> None:
         change = settling.expire(self.ledger, self.now)
@@ -389,11 +388,12 @@ def live_through(seed: int, steps: int) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def small_world():
-    """Chunks of 16 offsets and four grants, and two ends that come together are many, so that borders are common."""
+    """Chunks of 16 offsets are small, four grants, five due rows and two ends are many, so that borders are common."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(offset_set, "CHUNK_BITS", 4)
         patch.setattr(offset_set, "MANY_RUNS", 5)
         patch.setattr(granting, "GRANTS_MAX", GRANTS_MAX)
+        patch.setattr(due_rows, "ORDERED_ROWS_MAX", ORDERED_ROWS_MAX)
         patch.setattr(leases, "MANY_DUE", 2)
         patch.setattr(timeline, "GATHERED_MAX", 3)
         yield

@@ -28,6 +28,7 @@ from bowstring.broker.queue.scouted_rows import RowLook
 from bowstring.broker.queue.settlement import TimedOutcome
 from bowstring.broker.queue.subscription import LiveSubscription
 from bowstring.broker.queue.topic_queue import TopicQueue
+from bowstring.broker.reading.caches import caches_of
 from bowstring.broker.reading.visibility import Moments
 from bowstring.broker.topics import Topic, TopicSettings, encode_settings
 from bowstring.core.changes import Append, Change
@@ -140,6 +141,7 @@ class SceneReading:
 
     def __init__(self, flusher: SceneFlusher, clock: SceneClock) -> None:
         self.reader = self
+        self.caches = caches_of(0, 1 << 20)
         self.counters = Counters()
         self.damaged: set[int] = set()
         """First offsets of pages."""
@@ -160,6 +162,8 @@ class SceneReading:
         return (
             None if self.out_of_memory or not entries else [self._flusher.tail[partition.number, entry.first_offset] for entry in entries]
         )
+
+    stored_held = held
 
     async def entries(self, partition: Partition, offset: int, end: int, bytes_max: int, pages_max: int) -> list[PageEntry]:
         looked = [entry for entry in partition.pages.between(offset, end, bytes_max, pages_max) if entry.first_offset not in self.gone]
@@ -183,8 +187,8 @@ class SceneReading:
             raise Damaged("rotten")
         return [self._flusher.tail[partition.number, entry.first_offset] for entry in entries]
 
-    def moments(self, topic: int) -> Moments:
-        return Moments(self._clock.now(), self._clock.now() - RETENTION)
+    def moments(self, topic: int, longer: int | None = 0) -> Moments:
+        return Moments(self._clock.now(), 0 if longer is None else self._clock.now() - RETENTION - longer)
 
     def note_damage(self, partition: Partition, error: Damaged) -> None: ...
 
@@ -260,7 +264,7 @@ def _failed(failure: Exception) -> None:
 
 
 def offsets_of(pushed: PushedRows) -> list[int]:
-    return [offset + row for offset, rows, _ in pushed.fetched.runs for row in range(rows)]
+    return [offset + row for offset, rows, _ in pushed.fetched.runs.tolist() for row in range(rows)]
 
 
 def values_of(pushed: PushedRows) -> list[bytes]:
@@ -275,7 +279,7 @@ class QueueScene:
         self.clock, self.flusher = SceneClock(), SceneFlusher()
         clock: Any = self.clock
         flusher: Any = self.flusher
-        self.lease_clock = LeaseClock(clock)
+        self.lease_clock = LeaseClock(clock, clock.now())
         self.reading = SceneReading(self.flusher, self.clock)
         self.alarm = Alarm(clock, _failed)
         self.lease_alarm = Alarm(self.lease_clock, _failed)
@@ -313,6 +317,7 @@ class QueueScene:
         partition: int = 0,
         timeout: int = 30 * SECOND,
         expires: int | None = None,
+        due: int | None = None,
         sizes: Sequence[int] = (),
         keys: Sequence[bytes | None] | None = None,
     ) -> None:
@@ -321,10 +326,10 @@ class QueueScene:
         self._number += 1
         previous, self._last[partition] = self._last.get(partition, 0), self._number
         moments = None if expires is None else [expires] * len(given)
-        encoded = encoding.encode_columns(len(given), values=given, keys=keys, expires=moments)
+        encoded = encoding.encode_columns(len(given), values=given, keys=keys, expires=moments, due=due)
         batch: pa.RecordBatch = encoding.decode(encoded.mask, encoded.data)
         publish = Publish(
-            b"a" * 16, self._number, previous, self.clock.now(), timeout, len(given), encoded.mask, None, expires=expires or 0
+            b"a" * 16, self._number, previous, self.clock.now(), timeout, len(given), encoded.mask, None, expires=expires or 0, due=due or 0
         )
         admitted = self.admission.outstanding(0, self.published.append)
         self.actors[partition].receive(PublishBatch(publish, "shop", batch, encoded.data, admitted))

@@ -259,7 +259,7 @@ async def test_readers_wake_when_a_deletion_or_the_floor_lets_them_pass_and_at_t
     shop.desk.commit()
     for ask in (
         lambda: shop.actor.ask(Scripted(Decided((Delete(1, 0, ((1, 1),), Reason.OWNER),), ""))),
-        lambda: shop.actor.ask(RaiseFloor(lambda partition, _: partition.raise_floor(3))),
+        lambda: shop.actor.ask(RaiseFloor(lambda partition, _: (partition.raise_floor(3),))),
     ):
         reader = shop.reader()
         ask()

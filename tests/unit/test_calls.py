@@ -31,7 +31,7 @@ def test_nothing_of_the_gateway_but_its_codec_knows_protobuf():
     folder = Path(gateway.__file__).parent
     sources = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.py")}
     knowing = {name for name, text in sources.items() if re.search("_pb2|google|wire.error_messages", text)}
-    assert knowing == {"protobuf.py", "protobuf_queue.py"}
+    assert knowing == {"protobuf.py", "protobuf_letters.py", "protobuf_queue.py"}
 
 
 def test_a_call_that_can_be_told_to_ignore_its_own_work_is_not_repeatable_without():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bowstring.broker.log.flusher import Flush
 from bowstring.core.addresses import PartitionAddress, Runs
 from bowstring.core.answers import Repeat
-from bowstring.core.changes import Append, Change, Delete, Floor, Position, Reason
+from bowstring.core.changes import Append, Change, Delete, Floor, Position, Reason, Reschedule
 from bowstring.core.journal import Replay, UnreadableJournal, decode, encode
 from bowstring.core.ledger_changes import (
     AlterSubscription,
@@ -66,7 +66,14 @@ LEDGER: list[LedgerChange] = [
     AlterSubscription(7, 3, 4, SubscriptionSettings(lease=5)),
     Unsubscribe(7, 3, 4),
 ]
-ALL: list[Change] = [APPEND, Delete(7, 3, ((1, 1),), Reason.OWNER), Floor(7, 3, 2), Position(7, 3, "name", 2, 5), *LEDGER]
+ALL: list[Change] = [
+    APPEND,
+    Delete(7, 3, ((1, 1),), Reason.OWNER),
+    Floor(7, 3, 2),
+    Position(7, 3, "name", 2, 5),
+    Reschedule(7, 3, ((1, 1),), 9),
+    *LEDGER,
+]
 
 
 class Stranger(msgspec.Struct, array_like=True, tag=99):
@@ -125,8 +132,8 @@ def test_what_older_formats_wrote_is_read_as_todays_changes():
     fourth = old_row(4, [1, 7, 3, 1, 2, 5, 2, ADA, 1, [], 11, 12, 9, 64, 100], [2, 7, 3, [[1, 1]], 2], [5, 7, 3, 2, [[1, 1]], []])
     append = Append(7, 3, 1, 2, 5, 2, ADA, 1, expires=11, due=12, segment=9, position=64, length=100)
     assert decode(fourth) == [append, Delete(7, 3, ((1, 1),), Reason.OWNER), Floor(7, 3, 2, ((1, 1),))]
-    with pytest.raises(UnreadableJournal, match="format 6"):
-        decode(old_row(6))
+    with pytest.raises(UnreadableJournal, match="format 7"):
+        decode(old_row(7))
     with pytest.raises(UnreadableJournal):
         decode(old_row(4, [3, 7, 3, 1]))
 

@@ -142,7 +142,7 @@ def test_a_signal_reaches_a_command_with_all_that_it_has_started():
     assert [message.settled for message in messages] == [["nack", "the command was ended by SIGTERM"]] * 2
 
 
-def test_a_command_that_begins_after_the_signal_gets_it_too():
+def test_no_command_begins_after_the_signal():
     scene = Scene("sleep 1000")
     scene.children.signal(signal.SIGINT)
     assert scene.run(Message())[0] == "nack"

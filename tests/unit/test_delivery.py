@@ -9,13 +9,13 @@ import pytest
 from bowstring import errors
 from bowstring.broker.log.requests import Question
 from bowstring.broker.queue.holdings import ConsumerCredit
-from bowstring.broker.queue.opening import resume
 from bowstring.core.changes import Reason
 from bowstring.core.decisions import Decided, Decision, Found
 from bowstring.core.ledger_changes import SetAside, SetAsideReason, Settlement
 from bowstring.core.partition import Partition
+from bowstring.core.row_set import RowSet
 from bowstring.ports.failures import Damaged
-from tests.unit.queue_scene import MUCH, Customer, QueueScene, values_of
+from tests.unit.queue_scene import Customer, QueueScene, values_of
 from tests.unit.test_alarm import SECOND
 
 
@@ -23,14 +23,6 @@ async def rest() -> None:
     """Lets tasks run."""
     for _ in range(10):
         await asyncio.sleep(0)
-
-
-def come_back(scene: QueueScene, name: str = "ada", held: dict[int, list[int]] | None = None, credit: ConsumerCredit = MUCH) -> Customer:
-    """A consumer connects under its name, and is ready at once."""
-    back = scene.customer(name, credit, ready=False)
-    queues = type("Queues", (), {"log": type("Log", (), {"flusher": scene.flusher})})
-    resume(queues, back.live, held or {})  # type: ignore[arg-type]
-    return back
 
 
 async def test_a_whole_page_goes_out_untouched():
@@ -86,6 +78,22 @@ async def test_what_has_no_room_in_the_session_is_not_read():
     assert ada.offsets == [1, 2]
 
 
+async def test_rows_that_were_not_sent_are_given_back_to_a_consumer_that_asks_for_them_by_id():
+    scene = QueueScene()
+    ada = scene.customer()
+    ada.takes = 1000
+    for _ in range(3):
+        scene.publish(sizes=[70_000])
+        scene.flusher.settle()
+    assert ada.offsets == [1]
+    held = scene.ledger().leases.rows_held
+    assert held > 1
+    assert ada.live.delivery is not None
+    ada.live.delivery.give_up(scene.actors[0], RowSet(1, 4))
+    assert scene.ledger().leases.rows() == RowSet(1, 2), "the first one was sent"
+    assert scene.ledger().returned.rows() == RowSet(2, 1 + held)
+
+
 async def test_order_is_kept_when_pages_have_to_be_read():
     scene = QueueScene()
     ada = scene.customer()
@@ -117,22 +125,6 @@ async def test_rows_that_have_expired_are_set_aside():
     assert scene.ledger().floor == 2
     assert scene.reading.counters.queue.aside["expired"] == 1
     scene.check()
-
-
-async def test_rows_that_are_too_old_are_set_aside_at_their_first_push_only():
-    scene = QueueScene(lease=4 * 3600 * SECOND)
-    ada = scene.customer(lease=4 * 3600 * SECOND)
-    scene.publish(b"held")
-    scene.flusher.settle()
-    ada.live.close()
-    scene.publish(b"waits")
-    scene.flusher.settle()
-    await scene.clock.move(3700)
-    back = come_back(scene)
-    scene.flusher.settle()
-    assert back.values == [b"held"]
-    assert back.pushed[0].lease.again
-    assert scene.ledger().settled.above.rows().runs() == ((2, 1),)
 
 
 async def test_rows_of_a_damaged_page_are_set_aside_and_counted():
@@ -229,24 +221,27 @@ async def test_rows_of_an_extent_with_a_damaged_index_are_set_aside_and_the_othe
     assert scene.ledger().settled.above.rows().runs() == ((2, 2),)
 
 
-async def test_a_consumer_that_may_have_rows_of_a_damaged_index_keeps_them_until_its_lease_ends():
+async def test_scattered_rows_are_not_granted_while_others_wait_for_pages():
+    """They are one grant then, and each page is read once for more rows."""
     scene = QueueScene()
     ada = scene.customer()
-    scene.publish(b"a")
+    scene.publish(*[b"%d" % number for number in range(1, 17)])
     scene.flusher.settle()
-    ada.live.close()
-    scene.reading.out_of_memory, scene.reading.extents = True, [(1, 2)]
-    back = come_back(scene)
+    ada.live.limit(ConsumerCredit(0, 0))
+    scene.reading.out_of_memory = True
+    bob = scene.customer("bob")
+    for first in range(1, 16, 4):
+        ada.settle(Settlement.RELEASE, ada.grants[0], (first, first + 2))
+        scene.flusher.settle()
+    assert scene.ledger().leases.held_by(2) == 4
+    assert scene.ledger().returned.rows().runs() == ((9, 1), (11, 1), (13, 1), (15, 1))
+    scene.check()
+    await rest()
     scene.flusher.settle()
     await rest()
-    assert back.values == []
-    assert back.ended is None
-    assert scene.ledger().floor == 1
-    await scene.clock.move(40)
-    scene.flusher.settle()
-    await rest()
-    scene.flusher.settle()
-    assert scene.ledger().floor == 2
+    assert bob.offsets == list(range(1, 16, 2))
+    assert bob.grants == [2, 3, 4]
+    scene.check()
 
 
 async def test_a_row_that_is_deleted_on_its_way_is_not_sent():
@@ -265,60 +260,6 @@ class DeleteFirst(Question[None]):
 
     def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[None]:
         return Decided((partition.delete(((1, 1),), Reason.OWNER),), None)
-
-
-async def test_after_a_reconnect_lost_leases_come_first_then_those_again_then_new_ones():
-    scene = QueueScene()
-    first = scene.customer(credit=ConsumerCredit(4, 1 << 20))
-    for value in (b"a", b"b", b"c"):
-        scene.publish(value)
-        scene.flusher.settle()
-    first.settle(Settlement.ACK, 1)
-    scene.flusher.settle()
-    first.live.close()
-    scene.publish(b"d")
-    scene.flusher.settle()
-    order: list[str] = []
-
-    back = scene.customer("ada", ready=False)
-    back.lost = lambda grants: order.append(f"lost {dict(grants)}")  # type: ignore[method-assign]
-    back.push = lambda pushed: order.append(f"{values_of(pushed)} {pushed.lease.again}")  # type: ignore[method-assign]
-    queues = type("Queues", (), {"log": type("Log", (), {"flusher": scene.flusher})})
-    resume(queues, back.live, {0: [1, 2]})  # type: ignore[arg-type]
-    scene.flusher.settle()
-    assert order == ["lost {0: [1]}", "[b'c'] True", "[b'd'] False"]
-
-
-async def test_what_comes_again_waits_for_what_it_rests_on():
-    """A grant that is not committed yet is not sent to a newer stream of its consumer either."""
-    scene = QueueScene()
-    first = scene.customer()
-    scene.publish(b"a")
-    scene.flusher.take()
-    first.live.close()
-    back = come_back(scene)
-    assert not back.pushed
-    scene.flusher.commit()
-    scene.flusher.settle()
-    assert back.values == [b"a"]
-    assert not first.pushed
-
-
-async def test_leases_that_come_again_wait_for_credit():
-    scene = QueueScene()
-    first = scene.customer()
-    scene.publish(*[b"x"] * 6)
-    scene.flusher.settle()
-    first.live.close()
-    back = come_back(scene, credit=ConsumerCredit(4, 1 << 20))
-    scene.flusher.settle()
-    assert back.offsets == [1, 2, 3, 4]
-    back.settle(Settlement.ACK, 1, [1, 2])
-    scene.flusher.settle()
-    assert back.live.delivery is not None
-    back.live.delivery.go_on()
-    assert back.offsets == [1, 2, 3, 4, 5, 6]
-    scene.check()
 
 
 async def test_unsent_rows_of_a_consumer_that_leaves_are_given_back_uncounted():

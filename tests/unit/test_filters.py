@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bowstring import errors
-from bowstring.messages import filters
+from bowstring.messages import filter_kernels, filters
 from bowstring.messages.filter_kernels import passing
 
 MOMENT = pa.timestamp("us", "UTC")
@@ -135,3 +136,39 @@ def test_whatever_is_typed_is_understood_or_refused(text: str):
     except errors.InvalidArgument:
         return
     assert len(passing(tree, COLUMNS.get, 5)) == 5
+
+
+PAIRS = st.lists(st.tuples(st.sampled_from(["a", "b", "", "é"]), st.one_of(st.none(), st.sampled_from(["x", "yy", ""]))), max_size=4)
+
+
+@given(st.lists(st.one_of(st.none(), PAIRS), max_size=12), st.integers(0, 12), st.integers(0, 12))
+def test_an_attribute_is_what_arrow_finds_first(rows: list[list[tuple[str, str | None]] | None], first: int, count: int) -> None:
+    maps = pa.array(rows, pa.map_(pa.utf8(), pa.utf8())).slice(min(first, len(rows)), count)
+    for name in ("a", "b", "", "é", "nothing"):
+        expected = pc.map_lookup(maps, pa.scalar(name, pa.utf8()), "first")
+        assert filter_kernels._attribute(maps, name).equals(expected)  # pyright: ignore[reportPrivateUsage]
+
+
+EVEN = st.tuples(st.lists(st.sampled_from(["a", "b", "", "é"]), max_size=3), st.integers(0, 12)).flatmap(
+    lambda shape: st.lists(
+        st.lists(st.sampled_from(["x", "yy", ""]), min_size=len(shape[0]), max_size=len(shape[0])), min_size=shape[1], max_size=shape[1]
+    ).map(lambda rows: [list(zip(shape[0], row, strict=True)) for row in rows])
+)
+
+
+@given(EVEN, st.integers(0, 12), st.integers(0, 12), st.booleans())
+def test_an_attribute_is_found_where_all_rows_have_the_same_names(
+    rows: list[list[tuple[str, str]]], first: int, count: int, other: bool
+) -> None:
+    if other and rows and rows[-1]:
+        rows[-1][0] = ("b", rows[-1][0][1])
+    maps = pa.array(rows, pa.map_(pa.utf8(), pa.utf8())).slice(min(first, len(rows)), count)
+    for name in ("a", "b", "", "é", "nothing"):
+        expected = pc.map_lookup(maps, pa.scalar(name, pa.utf8()), "first")
+        assert filter_kernels._attribute(maps, name).equals(expected)  # pyright: ignore[reportPrivateUsage]
+
+
+def test_names_of_equal_text_that_are_cut_otherwise_are_told_apart() -> None:
+    maps = pa.array([[("ab", "1"), ("c", "2")], [("a", "3"), ("bc", "4")]], pa.map_(pa.utf8(), pa.utf8()))
+    assert filter_kernels._attribute(maps, "ab").to_pylist() == ["1", None]  # pyright: ignore[reportPrivateUsage]
+    assert filter_kernels._attribute(maps, "a").to_pylist() == [None, "3"]  # pyright: ignore[reportPrivateUsage]

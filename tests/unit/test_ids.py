@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -47,7 +48,7 @@ def test_what_is_recognised_is_what_is_generated(text: str):
     ("first_row", "rows"), [(0, 0), (0, 1), (0, 17), (5, 300), (15, 2), (16, 1), (250, 70_000), (2**31, 3), (2**32 - 1, 1)]
 )
 def test_a_column_has_the_id_of_each_row(first_row: int, rows: int):
-    column = ids.column(PRODUCER, 26, 3, first_row, rows)
+    column = ids.column(PRODUCER, 26, 3, np.arange(first_row, first_row + rows))
     column.validate(full=True)
     assert column.type == pa.utf8()
     assert column.to_pylist() == [ids.generated(PRODUCER, 26, 3, row) for row in range(first_row, first_row + rows)]

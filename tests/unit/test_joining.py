@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bowstring.broker.reading.fetched import JOINED_BYTES_MAX, SMALL_BYTES, Fetched, joined
+from bowstring.broker.reading.fetched import JOINED_BYTES_MAX, NO_RUNS, SMALL_BYTES, Fetched, joined
 from bowstring.core.pages import Origin
 from bowstring.messages import encoding
 from bowstring.messages.metadata import is_compressed
@@ -18,11 +19,11 @@ def piece(first: int, values: list[bytes], *, key: bytes | None = None, compress
     batch = encoding.encode_columns(len(values), values=values, keys=keys, created=7, compression=compression)
     origin = Origin(rows=len(values), producer=b"p" * 16, number=first, first_row=0, group="shop", arrived=first * 10)
     run = (first, len(values), first * 10)
-    return Fetched(0, first + len(values), first * 10, 0, batch.mask, batch.rows, [run], [origin], batch.data, len(batch.data))
+    return Fetched(0, first + len(values), first * 10, 0, batch.mask, batch.rows, np.array([run]), [origin], batch.data, len(batch.data))
 
 
 def passed_over(first: int, end: int) -> Fetched:
-    return Fetched(0, end, 0, 0, 0, 0, [], [], None, 0)
+    return Fetched(0, end, 0, 0, 0, 0, NO_RUNS, [], None, 0)
 
 
 def rows_of(pieces: list[Fetched]) -> list[tuple[int, int, int, bytes, bytes | None]]:
@@ -32,7 +33,7 @@ def rows_of(pieces: list[Fetched]) -> list[tuple[int, int, int, bytes, bytes | N
         if each.data is None:
             continue
         batch = encoding.decode(each.columns, each.data)
-        offsets = [(offset, arrived) for first, rows, arrived in each.runs for offset in range(first, first + rows)]
+        offsets = [(offset, arrived) for first, rows, arrived in each.runs.tolist() for offset in range(first, first + rows)]
         numbers = [origin.number for origin in each.origins for _ in range(origin.rows)]
         keys = batch.column("key").to_pylist() if "key" in batch.schema.names else [None] * each.rows
         columns = zip(offsets, numbers, batch.column("value").to_pylist(), keys, strict=True)

@@ -6,6 +6,7 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given, settings
 
+from bowstring.broker.queue.slot_owners import SlotOwners
 from bowstring.core import key_slots
 from bowstring.core.keys import NO_OWNER, SLOTS
 
@@ -79,3 +80,18 @@ def test_every_plan_is_whole_and_good_enough_to_be_kept(seed: int, exponent: flo
         assert set(owners.tolist()) <= set(consumers)
         again = key_slots.plan(loads, owners, consumers)
         assert loads[again != owners].sum() <= 0.02 * loads.sum() + 1e-9
+
+
+def test_a_consumer_that_is_full_loses_its_slots_only_if_it_takes_nothing() -> None:
+    slots, second = SlotOwners(), 1_000_000
+    slots.join("works")
+    slots.join("stands")
+    for now in range(0, 3 * second, second // 4):
+        for name in slots.numbers:
+            slots.has_room(name, now, has_room=False, waiting=True)
+        slots.took("works")
+        slots.look(now)
+    assert set(slots.owners.tolist()) == {slots.numbers["works"]}
+    slots.has_room("stands", 3 * second, has_room=True, waiting=False)
+    assert slots.look(3 * second)
+    assert set(slots.owners.tolist()) == set(slots.numbers.values())

@@ -29,7 +29,9 @@ class KeysMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.keys = KeyedRows()
+        self.suspects: set[int] = set()
+        self.narrowed = False
+        self.keys = KeyedRows(lambda offsets: np.isin(offsets, list(self.suspects)))
         self.rows: dict[int, NaiveRow] = {}
         self.owners = np.zeros(SLOTS, np.int16)
         self.keys.own(self.owners)
@@ -75,21 +77,66 @@ class KeysMachine(RuleBasedStateMachine):
     def eligible(self, owner: int) -> list[int]:
         found: list[int] = []
         for offset, row in sorted(self.rows.items()):
-            if row.place != "waiting":
+            if row.place != "waiting" or offset in self.suspects:
                 continue
             if row.key != KEYLESS:
                 earlier = any(other.key == row.key and other.place == "later" and at < offset for at, other in self.rows.items())
+                earlier |= any(self.rows[at].key == row.key and self.waits_apart(at) and at < offset for at in self.rows)
                 if self.is_busy(row.key) or earlier or self.owners[row.key % SLOTS] != owner:
                     continue
             found.append(offset)
         return found
+
+    def waits_apart(self, offset: int) -> bool:
+        return offset in self.suspects and self.rows[offset].place == "waiting"
+
+    def may_come_apart(self, offset: int) -> bool:
+        """A suspect without a key, or the first row of a free key."""
+        row = self.rows[offset]
+        if row.key == KEYLESS or not self.waits_apart(offset):
+            return self.waits_apart(offset)
+        return not any(other.key == row.key and (at < offset or other.place == "leased") for at, other in self.rows.items())
+
+    @rule(kept=st.booleans(), data=st.data())
+    def suspects_are_granted(self, kept: bool, data: Any) -> None:
+        wanted = [offset for offset in sorted(self.rows) if self.may_come_apart(offset)]
+        assert self.keys.suspects().offsets.tolist() == wanted
+        taken = sorted(data.draw(st.sets(st.sampled_from(wanted)))) if wanted else []
+        chosen = self.keys.take_suspects(np.array(taken, np.int64))
+        assert chosen.offsets.tolist() == taken
+        if kept:
+            self.keys.put_back(chosen)
+        elif taken:
+            self.keys.grant(self.next_grant, chosen)
+            for offset in taken:
+                self.rows[offset].place, self.rows[offset].grant = "leased", self.next_grant
+            self.next_grant += 1
+
+    @rule(data=st.data())
+    def rows_are_named(self, data: Any) -> None:
+        """Suspects among them are granted like others."""
+        waiting = sorted(offset for offset, row in self.rows.items() if row.place == "waiting")
+        named = data.draw(st.sets(st.sampled_from(waiting))) if waiting else set[int]()
+        picked, busy, behind = self.keys.pick(np.array(sorted(named), np.int64))
+        for offset in named:
+            key = self.rows[offset].key
+            mine = {at: row for at, row in self.rows.items() if row.key == key and key != KEYLESS}
+            is_busy = any(row.place == "leased" for row in mine.values())
+            is_behind = any(at < offset and at not in named for at, row in mine.items() if row.place in ("waiting", "later"))
+            assert (offset in busy, offset in behind) == (is_busy, is_behind and not is_busy)
+        assert sorted([*picked.offsets.tolist(), *busy, *behind]) == sorted(named)
+        if len(picked.offsets):
+            self.keys.grant(self.next_grant, picked)
+            for offset in picked.offsets.tolist():
+                self.rows[offset].place, self.rows[offset].grant = "leased", self.next_grant
+            self.next_grant += 1
 
     @rule(owner=st.integers(0, 2), most=st.integers(1, 9), wasted=st.booleans(), data=st.data())
     def a_consumer_gets_rows(self, owner: int, most: int, wasted: bool, data: Any) -> None:
         wanted = self.eligible(owner)
         chosen = self.keys.choose(owner, most)
         got = chosen.offsets.tolist()
-        if most < keys.UNPARKED_MAX:
+        if most < keys.UNPARKED_MAX and not self.narrowed:
             assert got == wanted[:most]
         self.is_prefix_of_keys(got, wanted)
         if wasted:
@@ -125,6 +172,12 @@ class KeysMachine(RuleBasedStateMachine):
             key = self.rows[offset].key
             earlier = any(nacked[at] and self.rows[other].key == key and other < offset for at, other in enumerate(held))
             assert behind[place] == (earlier and key != KEYLESS)
+        self.suspects |= {
+            offset for offset, fate in zip(held, fates, strict=True) if fate in ("waiting", "later") and data.draw(st.booleans())
+        }
+        if data.draw(st.integers(0, 3)) == 0:
+            self.narrowed = True
+            self.keys.expired(grant, ~masks[0])
         self.keys.ended(grant, ~masks[0], masks[1], masks[2])
         for offset, fate in zip(held, fates, strict=True):
             if fate == "acked":
@@ -175,6 +228,67 @@ class KeysMachine(RuleBasedStateMachine):
 
 TestKeys = KeysMachine.TestCase
 TestKeys.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_a_suspect_holds_back_only_its_key() -> None:
+    suspects = {1}
+    rows = KeyedRows(lambda offsets: np.isin(offsets, list(suspects)))
+    rows.own(np.zeros(SLOTS, np.int16))
+    rows.meet(np.arange(1, 6), np.array([7, 8, 7, 8, KEYLESS], np.uint64))
+    assert rows.choose(0, 10).offsets.tolist() == [2, 4, 5]
+    assert rows.suspects().offsets.tolist() == [1]
+    rows.grant(1, rows.take_suspects(rows.suspects().offsets))
+    assert not len(rows.choose(0, 10).offsets)
+    rows.ended(1, *(np.array([gone]) for gone in (True, False, False)))
+    assert rows.choose(0, 10).offsets.tolist() == [3]
+
+
+def test_an_earlier_row_of_its_key_comes_before_a_suspect() -> None:
+    """It was published for later, and is due now."""
+    rows = KeyedRows(lambda offsets: offsets == 2)
+    rows.own(np.zeros(SLOTS, np.int16))
+    rows.meet(np.arange(2, 4), np.array([7, 7], np.uint64))
+    rows.meet(np.arange(1, 2), np.array([7], np.uint64))
+    assert not len(rows.suspects().offsets)
+    rows.grant(1, rows.choose(0, 10))
+    assert rows.leased(1).offsets.tolist() == [1]
+    assert not len(rows.suspects().offsets)
+    rows.ended(1, *(np.array([gone]) for gone in (True, False, False)))
+    assert rows.suspects().offsets.tolist() == [2]
+    assert not len(rows.choose(0, 10).offsets)
+
+
+def test_of_a_key_one_suspect_comes_at_a_time() -> None:
+    rows = KeyedRows(lambda offsets: offsets < 5)
+    rows.meet(np.arange(1, 6), np.array([7, 7, KEYLESS, KEYLESS, KEYLESS], np.uint64))
+    assert rows.suspects().offsets.tolist() == [1, 3, 4]
+
+
+def test_rows_that_were_lost_come_in_smaller_parts() -> None:
+    rows = KeyedRows()
+    rows.own(np.zeros(SLOTS, np.int16))
+    rows.meet(np.arange(1, 25), np.array([7, 8] * 12, np.uint64))
+    rows.grant(1, rows.choose(0, 17))
+    back, no = np.ones(17, np.bool_), np.zeros(17, np.bool_)
+    rows.expired(1, back)
+    rows.ended(1, back, back, no)
+    rows.grant(2, rows.choose(0, 17))
+    assert len(rows.leased(2).offsets) == 17
+    rows.expired(2, back)
+    rows.ended(2, back, back, no)
+    seen: list[list[int]] = []
+    for grant in range(3, 20):
+        chosen = rows.choose(0, 100)
+        if not len(chosen.offsets):
+            break
+        seen.append(chosen.offsets.tolist())
+        rows.grant(grant, chosen)
+        done = np.ones(len(chosen.offsets), np.bool_)
+        rows.ended(grant, done, ~done, ~done)
+        rows.check()
+    assert seen[:4] == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12], [13, 14, 15, 16]]
+    assert sorted(offset for part in seen for offset in part) == list(range(1, 25))
+    assert len(seen) <= 6
 
 
 def test_a_busy_key_holds_back_only_itself() -> None:

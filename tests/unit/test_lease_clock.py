@@ -7,6 +7,7 @@ import pytest
 from bowstring.broker.counters import QueueCounters
 from bowstring.broker.queue.lease_clock import ALLOWANCE, LeaseClock
 from bowstring.broker.queue.rates import DeliveryTotals, Rates, RatesFacts
+from bowstring.broker.steady_clock import SteadyClock
 
 START = 1_800_000_000_000_000
 
@@ -28,7 +29,7 @@ class TwoClocks:
 
 def test_it_starts_a_second_before_the_wall_and_goes_on_by_the_monotonic_clock():
     clock = TwoClocks()
-    leases = LeaseClock(clock)
+    leases = LeaseClock(clock, clock.now())
     assert leases.now() == START - ALLOWANCE
     clock.wall -= 3_600_000_000
     clock.passed += 1.5
@@ -36,13 +37,24 @@ def test_it_starts_a_second_before_the_wall_and_goes_on_by_the_monotonic_clock()
 
 
 def test_it_starts_no_earlier_than_the_newest_moment_of_a_ledger():
-    assert LeaseClock(TwoClocks(), START + 7).now() == START + 7
+    assert LeaseClock(TwoClocks(), START, START + 7).now() == START + 7
+
+
+def test_a_jump_that_was_taken_back_before_the_start_ends_no_lease():
+    """The broker's clock never falls: it begins at the last arrival, which was an hour ahead."""
+    machine = TwoClocks()
+    brokers = SteadyClock(machine)
+    brokers.not_before(START + 3_600_000_000)
+    leases = LeaseClock(brokers, brokers.wall(), START - 500_000)
+    assert leases.now() == START - 500_000
+    in_a_minute = brokers.now() + 60_000_000
+    assert leases.at(in_a_minute) == leases.now() + 60_000_000
 
 
 @pytest.mark.parametrize("seconds", [0.1, 29.9, 31, 86_399.999999])
 def test_a_span_that_has_passed_is_not_a_microsecond_short(seconds: float):
     clock = TwoClocks()
-    leases = LeaseClock(clock)
+    leases = LeaseClock(clock, clock.now())
     before = leases.now()
     clock.passed = 5.0 + seconds
     assert leases.now() - before == round(seconds * 1e6)

@@ -115,6 +115,24 @@ def test_an_idle_consumer_keeps_its_credit():
     assert credit.messages == 4
 
 
+def test_a_short_pause_does_not_begin_the_count_anew():
+    credit, now = LeaseCredit(None, 1000), 0.0
+    for _ in range(4):
+        credit.came(credit.messages, now)
+        credit.settled(credit.messages, now)
+    assert credit.messages == 16
+    for part in (14, 2):  # each comes when the one before is settled
+        credit.came(part, now)
+        credit.settled(part, now + 0.01)
+        now += 0.02
+    assert credit.messages == 32
+    credit.came(31, now)
+    credit.settled(31, now + 0.01)
+    credit.came(1, now + 0.2)
+    credit.settled(1, now + 0.2)
+    assert credit.messages == 32, "this was a long pause"
+
+
 def test_credit_has_bounds_and_a_fixed_one_stays():
     credit = LeaseCredit(None, 1000)
     for lap in range(40):

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from bowstring.core import backoff, ledger_state, settling
+from bowstring.core import backoff, due_rows, ledger_state, settling
+from bowstring.core.due_rows import DueRows, Wave
 from bowstring.core.leases import Lease, Leases
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_consumers import LedgerConsumers
@@ -21,7 +22,7 @@ from bowstring.core.retry_counts import RetryCounts
 from bowstring.core.row_set import RowSet
 from bowstring.core.settled_rows import SettledRows
 from bowstring.core.timeline import Timeline
-from tests.unit import test_ledger, test_ledger_state
+from tests.unit import test_due_rows, test_ledger, test_ledger_state
 from tests.unit.ledger_world import live_through, small_world
 
 __all__ = ["small_world"]
@@ -245,6 +246,29 @@ def delete_looks_at_one_subscription_only(patch: Patch) -> None:
     patch.setattr(Ledgers, "leased", wrong)
 
 
+def many_rows_come_in_the_order_in_which_they_were_told(patch: Patch) -> None:
+    patch.setattr(due_rows, "ORDERED_ROWS_MAX", 1000)
+
+
+def few_rows_come_by_offset(patch: Patch) -> None:
+    patch.setattr(due_rows, "ORDERED_ROWS_MAX", 0)
+
+
+def rows_join_a_wave_that_is_granted(patch: Patch) -> None:
+    """Those that wait already may wait for ever."""
+
+    def wrong(self: DueRows) -> Wave:
+        if not self._waves:
+            self._waves.append(Wave())
+        return self._waves[-1]
+
+    patch.setattr(DueRows, "_open_wave", wrong)
+
+
+def a_row_that_left_keeps_its_turn(patch: Patch) -> None:
+    patch.setattr(Wave, "take_out", lambda self, rows: self.rows.take_out(rows))
+
+
 MODEL = [
     a_grant_number_is_used_again_after_a_snapshot,
     the_request_number_is_missing_in_the_snapshot,
@@ -270,11 +294,15 @@ MODEL = [
     the_timeline_is_missing_in_the_snapshot,
     a_row_comes_again_at_once,
     a_deleted_row_comes_again,
+    many_rows_come_in_the_order_in_which_they_were_told,
+    few_rows_come_by_offset,
+    a_row_that_left_keeps_its_turn,
 ]
 STORIES: list[tuple[Callable[[Patch], None], Callable[[], None]]] = [
     (a_seek_back_leaves_the_old_chunks, test_ledger_state.test_a_seek_back_is_at_rest_too),
     (a_carry_is_lost_at_count_eight, test_ledger.test_the_retry_count_goes_on_beyond_eight),
     (delete_looks_at_one_subscription_only, test_ledger.test_an_owner_learns_of_the_leases_of_every_subscription),
+    (rows_join_a_wave_that_is_granted, test_due_rows.test_a_wave_that_is_granted_takes_no_more_rows),
 ]
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from bowstring.core.changes import Append, Change, Delete, Floor, Position, Reason
+from bowstring.core.changes import Append, Change, Delete, Floor, Position, Reason, Reschedule
 from bowstring.core.deletions import Deletions
 from bowstring.core.ledger_changes import Grant, Join, LedgerChange, Settle, SettledPart, Settlement, Subscribe
 from bowstring.core.ledgers import Ledgers
 from bowstring.core.machine import NEVER, Machine
+from bowstring.core.moved_rows import MovedRows
 from bowstring.core.partition import Partition
 from bowstring.core.positions import Positions
 from bowstring.core.subscription_settings import SubscriptionSettings
@@ -21,6 +22,7 @@ DELETES = [Delete(1, 0, ((1, 2), (1 << 21, 1)), Reason.OWNER), Delete(1, 0, ((4,
 MOVES = [Position(1, 0, "a", 3, 5), Position(1, 0, "b", 2, 6), Position(1, 0, "a", 0, 7)]
 
 
+RESCHEDULED = [Reschedule(1, 0, ((1, 2), (1 << 21, 1)), 50), Reschedule(1, 0, ((2, 3),), 70)]
 LEASES: list[LedgerChange | Delete] = [
     Subscribe(1, 0, 7, "billing", SubscriptionSettings(), 5, 1),
     Join(1, 0, 7, 1, "ada", 30, 1000),
@@ -40,8 +42,8 @@ def partition() -> Partition:
 
 @pytest.mark.parametrize(
     ("make", "changes"),
-    [(Deletions, DELETES), (Positions, MOVES), (partition, [APPEND, Floor(1, 0, 3), *MOVES]), (ledgers, LEASES)],
-    ids=["deletions", "positions", "partition", "ledgers"],
+    [(Deletions, DELETES), (Positions, MOVES), (partition, [APPEND, Floor(1, 0, 3), *MOVES]), (ledgers, LEASES), (MovedRows, RESCHEDULED)],
+    ids=["deletions", "positions", "partition", "ledgers", "moved"],
 )
 def test_a_machine_comes_back_from_its_snapshot_and_from_the_journal_alike(make: Any, changes: list[Change | LedgerChange]):
     live, restored, replayed = make(), make(), make()

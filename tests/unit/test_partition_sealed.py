@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bowstring import errors
 from bowstring.core import known_messages, publishing
 from bowstring.core.answers import Repeat, Stored
-from bowstring.core.changes import Append, Change, Delete, Floor, Position, Reason
+from bowstring.core.changes import Append, Change, Delete, Floor, Position, Reason, Reschedule
 from bowstring.core.decisions import BatchName, Decided, Found, GivenBack, Ids, Lookup, Refused, SealedBatch
 from bowstring.core.journal import decode, encode
 from bowstring.core.natural_ids import Hits
@@ -154,6 +154,7 @@ def test_changes_of_every_kind_come_back_from_the_journal():
         Delete(1, 0, ((1, 1),), Reason.OWNER),
         Floor(1, 0, 9, ((3, 2),), ((1, 1),)),
         Position(1, 0, "name", 3, NOW),
+        Reschedule(1, 0, ((1, 1),), NOW),
         *LEDGER,
     ]
     assert {type(change) for change in changes} == set(get_args(Change))

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bowstring.core import offset_set, row_set
+from bowstring.core.machine import NEVER
 from bowstring.core.row_set import NO_ROWS, RowPool, RowSet
 from bowstring.core.settled_rows import SettledRows
 
@@ -112,3 +113,10 @@ def test_runs_may_come_as_arrays_in_any_order() -> None:
     assert RowSet.of_lengths(firsts, lengths) == expected
     assert RowSet.of_lengths(firsts[::-1], lengths[::-1]) == expected
     assert RowSet.of_lengths(np.array([1, 2], np.int64), np.array([2, 2], np.int64)) == RowSet(1, 4)
+
+
+def test_rows_to_the_end_of_time_meet_others_at_once() -> None:
+    """A run that has no end in sight has too many chunks to make them all."""
+    some, endless = rows({3, 9, 10}), RowSet(0, NEVER)
+    assert some & endless == endless & some == some
+    assert not some - endless

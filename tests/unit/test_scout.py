@@ -7,7 +7,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from bowstring.broker.queue import scout
+from bowstring.broker.queue import page_looks, scout
 from bowstring.broker.queue.holdings import ConsumerCredit
 from bowstring.core.changes import Append, Delete, Reason
 from bowstring.core.ledger_changes import Grant, Join, Settlement, Skip
@@ -106,8 +106,8 @@ async def test_pages_that_are_not_in_memory_are_read_by_a_task():
 
 async def test_it_looks_ahead_no_further_than_it_has_to(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(scout, "AHEAD_ROWS", 4)
-    monkeypatch.setattr(scout, "BYTES_AT_ONCE", 1)
-    monkeypatch.setattr(scout, "BYTES_A_READ", 1)
+    monkeypatch.setattr(page_looks, "BYTES_AT_ONCE", 1)
+    monkeypatch.setattr(page_looks, "BYTES_A_READ", 1)
     scene = QueueScene(where=ONLY_A)
     for _ in range(50):
         scene.publish(keys=[b"a", b"b"])
@@ -203,3 +203,34 @@ async def test_a_consumer_that_leaves_ends_the_looking():
     assert not scene.actors[0].readers
     await scene.clock.move(60)
     assert not scene.flusher.take()
+
+
+async def test_few_rows_of_a_page_are_delivered_without_the_page():
+    scene = QueueScene(where=ONLY_A)
+    for _ in range(3):
+        scene.publish(keys=[b"b", b"b", b"a", b"b", b"b"])
+    scene.flusher.settle()
+    scene.reading.out_of_memory = True
+    read: list[int] = []
+    scene.reading.when_read = lambda: read.append(1)
+    ada = scene.customer()
+    await turns(scene)
+    assert ada.offsets == [3, 8, 13]
+    assert len(read) == 1, "the delivery reads nothing"
+    scene.check()
+
+
+async def test_a_damaged_page_that_can_be_read_again_is_filtered_at_its_delivery():
+    scene = QueueScene(where=ONLY_A)
+    scene.publish(keys=[b"a", b"b", b"a"])
+    scene.flusher.settle()
+    scene.reading.damaged, scene.reading.out_of_memory = {1}, True
+    ada = scene.customer(credit=few(0))
+    await turns(scene)
+    scene.subscription.scout.waiting(scene.actors[0], scene.ledger())  # type: ignore[union-attr]
+    await turns(scene)
+    scene.reading.damaged = set()
+    ada.live.limit(few(10))
+    await turns(scene)
+    assert ada.offsets == [1, 3]
+    scene.check()

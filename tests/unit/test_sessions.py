@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bowstring import errors
@@ -236,7 +237,7 @@ async def test_a_publish_session_refuses_what_comes_in_the_wrong_order(given: tu
 
 @on_virtual_time
 async def test_a_fetch_session_gives_rows_with_the_keeping_time():
-    page = Fetched(0, 2, 1, 1, 2, 1, [(1, 1, 1)], [], b"rows", 4)
+    page = Fetched(0, 2, 1, 1, 2, 1, np.array([(1, 1, 1)]), [], b"rows", 4)
     opening = FetchOpening("t", [(0, 1, 2)], until=0, columns=None, where="", held=None, topic_id=0, credit=0)
     inbound = Values(opening, MoreCredit(100))
     await gateway(fetcher=lambda *_, **__: OnePage(page)).stream("Fetch", inbound, CALLER)

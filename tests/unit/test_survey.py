@@ -63,7 +63,7 @@ class Upkeep:
     async def turn(self, horizon: int = HOUR) -> Surveyed:
         """Looks, decides, and remembers; gives what is kept then."""
         surveyed = await self.survey.facts(self.partition, horizon, 0)
-        if (change := retention.decide(self.partition, surveyed.facts)) is not None:
+        for change in retention.decide(self.partition, surveyed.facts, 0):
             self.partition.apply(change)
         self.survey.remember(self.partition, surveyed)
         self.partition.check()
@@ -84,12 +84,12 @@ async def test_rows_that_a_lease_kept_go_when_it_has_ended_and_those_that_are_du
     upkeep.grant(7, now=110)
     await upkeep.turn()
     assert upkeep.kept == list(range(1, 13))
-    assert not upkeep.survey.lease_ended(upkeep.partition)
+    assert not upkeep.survey.may_release(upkeep.partition)
     upkeep.partition.apply(Expire(1, 0, 1, 130))
-    assert upkeep.survey.lease_ended(upkeep.partition)
+    assert upkeep.survey.may_release(upkeep.partition)
     await upkeep.turn()
     assert upkeep.kept == [2, *range(6, 13)]
-    assert not upkeep.survey.lease_ended(upkeep.partition)
+    assert not upkeep.survey.may_release(upkeep.partition)
     upkeep.partition.apply(Expire(1, 0, 1, 140))
     await upkeep.turn()
     assert upkeep.kept == [2, 12]

@@ -10,11 +10,13 @@ any flush that follows.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
+from bowstring.broker.endings import lost_because
 from bowstring.broker.topic_table import TopicTable
 from bowstring.broker.topics import AddTopic, Topic, fresh_partitions
 from bowstring.ports.catalog import Catalog, Fence, TopicRow
+from bowstring.ports.failures import DiskFull, Fenced
 
 
 class DormantTopics:
@@ -39,6 +41,16 @@ class DormantTopics:
         """Durable when it returns."""
         self._topics.remove_dormant(row)
         await self._catalog.delete_topic(self._fence, row.id, now)
+
+    async def or_end(self, steps: Coroutine[None, None, None]) -> None:
+        """Does this for a caller. A failure ends the incarnation as a failed flush does: loading
+        finishes what is missing.
+        """
+        try:
+            await steps
+        except (DiskFull, Fenced) as failure:
+            self._fail(failure)
+            raise lost_because(failure) from failure
 
     def awaken(self, row: TopicRow) -> Topic:
         """The topic with its partitions."""

@@ -188,6 +188,8 @@ class SubscriptionStatistics(NamedTuple):
     """Messages that are not settled."""
     leased: int
     """Those of them that a consumer holds."""
+    overtaken: int
+    """Messages that expired before they were settled."""
     consumers: int
     """Those that are connected."""
     delivered: int
@@ -370,7 +372,8 @@ class _Queues:
     """The subscriptions of a topic, over its partitions."""
 
     def __init__(self, subscriptions: list[LiveSubscription]) -> None:
-        self._found = [(subscription, [0, 0]) for subscription in subscriptions]
+        self._found = [(subscription, [0, 0, 0]) for subscription in subscriptions]
+        """With backlog, leased and overtaken messages."""
 
     def add(self, partition: Partition) -> None:
         for subscription, sums in self._found:
@@ -378,7 +381,9 @@ class _Queues:
                 figures = partition.ledgers.figures(subscription.number, partition.committed_offset)
                 sums[0] += figures.backlog
                 sums[1] += figures.leased
+                sums[2] += figures.overtaken
 
     def of(self, topic: Topic) -> Iterable[SubscriptionStatistics]:
-        for each, (backlog, leased) in self._found:
-            yield SubscriptionStatistics(topic.row.name, each.name, backlog, leased, len(each.consumers), *each.rates.totals)
+        for each, (backlog, leased, overtaken) in self._found:
+            rows, consumers = (backlog, leased, overtaken), len(each.consumers)
+            yield SubscriptionStatistics(topic.row.name, each.name, *rows, consumers, *each.rates.totals)

@@ -21,14 +21,15 @@ class SteadyClock:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._wall = clock.now  # asked several times a batch
+        self.wall = clock.now  # asked several times a batch
+        """What the machine's clock shows."""
         self.monotonic = clock.monotonic
         self._last = 0
         self._asked = clock.monotonic()
 
     def now(self) -> int:
         """Microseconds since 1970, never less than the answer before."""
-        asked, wall = self.monotonic(), self._wall()
+        asked, wall = self.monotonic(), self.wall()
         slowed = self._last + int((asked - self._asked) * MICROSECONDS_SLOWED)
         self._asked = asked
         self._last = last = wall if wall > slowed else slowed

@@ -76,8 +76,8 @@ class Children:
         self._settle(message, place, code)
 
     def signal(self, number: int) -> bool:
-        """Passes a signal on to the commands that run, and to those that begin after this. Returns
-        whether any runs.
+        """Passes a signal on to the commands that run. No other one begins after this. Returns whether
+        any runs.
         """
         with self._lock:
             self._signal = number
@@ -87,11 +87,12 @@ class Children:
 
     def _run(self, message: Any) -> int:
         kept = {name: value for name, value in os.environ.items() if name != "BOWSTRING_KEY"}
-        process = subprocess.Popen([SHELL, "-c", self._line], stdin=subprocess.PIPE, env={**kept, **variables(message)}, process_group=0)
+        environment = {**kept, **variables(message)}
         with self._lock:
-            self._running.add(process)
             if self._signal:
-                _send(process, self._signal)
+                return -self._signal  # as if it had begun and got the signal at once
+            process = subprocess.Popen([SHELL, "-c", self._line], stdin=subprocess.PIPE, env=environment, process_group=0)
+            self._running.add(process)
         try:
             process.communicate(message.value or b"")
         finally:

@@ -72,3 +72,13 @@ def span(text: str, name: str) -> float:
 def moment(text: str, name: str) -> int:
     """A moment of a flag, in microseconds since 1970."""
     return times.moment_from_text(text, name, time.time_ns() // 1000)
+
+
+def span_until_due(text: str) -> float:
+    """A span until messages are due. Refuses a number that looks like a Unix time."""
+    seconds = span(text, "--delay")
+    if seconds > times.DELAY_MAX:
+        moment_meant = f"{times.to_datetime(times.microseconds(seconds)):%Y-%m-%dT%H:%MZ}"
+        hint = f"If it is a Unix time: --at {moment_meant}." if seconds < times.SPAN_MAX / 2 else "The maximum is 10 years."
+        raise errors.InvalidArgument(f'--delay = "{text}" is {int(seconds / times.YEAR)} years.', hint=hint)
+    return seconds

@@ -67,5 +67,6 @@ def row(report: KeyReport) -> dict[str, Any]:
         "preferred": report.preferred,
         "looked": report.looked,
         "stopped": report.stopped,
+        "suspect": report.suspect,
         "reason": report.reason,
     }

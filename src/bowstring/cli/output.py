@@ -75,6 +75,12 @@ class Printer:
         """Whether it prints objects for programs instead of a table for people."""
         return self.format != "table"
 
+    @property
+    def width(self) -> int:
+        """How many columns a table may take."""
+        width: int = self._console.width
+        return width
+
     def objects(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Prints rows for programs. May be called again with more rows of the same kind."""
         if self.format == "json":
@@ -109,6 +115,10 @@ class Printer:
             with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
                 stream.write_table(table)
         sys.stdout.buffer.flush()
+
+    def clear(self) -> None:
+        """Begins anew at the top of the terminal."""
+        self._console.clear()
 
     def line(self, text: str = "") -> None:
         self._console.print(text, markup=False, soft_wrap=not sys.stdout.isatty())
@@ -181,6 +191,19 @@ def age(seconds: float) -> str:
     return f"{hours}h {minutes % 60}m" if hours < 48 else f"{hours // 24}d {hours % 24}h"
 
 
+def short(number: float, digits: int = 0) -> str:
+    """A number in at most five characters: 9.5, 999, 1.2k, 45k, 3.4M."""
+    if round(number, digits) < 100:
+        return f"{number:.{digits}f}"
+    if round(number) < 1000:
+        return f"{number:.0f}"
+    units = "kMGT"
+    while round(number / 1000) >= 1000 and len(units) > 1:
+        number, units = number / 1000, units[1:]
+    number /= 1000
+    return f"{number:.{1 if round(number, 1) < 10 else 0}f}{units[0]}"
+
+
 def many(count: int, noun: str) -> str:
     """1 message, 1,000 messages."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
@@ -189,16 +212,16 @@ def many(count: int, noun: str) -> str:
 @contextmanager
 def progress(doing: str, *, shown: bool = True, of: str = "bytes") -> Generator[Callable[[int, int | None], None]]:
     """Shows a bar on stderr while the block runs, if that is a terminal. The block reports how much
-    is done and the total, in bytes, or in milliseconds; for milliseconds the bar shows only the
-    time left.
+    is done and the total, in bytes, messages or milliseconds; for milliseconds the bar shows only
+    the time left.
     """
     if not shown or options.given.quiet or not sys.stderr.isatty():
         yield lambda done, total: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    volume = (DownloadColumn(binary_units=True),) if of == "bytes" else ()
+    volume = (DownloadColumn(binary_units=True),) if of == "bytes" else (MofNCompleteColumn(),) if of == "messages" else ()
     columns = (TextColumn("{task.description}"), BarColumn(), *volume, TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True, no_color=not options.colours()), transient=True) as bar:
         task = bar.add_task(doing, total=None)

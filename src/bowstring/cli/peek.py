@@ -52,7 +52,6 @@ def peek(
     with connect(server, context, timeout) as client, named():
         batch = client._peek(topic, subscription, limit, where, id or ())  # pyright: ignore[reportPrivateUsage]
     if len(batch):
-        for part in batch.to_arrow().to_batches():
-            form.write(part)
+        form.write(batch.to_arrow())
     form.close()
     sys.stdout.buffer.flush()

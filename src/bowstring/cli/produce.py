@@ -18,7 +18,7 @@ import typer
 from bowstring import errors, times
 from bowstring.cli import completing
 from bowstring.cli.commands import no_such
-from bowstring.cli.connecting import Context, Server, Timeout, connect, moment, seconds_of, span
+from bowstring.cli.connecting import Context, Server, Timeout, connect, moment, seconds_of, span, span_until_due
 from bowstring.cli.options import TIMEOUT
 from bowstring.cli.output import Output, Printer
 from bowstring.cli.publishing import Publishing
@@ -124,7 +124,7 @@ class FilledBatch:
             )
         due = None if at is None else moment(at, "--at")
         if delay is not None:
-            due = now + times.microseconds(_delay(delay))
+            due = now + times.microseconds(span_until_due(delay))
         self.id = id
         self.columns: dict[str, Any] = {
             "key": None if key is None else key.encode(),
@@ -206,16 +206,6 @@ def _attribute(text: str) -> tuple[str, str]:
     if not equals or not name:
         raise errors.InvalidArgument(f"--attribute '{text}' is not of the form K=V.", hint="Use --attribute country=CH.")
     return name, value
-
-
-def _delay(text: str) -> float:
-    """A span until messages are due. Refuses a number that looks like a Unix time."""
-    seconds = span(text, "--delay")
-    if seconds > times.DELAY_MAX:
-        moment_meant = f"{times.to_datetime(times.microseconds(seconds)):%Y-%m-%dT%H:%MZ}"
-        hint = f"If it is a Unix time: --at {moment_meant}." if seconds < times.SPAN_MAX / 2 else "The maximum is 10 years."
-        raise errors.InvalidArgument(f'--delay = "{text}" is {int(seconds / times.YEAR)} years.', hint=hint)
-    return seconds
 
 
 def _expiry(text: str, now: int) -> int:

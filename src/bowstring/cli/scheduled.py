@@ -1,4 +1,4 @@
-"""`bowstring scheduled list|cancel`: messages that are not due yet."""
+"""`bowstring scheduled list|cancel|move`: messages that are not due yet."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ import typer
 
 from bowstring import errors, times
 from bowstring.cli import commands
-from bowstring.cli.connecting import Context, Server, Timeout, connect, moment
+from bowstring.cli.connecting import Context, Server, Timeout, connect, moment, span_until_due
 from bowstring.cli.options import TIMEOUT
 from bowstring.cli.output import Output, Printer, many
 from bowstring.cli.subscription import Topic, named
 
 if TYPE_CHECKING:
     from bowstring.client.message import Message
+    from bowstring.client.receipts import Answers
 
-HELP = """Messages that are published for later and not due yet: list, cancel.
+HELP = """Messages that are published for later and not due yet: list, cancel, move.
 
 Examples:
 
 \b
   bowstring scheduled list orders
   bowstring scheduled cancel orders --id order-7
+  bowstring scheduled move orders --id order-7 --at 2030-01-01T08:00Z
 """
 LIST_HELP = """Lists the messages of a producer group that are not due yet, of each partition in the order of
 their offsets.
@@ -43,6 +45,15 @@ Examples:
   bowstring scheduled cancel orders --id order-7 --id order-8
   bowstring scheduled cancel orders --before +1h --dry-run
 """
+MOVE_HELP = """Gives messages that are not due yet another due time: so long from now, or at a moment. They
+belong to a producer group, and only that may move them. A message that is due is refused.
+
+Examples:
+
+\b
+  bowstring scheduled move orders --id order-7 --delay 2h
+  bowstring scheduled move orders --before +1h --at 2030-01-01T08:00Z --dry-run
+"""
 PAGE = 500
 """Rows of a table that are printed together; they decide the widths of its columns."""
 
@@ -55,6 +66,7 @@ def add_to(app: typer.Typer) -> None:
     group = commands.group("scheduled", HELP)
     group.command("list", help=LIST_HELP)(list_scheduled)
     group.command("cancel", help=CANCEL_HELP)(cancel)
+    group.command("move", help=MOVE_HELP)(move)
     app.add_typer(group)
 
 
@@ -90,23 +102,58 @@ def cancel(
     timeout: Timeout = TIMEOUT,
 ) -> None:
     printer, until = Printer(output), _before(before)
-    if (not id) == (until is None):
-        raise errors.InvalidArgument("--id or --before is needed, and only one of them.", hint="Name the messages, or say up to when.")
+    _check_choice(id, until)
     with connect(server, context, timeout) as client, named(), client.producer(topic, group=group) as producer:
         if dry_run:
             return _print(printer, [message for message in producer.scheduled(until) if not id or message.id in id])
         wanted = id or [message.id for message in producer.scheduled(until)]
         answers = producer.cancel(wanted) if wanted else None
-    cancelled = 0 if answers is None else sum(answers.ok.to_pylist())
-    if printer.is_data and (cancelled or not wanted):
-        printer.objects([{"topic": topic, "cancelled": cancelled}])
-    elif cancelled or not wanted:
-        printer.line(f"{many(cancelled, 'message')} cancelled.")
+    return _tell(printer, topic, "cancelled", wanted, answers)
+
+
+def move(
+    topic: Topic,
+    id: Ids = None,
+    group: Group = "default",
+    before: Before = None,
+    delay: Annotated[str | None, typer.Option(metavar="SPAN", help="Due so long from now: 10m.", show_default=False)] = None,
+    at: Annotated[str | None, typer.Option(metavar="MOMENT", help="Due at: 2030-01-01T08:00Z, +1h.", show_default=False)] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be moved.")] = False,
+    output: Output = None,
+    server: Server = None,
+    context: Context = None,
+    timeout: Timeout = TIMEOUT,
+) -> None:
+    printer, until = Printer(output), _before(before)
+    _check_choice(id, until)
+    if (delay is None) == (at is None):
+        raise errors.InvalidArgument("--delay or --at is needed, and only one of them.", hint="Say how long from now, or when.")
+    span = None if delay is None else span_until_due(delay)
+    due = None if at is None else times.to_datetime(moment(at, "--at"))
+    with connect(server, context, timeout) as client, named(), client.producer(topic, group=group) as producer:
+        if dry_run:
+            return _print(printer, [message for message in producer.scheduled(until) if not id or message.id in id])
+        wanted = id or [message.id for message in producer.scheduled(until)]
+        answers = producer.move(wanted, delay=span, at=due) if wanted else None
+    return _tell(printer, topic, "moved", wanted, answers)
+
+
+def _check_choice(ids: list[str] | None, until: datetime | None) -> None:
+    if (not ids) == (until is None):
+        raise errors.InvalidArgument("--id or --before is needed, and only one of them.", hint="Name the messages, or say up to when.")
+
+
+def _tell(printer: Printer, topic: str, done: str, wanted: list[str], answers: Answers | None) -> None:
+    """Prints how many messages something was done with, and raises why not with others."""
+    count = 0 if answers is None else sum(answers.ok.to_pylist())
+    if printer.is_data and (count or not wanted):
+        printer.objects([{"topic": topic, done: count}])
+    elif count or not wanted:
+        printer.line(f"{many(count, 'message')} {done}.")
     if answers is not None and answers.refused:
         if len(wanted) == 1:
             raise answers.refused[0]
         answers.raise_for_refused()
-    return None
 
 
 def _before(text: str | None) -> datetime | None:

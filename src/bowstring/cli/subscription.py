@@ -309,6 +309,7 @@ def row(subscription: Subscription) -> dict[str, Any]:
         "backlog": subscription.backlog,
         "leased": subscription.leased,
         "oldest": subscription.oldest,
+        "overtaken": subscription.overtaken,
         "rates": asdict(subscription.rates),
         "partitions": list(map(asdict, subscription.partitions)),
         "consumers": list(map(asdict, subscription.consumers)),
@@ -348,6 +349,8 @@ def _print_whole(printer: Printer, each: Subscription) -> None:
     oldest = "" if each.oldest is None else f", the oldest {age(each.oldest)} old"
     printer.line(f"{many(each.backlog, 'message')} not settled{oldest}, {each.leased:,} leased")
     rates = ", ".join(f"{rate:,.1f} {what}" for what, rate in asdict(each.rates).items())
+    if each.overtaken:
+        printer.line(f"{many(each.overtaken, 'message')} expired before they were settled")
     printer.line(f"{rates}: a second, in the last minute")
     if each.consumers:
         printer.line()

@@ -22,6 +22,7 @@ from bowstring.client.arguments import SpanOrMoment
 from bowstring.client.broker_time import BrokerTime
 from bowstring.client.connection import SOFTWARE, Connection, Greeting, World
 from bowstring.client.keys import KeyCalls
+from bowstring.client.letters import LetterCalls
 from bowstring.client.open_readers import OpenReaders
 from bowstring.client.ranges import End, Start
 from bowstring.client.seek import SeekCalls
@@ -45,7 +46,7 @@ MEASURE_SECONDS = 60.0
 """How often the client asks for the brokers' time if no answer carries it."""
 
 
-class Client(KeyCalls, SeekCalls, SubscriptionCalls, TopicCalls):
+class Client(KeyCalls, LetterCalls, SeekCalls, SubscriptionCalls, TopicCalls):
     """A connection to Bowstring for asyncio. Made by `bowstring.aio.connect`."""
 
     def __init__(

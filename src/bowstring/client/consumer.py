@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
 from types import TracebackType
 from typing import Any, ClassVar
 
 from bowstring import errors, times
-from bowstring.client import handling
+from bowstring.client import handling, lease_asks
 from bowstring.client.arguments import Span
 from bowstring.client.batch import Batch, messages
 from bowstring.client.connection import Connection
@@ -73,7 +73,7 @@ class Consumer(Hand[Deliveries, LeasedMessage, LeasedBatch]):
         """The threads of `run` (`sync_consumer`)."""
         self._gate = KeyGate(nullcontext(), nullcontext())
         """Shares keys among the workers of `run`."""
-        self._ask_alive: Callable[[Callable[[], Any]], Awaitable[Any]] = _asked
+        self._ask_alive: Callable[[Callable[[], Any]], Awaitable[Any]] = handling.asked
         hand = LeaseHand(self._doubted, self._seen, self._give_back, self._alive)
         self._consumption = Consumption(connection, settings, self.name, hand)
         super().__init__(connection, self._consumption.deliveries)
@@ -101,9 +101,22 @@ class Consumer(Hand[Deliveries, LeasedMessage, LeasedBatch]):
         await self._begun()
         return await peek(self._connection, self.topic, self.subscription, limit, where, (), self._call_seconds)
 
-    async def lease(self, ids: Sequence[str]) -> LeasedBatch:
-        """Leases messages by their ids. Not in this version: raises `NotSupported`."""
-        raise errors.NotSupported("leasing by id is not in this version.", hint="Consume, and settle the messages that come.")
+    async def lease(self, ids: Iterable[str]) -> LeasedBatch:
+        """Leases messages that wait, by their ids, whatever the credit. `refused` of the batch says
+        by id why others are not leased: `LeaseTaken`, with the consumer that holds it;
+        `MessageNotFound`; `Conflict` if it is settled, not due, or left out by the filter.
+        """
+        self._check_open()
+        wanted = lease_asks.checked_ids(ids)
+        await self._begun()
+        ask = await self._consumption.asks.ask(wanted, self._call_seconds)
+        with self._taking:
+            if ask.own and (rest := self._rest()) is not None:
+                self._read_ahead.put_back(rest)
+            own = self._read_ahead.pick(lease_asks.held_rows(ask.own, self._consumption.pages())) if ask.own else []
+            self._read_ahead.handed_out(ask.chunks)
+        ask.refuse_others(own, self.topic, self.name)
+        return LeasedBatch([*own, *ask.chunks], refused=ask.refused)
 
     async def run(self, handler: Callable[[LeasedMessage], Any], concurrency: int = 1) -> None:
         """Calls the handler with each message until the consumer is closed; `concurrency` messages
@@ -338,6 +351,7 @@ class Consumer(Hand[Deliveries, LeasedMessage, LeasedBatch]):
         with self._taking:
             release(self._read_ahead.take_all())
             release(self._leftovers)
+            self._consumption.asks.fail(lease_asks.closed_consumer())
         self._gate.close()
 
     def _left_unread(self, rest: Chunk) -> None:
@@ -353,7 +367,7 @@ class Consumer(Hand[Deliveries, LeasedMessage, LeasedBatch]):
     def _check_open(self) -> None:
         self._connection.check_process()
         if not self._open:
-            raise errors.Conflict("this consumer is closed.", hint="Make another with client.consumer().")
+            raise lease_asks.closed_consumer()
 
     async def _begun(self) -> None:
         """Waits until the broker knows the consumer, so that a subscription that begins at "latest"
@@ -380,9 +394,3 @@ class Consumer(Hand[Deliveries, LeasedMessage, LeasedBatch]):
 
     def __reduce__(self) -> Any:
         raise TypeError("A consumer cannot be pickled. Connect in the other process: bowstring.connect(…).consumer(…).")
-
-
-async def _asked(alive: Callable[[], Any]) -> Any:
-    """Asks in the loop itself: it is the program's own."""
-    answer = alive()
-    return await answer if inspect.isawaitable(answer) else answer

@@ -26,6 +26,7 @@ from bowstring.client.consume_stream import ConsumeStream
 from bowstring.client.consumer_settings import KEY_SHARED, ConsumerSettings
 from bowstring.client.deliveries import Deliveries
 from bowstring.client.extensions import Extensions
+from bowstring.client.lease_asks import LeaseAsks
 from bowstring.client.lease_credit import LAP_SECONDS, LeaseCredit
 from bowstring.client.lease_extension import Extension
 from bowstring.client.lease_marks import ABANDONED, ACK, LOST, NACK, OPEN, REJECT, RELEASE, REVOKED
@@ -98,6 +99,7 @@ class Consumption:
         """The first stream is open, or the consumer has ended."""
         self._looking: asyncio.TimerHandle | None = None
         self.batches = self.bytes = 0
+        self.asks = LeaseAsks(self._send_ask, release)
         self._stream = ConsumeStream(connection.another(), self, name)
 
     @property
@@ -127,7 +129,7 @@ class Consumption:
         requests = [first, *self._settling(self.settlements.unanswered())]
         requests[-1].extend.extend(self._extensions.to_write(self._extensions.again(), self._written))
         requests[-1].ready = True
-        return requests
+        return requests + self.asks.unanswered()
 
     def _held_leases(self) -> list[pb.HeldLeases]:
         """The leases that have come whole and have rows for which nothing was sent."""
@@ -202,6 +204,8 @@ class Consumption:
             self._revoke(revoked)
         if told.HasField("page"):
             self._pushed(told, data)
+        if told.HasField("leased"):
+            self.asks.answer(told.leased)
         written = [self._settled(each, told.now) for each in told.settled]
         written += [self._extended(each, told.now) for each in told.extended]
         answered = [moment for moment in written if moment is not None]
@@ -239,11 +243,13 @@ class Consumption:
             lease.pages[page] = None
             key_order.revoke_arrived(page)
             self.credit.came(sum(chunk.rows for chunk in chunks), self._clock.monotonic())
-            if self.credit.paused:
+            if told.lease.asked:
+                self.asks.came(told.lease.asked, chunks)
+            elif self.credit.paused:
                 release(chunks)
             else:
                 self.deliveries.came(chunks)
-                self._look_later()
+            self._look_later()
         if lease.pages:
             self._watch.add(lease)
         else:
@@ -337,10 +343,15 @@ class Consumption:
         self.deliveries.fail(error)
         self.settlements.fail(error, self.pages())
         self._extensions.fail(error)
+        self.asks.fail(error)
         self._watch.close()
         self._hand.doubted()
         self.opened.set()
         self._pump()
+
+    def _send_ask(self, request: pb.ConsumeRequest) -> None:
+        if self._is_open:
+            self._stream.send(request)
 
     def pages(self) -> list[LeasedPage]:
         """The pages with rows that are not settled."""

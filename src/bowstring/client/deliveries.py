@@ -9,7 +9,8 @@ aside.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 from weakref import WeakSet
 
@@ -148,6 +149,36 @@ class Deliveries(Arrivals):
         self.dropped += sum(chunk.rows for chunk in away)
         self._bytes_taken += sum(chunk.size for chunk in away)
         return away
+
+    def pick(self, wanted: Mapping[LeasedPage, Sequence[int]]) -> list[Chunk]:
+        """Takes rows of pages that wait, by their offsets, ahead of others."""
+        picked: list[Chunk] = []
+        left: list[Chunk] = []
+        for chunk in [self._pages.popleft() for _ in range(len(self._pages))]:
+            page = _leased(chunk)
+            mine = np.isin(chunk.offsets, wanted.get(page, ())) & (page.mark_array[chunk.first : chunk.first + chunk.rows] == 0)
+            edges = [0, *(np.flatnonzero(np.diff(mine)) + 1).tolist(), chunk.rows]
+            for first, end in itertools.pairwise(edges):
+                (picked if mine[first] else left).append(Chunk(page, chunk.first + first, end - first))
+        self._pages.extendleft(reversed(left))
+        self.messages += sum(chunk.rows for chunk in picked)
+        self._bytes_taken += sum(chunk.size for chunk in picked)
+        return picked
+
+    def put_back(self, chunk: Chunk) -> None:
+        """Rows that were in hand wait again."""
+        _leased(chunk).taken = chunk.first
+        self.messages -= chunk.rows
+        self._bytes_taken -= chunk.size
+        self._pages.appendleft(chunk)
+        self._change()
+
+    def handed_out(self, chunks: Iterable[Chunk]) -> None:
+        """Rows that never waited were handed out."""
+        for chunk in chunks:
+            _leased(chunk).taken = chunk.first + chunk.rows
+            self._rows_came += chunk.rows
+            self.messages += chunk.rows
 
     # ---- what may be handed out
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from bowstring import errors
@@ -50,3 +52,9 @@ def check(handler: Any, concurrency: Any) -> None:
     if not callable(handler):
         raise errors.InvalidArgument(f"handler={handler!r} cannot be called.", hint="Use a function of a message.")
     rows_limit(concurrency, "concurrency")
+
+
+async def asked(alive: Callable[[], Any]) -> Any:
+    """Asks `alive` in the loop itself: it is the program's own."""
+    answer = alive()
+    return await answer if inspect.isawaitable(answer) else answer

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bowstring.client.lease_marks import RELEASE, REVOKED
+from bowstring.messages.columns import integers
 
 if TYPE_CHECKING:
     from bowstring.client.leased_message import LeasedMessage
@@ -36,7 +37,7 @@ def revoke_behind(page: LeasedPage, rows: npt.NDArray[np.intp]) -> None:
     The lease knows of it before its pages are looked at, and a page that comes is of the lease
     before it is compared with what the lease knows: none is missed.
     """
-    keys = page.any_column("key").take(pa.array(rows)).to_pylist()
+    keys = page.any_column("key").take(integers(rows)).to_pylist()
     offsets = page.offsets[rows].tolist()
     firsts = {key: offset for key, offset in zip(reversed(keys), reversed(offsets), strict=True) if key is not None}
     if not firsts:
@@ -63,7 +64,7 @@ def _revoke(page: LeasedPage, firsts: dict[bytes, int]) -> None:
     rows = np.flatnonzero(found & (page.mark_array == 0))
     if not len(rows):
         return
-    keys = column.take(pa.array(rows)).to_pylist()
+    keys = column.take(integers(rows)).to_pylist()
     behind = page.offsets[rows] > np.array([firsts[key] for key in keys], np.int64)
     page.lose_rows(rows[behind], REVOKED)
 

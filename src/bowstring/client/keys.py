@@ -43,6 +43,10 @@ class KeyReport:
     """The broker has looked at the messages before this offset."""
     stopped: bool
     """Whether it looks no further, because too many messages wait for their keys."""
+    suspect: int | None
+    """The offset of a message whose leases expired twice, and that the others wait for: it comes apart
+    from messages that did not let consumers crash.
+    """
     reason: str
     """What the key waits for, in words."""
 
@@ -66,6 +70,7 @@ def from_wire(told: pb.KeyStanding, answer: pb.ExplainKeyAnswer, topic: str, sub
         preferred=told.preferred or None,
         looked=told.looked,
         stopped=told.stopped,
+        suspect=told.suspect or None,
         reason=_reason(told, answer),
     )
 
@@ -74,19 +79,22 @@ def _reason(told: pb.KeyStanding, answer: pb.ExplainKeyAnswer) -> str:
     said: list[str] = []
     if told.consumer:
         seconds = max(0, answer.now - told.since) / 1e6
-        said.append(f"'{told.consumer}' holds {_messages(told.held)} of it for {seconds:.1f} s.")
+        left = max(0, told.until - answer.now) / 1e6
+        said.append(f"'{told.consumer}' holds {_messages(told.held)} of it for {seconds:.1f} s. Its lease ends in {left:.1f} s.")
         if told.waiting:
             said.append(f"{_messages(told.waiting)} of it {_wait(told.waiting)} until that is settled.")
     elif told.later:
         said.append(f"The message at offset {told.later} comes back later, and the others of its key wait for it.")
+    elif told.suspect and answer.consumers:
+        what = f"The message at offset {told.suspect} waits for a consumer that holds nothing else: its leases expired twice."
+        said.append(f"{what} The others of its key wait for it.")
     elif not answer.consumers:
         said.append(f"{_messages(told.waiting)} of it {_wait(told.waiting)}: no consumer is connected.")
     elif told.preferred:
         said.append(f"{_messages(told.waiting)} of it {_wait(told.waiting)} until '{told.preferred}' has room.")
     if told.stopped:
         said.append(
-            f"The broker looks at no message from offset {told.looked} of its partition on: too many wait for their keys. "
-            "Settle what holds them up."
+            f"The broker looks at no message from offset {told.looked} of its partition on: too many wait. Settle what holds them up."
         )
     return " ".join(said)
 
@@ -107,7 +115,7 @@ class KeyCalls:
 
     async def explain(self, topic: str, subscription: str, key: bytes | str) -> KeyReport:
         """Says who holds a key of a key-shared subscription, since when, and what it waits for.
-        Raises `NotFound` if the broker knows no message of the key that is not settled, and
+        Raises `NotFound` if no message of the key waits or is held, and
         `Conflict` if the subscription is not key-shared.
         """
         names = arguments.topic_name(topic), checked_name(subscription, "subscription")

@@ -8,7 +8,9 @@ the number of threads and tasks that iterate over the consumer at the same time:
 on one message.
 
 Time counts only while the consumer holds something: a consumer that has nothing to do keeps its
-credit.
+credit. A pause of less than `PAUSE_SECONDS` does not begin the count anew, because the next messages
+may have been on their way: the broker sends what was settled in parts, and a program that settles
+one part before the next one comes would never be counted to the end.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ FIRST: Final = 1
 MOST: Final = 1 << 20
 """The highest credit that the kit chooses by itself; the bytes bound it before."""
 LAP_SECONDS: Final = 1.0
+PAUSE_SECONDS: Final = 0.1
 
 
 class LeaseCredit:
@@ -32,6 +35,7 @@ class LeaseCredit:
         """The messages that came and were not settled, by the kit's knowledge."""
         self._lap_began = 0.0
         self._lap_settled = 0
+        self._idle_since = -PAUSE_SECONDS
         self.paused = False
 
     @property
@@ -47,13 +51,19 @@ class LeaseCredit:
     def came(self, rows: int, now: float) -> None:
         """Messages have come."""
         if self.held <= 0:
-            self._begin_lap(now)
+            idle = now - self._idle_since
+            if idle < PAUSE_SECONDS:
+                self._lap_began += idle
+            else:
+                self._begin_lap(now)
         self.held += rows
 
     def settled(self, rows: int, now: float) -> bool:
         """The program has worked messages off. Returns whether the credit has changed."""
         before = self.limit
         self.held -= rows
+        if self.held <= 0:
+            self._idle_since = now
         self._lap_settled += rows
         if self._lap_settled >= before:
             self._end_lap(now, doubles=True)

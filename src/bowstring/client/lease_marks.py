@@ -47,7 +47,7 @@ WORDS: Final = {
     ABANDONED: "was given back when its consumer was closed",
 }
 
-GIVING_BACK: Final = frozenset((NACK, REJECT, RELEASE, ABANDONED))
+GIVING_BACK: Final = frozenset((NACK, RELEASE, ABANDONED))
 """The marks after which the row comes again."""
 
 OPEN: Final = 0
@@ -120,7 +120,7 @@ def _marked(page: LeasedPage) -> list[GatheredMarks]:
     lowest, highest = int(codes.min()), int(codes.max())
     if lowest == highest:
         return [GatheredMarks(lowest, None if len(rows) == page.rows else rows)]
-    return [GatheredMarks(code, rows[codes == code]) for code in np.unique(codes).tolist()]
+    return [GatheredMarks(code, rows[codes == code]) for code in np.flatnonzero(np.bincount(codes)).tolist()]
 
 
 def _one(page: LeasedPage) -> list[GatheredMarks]:
@@ -140,6 +140,8 @@ def count(page: LeasedPage, rows: Rows) -> int:
 def runs(page: LeasedPage, rows: Rows) -> tuple[list[int], list[int]]:
     """Rows of a page as runs of offsets: the first of each, and how many."""
     told = page.header.runs
+    if rows is None and page.scattered is not None:
+        return page.scattered.firsts.tolist(), page.scattered.rows.tolist()
     if rows is None:
         return [run.offset for run in told], [run.rows for run in told]
     offsets = rows + told[0].offset if len(told) == 1 else page.offsets[rows]
@@ -149,8 +151,9 @@ def runs(page: LeasedPage, rows: Rows) -> tuple[list[int], list[int]]:
 
 def rows_at(page: LeasedPage, offsets: list[int], counts: list[int]) -> npt.NDArray[np.intp]:
     """The rows of a page that lie in these runs of offsets."""
-    own, found = page.offsets, np.zeros(page.rows, np.bool_)
-    for offset, many in zip(offsets, counts, strict=True):
-        first, last = np.searchsorted(own, (offset, offset + many))
-        found[first:last] = True
-    return np.flatnonzero(found)
+    firsts = np.array(offsets, np.int64)
+    lows, highs = np.searchsorted(page.offsets, (firsts, firsts + np.array(counts, np.int64)))
+    borders = np.zeros(page.rows + 1, np.int64)
+    np.add.at(borders, lows, 1)
+    np.add.at(borders, highs, -1)
+    return np.flatnonzero(borders.cumsum()[:-1])

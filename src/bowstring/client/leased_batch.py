@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from bowstring import errors
 from bowstring.client import kept_page
 from bowstring.client.arguments import Span, SpanOrMoment
 from bowstring.client.batch import Batch
@@ -20,10 +21,13 @@ from bowstring.client.leased_page import LeasedPage
 from bowstring.client.masks import chosen
 from bowstring.client.message import Message
 from bowstring.client.nack_times import check_kept, nack_time
-from bowstring.client.pages import LEASED_COLUMNS
+from bowstring.client.pages import LEASED_COLUMNS, Chunk
 
 if TYPE_CHECKING:
     from bowstring.client.lease_receipts import LeaseBatchReceipt
+
+
+NOTHING_REFUSED: Final[Mapping[str, errors.Error]] = {}
 
 
 class LeasedBatch(Batch):
@@ -32,10 +36,17 @@ class LeasedBatch(Batch):
     of NumPy, Arrow, Polars or pandas. A row is settled once: later masks leave it alone.
     """
 
-    __slots__ = ()
+    __slots__ = ("refused",)
 
     _known: ClassVar[pa.Schema] = LEASED_COLUMNS
     _message: ClassVar[type[Message]] = LeasedMessage
+
+    def __init__(
+        self, chunks: Sequence[Chunk], names: tuple[str, ...] | None = None, refused: Mapping[str, errors.Error] = NOTHING_REFUSED
+    ) -> None:
+        super().__init__(chunks, names)
+        self.refused: Mapping[str, errors.Error] = refused
+        """By id, why messages that were asked for are not in the batch (`consumer.lease`)."""
 
     if TYPE_CHECKING:
 

@@ -13,7 +13,7 @@ from bowstring import errors
 from bowstring.client import kept_page
 from bowstring.client.arguments import Span, SpanOrMoment, shown
 from bowstring.client.kept_page import KeptPage
-from bowstring.client.lease_marks import ACK, COPIED, LOST, NACK, REJECT
+from bowstring.client.lease_marks import ACK, COPIED, GIVING_BACK, LOST, NACK, REJECT
 from bowstring.client.message import Message, MessageFields
 from bowstring.client.nack_times import check_kept, nack_time
 from bowstring.client.pages import LEASED_COLUMNS
@@ -108,7 +108,7 @@ class LeasedMessage(Message, eq=False, gc=False):
             numbers, number = page.row_reasons(reason)
             numbers[row] = number
         marks[row] = code
-        if code != ACK and page.is_keyed:
+        if code in GIVING_BACK and page.is_keyed:
             page.revoke_behind(row)
         if page.idle:
             page.enlist()

@@ -17,8 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bowstring import errors
+from bowstring.client import page_rows
 from bowstring.client.fetch_credit import FetchCredit
 from bowstring.messages import encoding, ids, schema
+from bowstring.messages.columns import integers
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 _MOMENT = pa.timestamp("us", "UTC")
@@ -91,6 +93,8 @@ class FetchedPage:
         """The version of the deletions that its rows were checked against."""
         self.credit: FetchCredit | None = None
         """The credit that it counts against."""
+        self.scattered = page_rows.scattered(header) if header.HasField("scattered") else None
+        """Its runs, if they came as arrays."""
         self._data = data
         self._selected = selection.names
         self._columns: dict[str, pa.Array] = {}
@@ -106,6 +110,8 @@ class FetchedPage:
     @cached_property
     def offsets(self) -> npt.NDArray[np.int64]:
         """The rows' offsets."""
+        if self.scattered is not None:
+            return self.scattered.offsets()
         runs = [np.arange(run.offset, run.offset + run.rows, dtype=np.int64) for run in self.header.runs]
         return runs[0] if len(runs) == 1 else np.concatenate(runs)
 
@@ -123,6 +129,8 @@ class FetchedPage:
         """The first of `ages`. Arrival never falls within a partition."""
         if self.header.columns & schema.DUE:
             return int(self.ages.min())
+        if self.scattered is not None:
+            return int(self.scattered.arrived[0])
         return self.header.runs[0].arrived or self.header.arrived
 
     @cached_property
@@ -209,7 +217,7 @@ class Remainder(FetchedPage):
         """A column of these rows."""
         found = self._columns.get(name)
         if found is None:
-            found = self._columns[name] = self._whole.any_column(name).take(pa.array(self._kept))
+            found = self._columns[name] = self._whole.any_column(name).take(integers(self._kept))
         return found
 
 
@@ -247,11 +255,11 @@ def _moments(column: pa.Array, otherwise: int) -> npt.NDArray[np.int64]:
 
 
 def _topic(page: FetchedPage) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(page.rows, np.int32)), pa.array([page.topic]))
+    return pa.DictionaryArray.from_arrays(integers(np.zeros(page.rows, np.int32)), pa.array([page.topic]))
 
 
 def _partition(page: FetchedPage) -> pa.Array:
-    return pa.array(np.full(page.rows, page.partition, np.int32))
+    return integers(np.full(page.rows, page.partition, np.int32))
 
 
 def _id(page: FetchedPage) -> pa.Array:
@@ -259,7 +267,11 @@ def _id(page: FetchedPage) -> pa.Array:
     given = page.batch.column("id") if has_ids else None
     if given is not None and not given.null_count:
         return given
-    made = [ids.column(origin.producer, origin.number, page.partition, origin.first_row, origin.rows) for origin in page.header.origins]
+    made, end = list[pa.Array](), 0
+    for origin in page.header.origins:
+        start, end = end, end + origin.rows
+        name = origin.producer, origin.number, page.partition
+        made.append(ids.column(*name, page.offsets[start:end] - (int(page.offsets[start]) - origin.first_row)))
     generated = made[0] if len(made) == 1 else pa.concat_arrays(made)
     return generated if given is None else pc.coalesce(given, generated)
 
@@ -276,22 +288,24 @@ def _created(page: FetchedPage) -> pa.Array:
 def _arrived(page: FetchedPage) -> pa.Array:
     """The time of arrival. Rows of a page may have arrived at different times, if the broker has
     joined small pages."""
+    if page.scattered is not None:
+        return integers(page.scattered.moments()).view(_MOMENT)
     runs = page.header.runs
     moments = [run.arrived or page.header.arrived for run in runs]
-    return pa.array(np.repeat(np.array(moments, np.int64), [run.rows for run in runs])).view(_MOMENT)
+    return integers(np.repeat(np.array(moments, np.int64), [run.rows for run in runs])).view(_MOMENT)
 
 
 def _producer_group(page: FetchedPage) -> pa.Array:
     names = list(dict.fromkeys(origin.group for origin in page.header.origins))
     numbers = np.array([names.index(origin.group) for origin in page.header.origins], np.int32)
     counts = [origin.rows for origin in page.header.origins]
-    return pa.DictionaryArray.from_arrays(pa.array(np.repeat(numbers, counts)), pa.array(names, pa.utf8()))
+    return pa.DictionaryArray.from_arrays(integers(np.repeat(numbers, counts)), pa.array(names, pa.utf8()))
 
 
 _MADE: Final[dict[str, Callable[[FetchedPage], pa.Array]]] = {
     "topic": _topic,
     "partition": _partition,
-    "offset": lambda page: pa.array(page.offsets),
+    "offset": lambda page: integers(page.offsets),
     "id": _id,
     "created": _created,
     "arrived": _arrived,

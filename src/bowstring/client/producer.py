@@ -209,13 +209,22 @@ class Producer:
         return await self._delete(wanted, lambda request: self._connection.call("CancelMessages", request, self._call_seconds))
 
     async def move(self, ids: Iterable[str], *, delay: Span | None = None, at: datetime | None = None) -> Answers:
-        """Gives messages that are not due yet another due time. Not in this version: raises
-        `NotSupported`.
+        """Gives messages of this producer's group that are not due yet another due time: so long from
+        now (`delay`), or `at` a moment; one that has passed means now. Durable when it returns, with
+        one answer per id. A message that is due is refused with `Conflict`, one that expires before it
+        would be due with `InvalidArgument`, others as by `delete`. Readers see the new due time too.
         """
-        arguments.message_ids(ids)
-        if times.delivery(delay, at, 0) is None:
+        self._connection.check_process()
+        wanted, due = arguments.message_ids(ids), times.delivery(delay, at, self._connection.broker_time.now())
+        if due is None:
             raise errors.InvalidArgument("neither delay= nor at= was given.", hint="Give one of them.")
-        raise errors.NotSupported("move is not in this version.", hint="Cancel the messages, and publish them anew with other ids.")
+        await self._outbox.flush()
+        outcomes: list[pb.DeletedMessage] = []
+        for some in _delete_requests(wanted):
+            request = pb.MoveMessagesRequest(topic=self.topic, group=self.group, ids=some, due=due).SerializeToString()
+            answer = pb.MoveMessagesAnswer.FromString(await self._connection.call("MoveMessages", request, self._call_seconds))
+            outcomes += _checked(answer.messages, some)
+        return _delete_answers(self.topic, outcomes)
 
     async def _delete(self, ids: Sequence[str], asked: Callable[[bytes], Awaitable[bytes]]) -> Answers:
         """Deletes messages in as many requests as it takes. A request whose answer is lost is sent
@@ -225,9 +234,7 @@ class Producer:
         for some in _delete_requests(ids):
             request = pb.DeleteMessagesRequest(topic=self.topic, group=self.group, ids=some).SerializeToString()
             answer = pb.DeleteMessagesAnswer.FromString(await asked(request))
-            if len(answer.messages) != len(some):
-                raise errors.Error(f"the broker has answered {len(answer.messages)} of {len(some)} ids.")
-            outcomes += answer.messages
+            outcomes += _checked(answer.messages, some)
             places = [(each.partition, each.offset) for each in answer.messages if not each.HasField("refused")]
             self._deleted(self.topic, answer.topic_id, places)
         return _delete_answers(self.topic, outcomes)
@@ -292,6 +299,13 @@ def _delete_requests(ids: Sequence[str]) -> Iterator[list[str]]:
         some.append(text)
         size += length
     yield some
+
+
+def _checked(outcomes: Sequence[pb.DeletedMessage], ids: Sequence[str]) -> Sequence[pb.DeletedMessage]:
+    """Raises if a request was not answered id by id."""
+    if len(outcomes) != len(ids):
+        raise errors.Error(f"the broker has answered {len(outcomes)} of {len(ids)} ids.")
+    return outcomes
 
 
 def _delete_answers(topic: str, outcomes: Sequence[pb.DeletedMessage]) -> Answers:

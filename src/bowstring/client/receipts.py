@@ -57,7 +57,7 @@ class Answers:
     ) -> None:
         self.topic = topic
         self.ok = ok
-        """Whether the row is stored; for a delete, whether its message is deleted; for a settlement,
+        """Whether the row is stored; for a delete or a move, whether its message is deleted or moved; for a settlement,
         whether it is settled, null if the call has left the row alone."""
         self.partitions = partitions
         self.offsets = offsets

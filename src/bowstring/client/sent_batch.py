@@ -163,7 +163,7 @@ class SentBatch:
         """The ids of its rows."""
         if self.given_ids is not None:
             return pa.array(self.given_ids, pa.utf8()).to_pylist()
-        return ids.column(self.producer, self.number, self.partition, 0, self.rows).to_pylist()
+        return ids.column(self.producer, self.number, self.partition, np.arange(self.rows)).to_pylist()
 
     def encoded(self, compression: str | None) -> encoding.Draft:
         """The bytes that travel, made once and kept for resends."""

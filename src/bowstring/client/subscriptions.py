@@ -91,6 +91,12 @@ class Subscription:
     """Messages under a lease."""
     oldest: float | None
     """The age of the oldest message that is not settled, in seconds; None if all are."""
+    dead: int
+    """Dead letters that are not settled; those that were redriven among them."""
+    redriven: int
+    """Dead letters that were redriven, and are not settled yet."""
+    overtaken: int
+    """Messages that expired, by retention or by a time of their own, before they were settled."""
     rates: SubscriptionRates
     partitions: tuple[SubscriptionPart, ...]
     consumers: tuple[ConsumerInfo, ...]
@@ -138,6 +144,9 @@ def from_wire(message: pb.Subscription, now: int) -> Subscription:
         backlog=message.backlog,
         leased=message.leased,
         oldest=max(0, now - message.oldest) / 1e6 if message.oldest else None,
+        dead=message.dead,
+        redriven=message.redriven,
+        overtaken=sum(each.overtaken for each in message.partitions),
         rates=SubscriptionRates(message.delivered_rate, message.acked_rate, message.nacked_rate, message.expired_rate),
         partitions=tuple(map(_part, message.partitions)),
         consumers=tuple(ConsumerInfo(each.name, each.connected, each.address, each.leased, each.credit) for each in message.consumers),

@@ -12,7 +12,7 @@ import asyncio
 import atexit
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
 from datetime import datetime
 from types import TracebackType
@@ -132,9 +132,12 @@ class Consumer(SyncHand[LeasedMessage, LeasedBatch]):
         """
         return self._thread.run(self._consumer.peek(limit, where))
 
-    def lease(self, ids: Sequence[str]) -> LeasedBatch:
-        """Leases messages by their ids. Not in this version: raises `NotSupported`."""
-        raise errors.NotSupported("leasing by id is not in this version.", hint="Consume, and settle the messages that come.")
+    def lease(self, ids: Iterable[str]) -> LeasedBatch:
+        """Leases messages that wait, by their ids, whatever the credit. `refused` of the batch says
+        by id why others are not leased: `LeaseTaken`, with the consumer that holds it;
+        `MessageNotFound`; `Conflict` if it is settled, not due, or left out by the filter.
+        """
+        return self._thread.run(self._consumer.lease(ids))
 
     def run(self, handler: Callable[[LeasedMessage], Any], concurrency: int = 1) -> None:
         """Calls the handler with each message until the consumer is closed, in `concurrency` threads,

@@ -181,8 +181,10 @@ class Producer:
         return self._thread.run(self._producer.cancel(ids))
 
     def move(self, ids: Iterable[str], *, delay: Span | None = None, at: datetime | None = None) -> Answers:
-        """Gives messages that are not due yet another due time. Not in this version: raises
-        `NotSupported`.
+        """Gives messages of this producer's group that are not due yet another due time: so long from
+        now (`delay`), or `at` a moment; one that has passed means now. Durable when it returns, with
+        one answer per id. A message that is due is refused with `Conflict`, one that expires before it
+        would be due with `InvalidArgument`, others as by `delete`. Readers see the new due time too.
         """
         return self._thread.run(self._producer.move(ids, delay=delay, at=at))
 

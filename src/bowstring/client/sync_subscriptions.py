@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import EllipsisType
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,9 @@ from bowstring.wire.loops import LoopThread
 
 if TYPE_CHECKING:
     from bowstring.client.batch import Batch
+    from bowstring.client.letters import LetterMessages, LetterPlan, Told
+    from bowstring.client.message import Message
+    from bowstring.client.receipts import Answers
 
 # This module is the other face of that class, and uses what it keeps from programs.
 # pyright: reportPrivateUsage=false
@@ -141,6 +144,62 @@ class SyncSubscriptionCalls:
         count. Returns how many they were.
         """
         return self._thread.run(self._client.release_leases(topic, subscription, consumer, older_than))
+
+    def dead_letters(self, topic: str, subscription: str) -> Iterator[Message]:
+        """The dead letters of a subscription, by partition and offset: messages of its topic for dead
+        letters whose attributes tell why they died, where they came from, and of their last
+        delivery. One that was redriven is among them until a consumer has acked it. Raises
+        `SubscriptionNotFound`.
+        """
+        for page in self._letters(topic, subscription):
+            yield from page.messages
+
+    def _letters(self, topic: str, subscription: str, where: str | None = None, limit: int | None = None) -> Iterator[LetterMessages]:
+        """The same, page by page; only those that pass a filter, and at most so many."""
+        pages = self._client._letters(topic, subscription, where, limit)
+
+        async def following() -> LetterMessages | None:
+            return await anext(pages, None)
+
+        while (page := self._thread.run(following())) is not None:
+            yield page
+
+    def _letter(self, topic: str, subscription: str, message: str) -> LetterMessages:
+        """The page of one dead letter."""
+        return self._thread.run(self._client._letter(topic, subscription, message))
+
+    def _plan(self, topic: str, subscription: str, ids: Sequence[str] | None, where: str | None, limit: int | None) -> LetterPlan:
+        """The dead letters that a redrive or a purge concerns."""
+        return self._thread.run(self._client._plan(topic, subscription, ids, where, limit))
+
+    def _redrive(self, topic: str, subscription: str, plan: LetterPlan, rate: float | None, told: Told) -> Answers:
+        """Sends these letters back."""
+        return self._thread.run(self._client._redrive(topic, subscription, plan, rate, told))
+
+    def _purge(self, topic: str, subscription: str, plan: LetterPlan, told: Told) -> Answers:
+        """Deletes these letters."""
+        return self._thread.run(self._client._purge(topic, subscription, plan, told))
+
+    def redrive(
+        self,
+        topic: str,
+        subscription: str,
+        ids: Iterable[str] | None = None,
+        where: str | None = None,
+        rate: float | None = None,
+        dry_run: bool = False,
+    ) -> Answers:
+        """Sends dead letters back to their subscription alone: its consumers get them again, while
+        readers of the topic and other subscriptions see nothing. All that are dead when it begins, or
+        only those of some `ids`, or those that pass the filter `where`; at most `rate` a second. A
+        message that dies again is a dead letter again, and is not sent back twice. With `dry_run` it
+        only returns what it would do.
+
+        There is one answer per id, or one per letter, with its place among the dead letters. What is
+        no dead letter of the subscription, or was redriven already, is refused with `Conflict`; an
+        unknown id with `MessageNotFound`. Durable when it returns. Raises `SubscriptionNotFound`.
+        """
+        return self._thread.run(self._client.redrive(topic, subscription, ids, where, rate, dry_run))
 
     def explain(self, topic: str, subscription: str, key: bytes | str) -> KeyReport:
         """Says who holds a key of a key-shared subscription, since when, and what it waits for.

@@ -59,7 +59,7 @@ class TopicStream:
         self._connection = connection
         self._clock = connection.world.clock
         self._patience = patience
-        """How long a silent broker counts as present, in seconds; None without limit."""
+        """How long a silent broker counts as present, in seconds; None for ever."""
         self.questions = TopicQuestions(connection, wanted.topic, lambda: came(None))
         self._wanted = wanted
         self._credit = credit
@@ -73,9 +73,10 @@ class TopicStream:
         """The offset behind everything that has come: the next stream begins there."""
         self._rows_end: dict[int, int] = {}
         """The offset behind the last row that has come."""
+        self._whole: frozenset[int] = frozenset()
+        """Partitions that are read from their beginning."""
         self._beginning: set[int] = set()
-        """Partitions that are read from their beginning, wherever it is by then: nothing of them
-        has come yet."""
+        """Those of them of which nothing has come yet: they begin wherever that is by then."""
         self._ends: dict[int, int] = {}
         self._until = wanted.end.microseconds if isinstance(wanted.end, Moment) else 0
         self._complete: set[int] = set()
@@ -86,8 +87,7 @@ class TopicStream:
         self._taken: dict[int, int] = {}
         """The program's position: behind the rows that were handed out."""
         self._taken_before: dict[int, int] = {}
-        """The position before the last rows that it took: some of them may not be handed out
-        yet."""
+        """The position before the last rows that it took: some may not be handed out yet."""
         self._bytes_came = self._bytes_taken = 0
         self._others: dict[str, Connection] = {}
         """Connections to brokers that were named, by address."""
@@ -167,6 +167,9 @@ class TopicStream:
                     self.questions.unanswered(self._clock.monotonic())
                     await self.questions.pauses.wait()
                     await self._check_topic()
+                except errors.OutOfRange as error:
+                    if not self._begins_later(error):
+                        raise
         except errors.Error as error:
             self.error = error
         except Exception as error:
@@ -189,6 +192,7 @@ class TopicStream:
         if end is not None and not isinstance(end, Moment):
             self._ends = await ranges.resolve(self.questions.offsets, topic, end, numbers)
         self._beginning = set(numbers) - committed.keys() if start in (None, "beginning") else set()
+        self._whole = frozenset(self._beginning)
         self._rows_end, self._received, self._taken = dict(starts), dict(starts), dict(starts)
         self._ended = self._is_over = not self._open_ranges()
         self._came(None)
@@ -258,6 +262,15 @@ class TopicStream:
         for fetch in done:
             fetch.result()
         self._ended = self._is_over = True
+
+    def _begins_later(self, error: errors.OutOfRange) -> bool:
+        """All that came of a partition has expired here before the program had any of it. A program that
+        reads from the beginning was not overtaken: the partition begins later by now."""
+        number, first = int(error.details.get("partition", -1)), int(error.details.get("first", 0))
+        if number not in self._whole or number in self._taken_before or first <= self._received[number]:
+            return False
+        self._received[number] = first
+        return True
 
     async def _fetch(self, address: str | None, parts: list[OpenRange], share: int) -> None:
         """Reads some partitions from the broker that serves them."""

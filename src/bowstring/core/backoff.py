@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from bowstring.core.key_rows import once
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import LaterPart
 from bowstring.core.row_set import RowSet
@@ -32,7 +33,7 @@ def backed_off(ledger: Ledger, rows: RowSet, now: int) -> tuple[LaterPart, ...]:
     if backoff is None or not rows:
         return ()
     counts = ledger.retry_counts(rows)
-    different = np.unique(counts).tolist()
+    different = once(counts.astype(np.int64)).tolist()  # np.unique imports numpy.ma, which holds up the loop
     if len(different) == 1:
         return (LaterPart(now + wait_of(backoff, different[0] + 1), rows.spans()),)
     offsets = rows.offsets()

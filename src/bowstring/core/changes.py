@@ -128,4 +128,17 @@ class Position(msgspec.Struct, array_like=True, tag=4, gc=False):
         return PartitionAddress(self.topic, self.partition)
 
 
-Change = Append | Delete | Floor | Position | LedgerChange
+class Reschedule(msgspec.Struct, array_like=True, tag=27, gc=False):
+    """The owner of rows that were not due has given them another due time."""
+
+    topic: int
+    partition: int
+    runs: Runs
+    due: int
+
+    @property
+    def address(self) -> Address:
+        return PartitionAddress(self.topic, self.partition)
+
+
+Change = Append | Delete | Floor | Position | Reschedule | LedgerChange

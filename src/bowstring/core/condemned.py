@@ -19,6 +19,8 @@ from bowstring.core.row_set import NO_ROWS, RowSet
 
 EXPIRED = "its leases expired, the last one while its consumer held nothing else"
 """The reason of rows whose leases expire until they were delivered as often as they may be."""
+OVERTAKEN = "retention reached it before it was settled"
+"""The reason of rows that were too old before a consumer was done with them."""
 
 
 class LastDelivery(NamedTuple):

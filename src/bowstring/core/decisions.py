@@ -159,6 +159,23 @@ decision.
 """
 
 
+class Rescheduled(NamedTuple):
+    """What became of the ids of a move in one partition."""
+
+    offsets: Rows
+    """For each id the offset of its message, which has the new due time now; 0 if there is none that
+    may be moved.
+    """
+    others: Mapping[int, str]
+    """Rows of the request whose messages belong to another group, and to which."""
+    due: dict[int, int]
+    """Rows whose messages are due, or not known to be scheduled, and their offsets."""
+    expired: dict[int, int]
+    """Rows whose messages expire before they would be due, and when."""
+    full: set[int]
+    """Rows for which there is no room: too many messages of the partition are moved."""
+
+
 class Deleted(NamedTuple):
     """What became of the ids of a delete in one partition."""
 

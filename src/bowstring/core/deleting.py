@@ -53,10 +53,10 @@ def delete(
     offsets = np.zeros(len(wanted.hashes), np.int64)
     others: dict[int, str] = {}
     if found is None or found.moves != partition.moves:
-        lookup = _look_for(partition, wanted, old)
+        lookup = look_for(partition, wanted, old)
         return Decided((), Deleted(offsets, others)) if lookup is None else lookup
     mine: dict[int, list[int]] = {}
-    for row, offset, owner in _messages(partition, wanted, now, found, old):
+    for row, offset, owner in messages_of(partition, wanted, now, found, old):
         if owner == group:
             mine.setdefault(row, []).append(offset)
         else:
@@ -66,7 +66,7 @@ def delete(
     new = {offset for offset in offsets[offsets > 0].tolist() if not partition.deletions.is_gone(offset)}
     due: dict[int, int] = {}
     if scheduled is not None:
-        ripe = {offset for offset in new if scheduled.get(offset, 0) <= now}
+        ripe = {offset for offset in new if partition.moved_rows.due_of(offset, scheduled.get(offset, 0)) <= now}
         due = {row: offset for row, offset in enumerate(offsets.tolist()) if offset in ripe}
         offsets[list(due)] = 0
         new -= ripe
@@ -87,8 +87,8 @@ def _held(partition: Partition, offsets: set[int], lease_now: int) -> dict[int, 
     return held
 
 
-def _look_for(partition: Partition, wanted: Ids, old: bool) -> Lookup | Wait | None:
-    """None if none of these ids is known."""
+def look_for(partition: Partition, wanted: Ids, old: bool) -> Lookup | Wait | None:
+    """What has to be looked up before it is known whose messages these are; None if none of the ids is known."""
     lookup = known_messages.look_for(partition, wanted, old=old)
     generated = {known_messages.offset_of(partition, given, None, old=old) for given in wanted.given_back} - {0}
     if lookup is None or max(generated, default=0) >= partition.committed_offset:
@@ -98,7 +98,7 @@ def _look_for(partition: Partition, wanted: Ids, old: bool) -> Lookup | Wait | N
     return lookup._replace(owned=np.array(sorted(generated), np.int64))
 
 
-def _messages(partition: Partition, wanted: Ids, now: int, found: Found, old: bool) -> Iterator[tuple[int, int, str]]:
+def messages_of(partition: Partition, wanted: Ids, now: int, found: Found, old: bool) -> Iterator[tuple[int, int, str]]:
     """The row of the request, the offset and the owner of each message that was found and that
     retention has not taken.
     """

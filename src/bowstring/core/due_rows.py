@@ -1,7 +1,11 @@
-"""Rows that were published for later and are due, in the order of (due, offset).
+"""Rows that were published for later and are due, until they are granted: in the order of (due, offset)
+while they are few, else in waves.
 
-They wait here until they are granted. What stands in the arrays and is no member any more was granted
-or is gone, and is passed over when its turn comes.
+Rows that are due one after the other are scattered over all pages of a partition. Granted in that order, a
+few thousand rows have every page read for some rows of each, and two million have all of them read
+hundreds of times. So when more than a few thousand rows wait, because consumers do not keep up, these are
+a wave: its rows are granted by offset, and what comes due meanwhile is the next wave. A row waits for those
+of its own wave and of waves before, and for no others.
 """
 
 from __future__ import annotations
@@ -11,60 +15,92 @@ from collections import deque
 import numpy as np
 
 from bowstring.core.offset_set import Offsets
-from bowstring.core.row_set import NO_ROWS, RowPool, RowSet
+from bowstring.core.row_set import RowPool, RowSet
 
-PIECE_ROWS = 4096
-"""Arrays of so many rows are looked through at once."""
+ORDERED_ROWS_MAX = 4096
+"""So many rows come in the order in which they came due."""
+
+
+class Wave:
+    """Rows that are granted by offset if they are many, else in the order in which they were put."""
+
+    def __init__(self) -> None:
+        self.rows = RowPool()
+        self._order: Offsets | None = np.empty(0, np.int64)
+        """The same rows, until there are too many."""
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether they come in the order in which they were put."""
+        return self._order is not None
+
+    def put(self, offsets: Offsets) -> None:
+        """These come, none of which is here."""
+        self.rows.put(RowSet.of_offsets(offsets))
+        if self._order is not None:
+            self._order = np.concatenate((self._order, offsets)) if len(self.rows) <= ORDERED_ROWS_MAX else None
+
+    def take_out(self, rows: RowSet) -> None:
+        """These are no members any more."""
+        self.rows.take_out(rows)
+        if self._order is not None and len(self.rows) < len(self._order):
+            self._order = self._order[np.isin(self._order, self.rows.rows().offsets())] if not self.rows.is_empty else self._order[:0]
+
+    def first(self, most: int) -> RowSet:
+        """So many rows, the next ones, or all."""
+        return self.rows.smallest(most) if self._order is None else RowSet.of_offsets(self._order[:most])
 
 
 class DueRows:
     """Rows of one ledger."""
 
     def __init__(self) -> None:
-        self._members = RowPool()
-        self._order: deque[Offsets] = deque()
+        self._waves: deque[Wave] = deque()
+        """Two at most. None is empty, and no row is in both."""
 
     def put(self, offsets: Offsets) -> None:
         """These come behind the others, in this order. Members stay where they are."""
-        known = self._members.among(RowSet.of_offsets(offsets))
+        rows = RowSet.of_offsets(offsets)
+        known = RowSet.union([wave.rows.among(rows) for wave in self._waves])
         fresh = offsets[~np.isin(offsets, known.offsets())] if known else offsets
         if len(fresh):
-            self._members.put(RowSet.of_offsets(fresh))
-            self._order += [fresh[at : at + PIECE_ROWS] for at in range(0, len(fresh), PIECE_ROWS)]
+            self._open_wave().put(fresh)
+
+    def _open_wave(self) -> Wave:
+        """The last one, but for one that is granted by offset now: none of its rows is to wait for rows that
+        come later.
+        """
+        if not self._waves or (len(self._waves) == 1 and not self._waves[0].is_ordered):
+            self._waves.append(Wave())
+        return self._waves[-1]
 
     def take_out(self, rows: RowSet) -> None:
         """These are no members any more."""
-        if not self._members.is_empty:
-            self._members.take_out(rows)
-            if self._members.is_empty:
-                self._order.clear()
+        for wave in self._waves:
+            wave.take_out(rows)
+        if any(wave.rows.is_empty for wave in self._waves):
+            self._waves = deque(wave for wave in self._waves if not wave.rows.is_empty)
 
     def first(self, most: int) -> RowSet:
         """So many rows, the next ones, or all."""
         found: list[RowSet] = []
-        for place in range(len(self._order)):
+        for wave in self._waves:
             if most <= 0:
                 break
-            offsets = self._order[place]
-            left = self._members.among(RowSet.of_offsets(offsets))
-            if len(left) < len(offsets):
-                offsets = self._order[place] = offsets[np.isin(offsets, left.offsets())] if left else offsets[:0]
-            found.append(RowSet.of_offsets(offsets[:most]))
+            found.append(wave.first(most))
             most -= len(found[-1])
-        while self._order and not len(self._order[0]):
-            self._order.popleft()
-        return RowSet.union(found) if found else NO_ROWS
+        return RowSet.union(found)
 
     @property
     def is_empty(self) -> bool:
-        return self._members.is_empty
+        return not self._waves
 
     def __len__(self) -> int:
-        return len(self._members)
+        return sum(len(wave.rows) for wave in self._waves)
 
     def rows(self) -> RowSet:
         """All of them."""
-        return self._members.rows()
+        return RowSet.union([wave.rows.rows() for wave in self._waves])
 
 
 class ScheduledRows(RowPool):
@@ -86,4 +122,4 @@ class ScheduledRows(RowPool):
         """Rows are due, in this order; also others than these."""
         mine = self.among(RowSet.of_offsets(offsets))
         if mine:
-            self.due.put(offsets[np.isin(offsets, mine.offsets())])
+            self.due.put(offsets if len(mine) == len(offsets) else offsets[np.isin(offsets, mine.offsets())])

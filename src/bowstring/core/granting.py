@@ -9,7 +9,9 @@ that were chosen: `choose` takes them from the rows that were looked at, `grant_
 Bystanders of a crash are spared. A message that lets its consumer crash takes all that the consumer
 holds with it, and all of it expires. Rows that have expired twice are suspects: `grant` leaves them
 out, and `grant_apart` gives them to a consumer that holds nothing else, in groups that shrink with
-each expiry, and at last alone. So the innocent ones get away, and what expires alone is guilty.
+each expiry, and at last alone. So the innocent ones get away, and what expires alone is guilty. In a
+key-shared subscription these are suspects that their keys allow (`keys`): a group has one row of a
+key at most.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 from bowstring.core.leases import GRANTS_MAX
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import Grant, Join, OneLedgerChange, PassBy, Skip
+from bowstring.core.ledger_places import SUSPECT_EXPIRIES
 from bowstring.core.row_set import NO_ROWS, RowSet
 
 GROUPS = (256, 32, 4, 1)
@@ -67,18 +70,17 @@ def grant_apart(ledger: Ledger, consumer: str, most: int, lease: int, now: int) 
     """The next group of suspects, of at most so many rows, for a consumer that holds nothing, in no
     partition. None if there are none.
     """
-    rows = _group(ledger, most, now)
+    rows = first_group(ledger, ledger.suspects(now), most)
     return grant_chosen(ledger, consumer, ChosenRows(rows, rows.stop), lease, now, apart=True) if rows else None
 
 
-def _group(ledger: Ledger, most: int, now: int) -> RowSet:
-    """The first suspects, as many as each of them may be together with."""
-    suspects = ledger.suspects(now)
+def first_group(ledger: Ledger, suspects: RowSet, most: int) -> RowSet:
+    """The first of the suspects, at most so many, and as many as each of them may be together with."""
     if not suspects:
         return suspects
     offsets = suspects.offsets()[: min(most, GROUPS[0])]
     expiries = ledger.expiries.of(RowSet.of_offsets(offsets))
-    sizes = np.array(GROUPS)[np.minimum(expiries - 2, len(GROUPS) - 1)]
+    sizes = np.array(GROUPS)[np.minimum(expiries - SUSPECT_EXPIRIES, len(GROUPS) - 1)]
     fits = np.minimum.accumulate(sizes) >= np.arange(1, len(sizes) + 1)
     return RowSet.of_offsets(offsets[: int(fits.sum())])
 

@@ -18,10 +18,10 @@ from bowstring.core import old_changes
 from bowstring.core.changes import Change, Paged
 from bowstring.core.partition import Partition
 
-FORMAT = 5
-FORMATS_READ = (1, 2, 3, 4, 5)
+FORMAT = 6
+FORMATS_READ = (1, 2, 3, 4, 5, 6)
 """The fourth gives deletions a reason, floors differences, and puts a change's page last. The fifth
-adds the changes of subscriptions; all others are as in the fourth.
+adds the changes of subscriptions, the sixth that of due times; all others are as in the fourth.
 """
 
 
@@ -50,7 +50,7 @@ def decode(data: bytes) -> list[Change]:
     """
     try:
         row = _row.decode(data)
-        if row.format in (FORMAT, 4):
+        if row.format in (FORMAT, 5, 4):
             return _changes.decode(row.changes)
         if row.format in FORMATS_READ:
             return old_changes.decode(row.changes)

@@ -8,7 +8,7 @@ from bowstring.core.backoff import backed_off
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import Expire, GrantPart
 from bowstring.core.row_set import RowSet
-from bowstring.core.settling import Behind, RevokedRows
+from bowstring.core.settling import Behind, RevokedRows, dying_alone
 
 
 class Expired(NamedTuple):
@@ -21,7 +21,7 @@ class Expired(NamedTuple):
 
 def expire_by_key(ledger: Ledger, now: int, behind: Behind) -> Expired | None:
     """The same in a key-shared subscription. Of the rows of a key only the first one counts as
-    delivered in vain: the others waited for it.
+    delivered in vain: the others waited for it. It is condemned only if it was alone with its consumer.
     """
     if ledger.next_deadline() > now:
         return None
@@ -34,6 +34,7 @@ def expire_by_key(ledger: Ledger, now: int, behind: Behind) -> Expired | None:
             parts.append(GrantPart(grant, back.spans()))
             if early := back - ends:
                 revoked.append(RevokedRows(ledger.consumers[leases[0].consumer].name, grant, early))
-    counted = ends - RowSet.union([RowSet.of_spans(part.rows) for part in parts])
+    dying = dying_alone(ledger, now)
+    counted = ends - RowSet.union([dying, *(RowSet.of_spans(part.rows) for part in parts)])
     later = backed_off(ledger, counted, now) if ledger.settings.backoff is not None else ()
-    return Expired(Expire(*ledger.place, now, later, (), tuple(parts)), tuple(revoked))
+    return Expired(Expire(*ledger.place, now, later, dying.spans(), tuple(parts)), tuple(revoked))

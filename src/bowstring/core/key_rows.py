@@ -87,3 +87,18 @@ def once(numbers: Numbers) -> Numbers:
     """Each number once. They are sorted: `np.unique` hashes them, which takes twice as long."""
     numbers = np.sort(numbers)
     return numbers[np.concatenate(([True], numbers[1:] != numbers[:-1]))] if len(numbers) else numbers
+
+
+class KeyFacts(NamedTuple):
+    """What is known about one key."""
+
+    grant: int
+    """The grant that holds rows of it; 0 if none does."""
+    leased: int
+    waiting: Offsets
+    """Rows that wait, ascending."""
+    later: int
+    """The first row that comes back later and holds the others back; 0 if there is none."""
+    slot: int
+    suspect: int = 0
+    """The first suspect of a crash, which holds the others back; 0 if there is none."""

@@ -3,7 +3,9 @@
 Messages of one key go to one consumer, in order, one consumer at a time. So a key is **busy** while
 a row of it is leased, and no other row of it is granted: all leased rows of a key are in one grant.
 A row that comes back later, because it was nacked to a moment or backed off, holds back the rows of
-its key behind it. Rows without a key go to any consumer, in any order.
+its key behind it. So does a **suspect** of a crash (`granting`), which waits for a consumer that holds
+nothing else. Keys that were lost with a consumer come in smaller parts (`narrowed_keys`). Rows without
+a key go to any consumer, in any order.
 
 A key is a 64-bit hash. Two keys that share it only wait for each other. Keys whose rows are known
 have small numbers, so that everything about a key is an entry of an array: choosing a thousand rows
@@ -22,15 +24,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bowstring.core.key_rows import NO_KEY_ROWS, Hashes, KeyFront, KeyRows, Numbers, once
+from bowstring.core.key_barrier import AreSuspects, KeyBarrier, none_are
+from bowstring.core.key_rows import NO_KEY_ROWS, Hashes, KeyFacts, KeyFront, KeyRows, Numbers, once
 from bowstring.core.key_table import KEYLESS, ONE, KeyTable
 from bowstring.core.machine import NEVER
+from bowstring.core.narrowed_keys import NarrowedKeys
 from bowstring.core.offset_set import Offsets
+from bowstring.core.parked_rows import ParkedRows
 
 Owners = NDArray[np.int16]
 
@@ -48,44 +53,25 @@ ANY_OWNER: Final = -2
 BLOCK: Final = 256  # at least so many rows of a front are looked at
 
 
-class KeyFacts(NamedTuple):
-    """What is known about one key."""
-
-    grant: int
-    """The grant that holds rows of it; 0 if none does."""
-    leased: int
-    waiting: Offsets
-    """Rows that wait, ascending."""
-    later: int
-    """The first row that comes back later and holds the others back; 0 if there is none."""
-    slot: int
-
-
 class KeyedRows:
     """The rows of one ledger that are known with their keys."""
 
-    def __init__(self) -> None:
+    def __init__(self, are_suspects: AreSuspects = none_are) -> None:
+        self._are_suspects = are_suspects
         self._table = KeyTable()
         size = self._table.size
         self._leased = np.zeros(size, np.int32)
         """By the number of a key, as everything that follows: how many rows are leased."""
         self._grants = np.zeros(size, np.int64)
         """The grant that makes it busy; 0 for none."""
-        self._parked = np.zeros(size, np.int32)
-        """How many rows are parked."""
-        self._first_parked = np.full(size, NEVER, np.int64)
-        """The first of them."""
-        self._first_later = np.full(size, NEVER, np.int64)
-        """The first row that comes back later: those behind it wait for it."""
         self._fronts: dict[int, KeyFront] = {}
-        self._parked_parts: list[KeyRows] = []
-        """Parked rows; the first part is in order, the others came since."""
-        self.parked = 0
+        self._parked = ParkedRows(size)
+        self._narrowed = NarrowedKeys()
         self._freed: list[Numbers] = []
         """Keys that have become free, perhaps with rows parked."""
         self._leases: dict[int, KeyRows] = {}
         """Leased rows by grant."""
-        self._later = NO_KEY_ROWS
+        self._later, self._suspects = KeyBarrier(size), KeyBarrier(size)
         self._owners = np.full(SLOTS, NO_OWNER, np.int16)
 
     # Rows come
@@ -96,32 +82,35 @@ class KeyedRows:
 
     def meet_leased(self, grant: int, offsets: Offsets, hashes: Hashes) -> None:
         """Ascending rows of a grant, which were not known, as after a load."""
-        rows = KeyRows(offsets, self._numbered(hashes))
-        known = self._leases.get(grant)
+        rows, known = KeyRows(offsets, self._numbered(hashes)), self.leased(grant)
         self._hold(grant, rows)
-        self._leases[grant] = rows if known is None else KeyRows.joined([known, rows])
+        self._leases[grant] = KeyRows.joined([known, rows])
 
     def meet_later(self, offsets: Offsets, hashes: Hashes) -> None:
         """Ascending rows that come back later, which were not known."""
-        self._come_later(KeyRows(offsets, self._numbered(hashes)))
+        self._later.put(KeyRows(offsets, self._numbered(hashes)))
 
     def _numbered(self, hashes: Hashes) -> Numbers:
         """The numbers of keys. Their rows count as known from here on."""
         numbers = self._table.numbered(hashes)
-        more = self._table.size - len(self._leased)
-        if more > 0:
-            none, never = np.zeros(more, np.int32), np.full(more, NEVER, np.int64)
-            self._leased, self._parked = np.concatenate((self._leased, none)), np.concatenate((self._parked, none))
+        if (more := self._table.size - len(self._leased)) > 0:
+            self._leased = np.concatenate((self._leased, np.zeros(more, np.int32)))
             self._grants = np.concatenate((self._grants, np.zeros(more, np.int64)))
-            self._first_later = np.concatenate((self._first_later, never))
-            self._first_parked = np.concatenate((self._first_parked, never))
+            for apart in (self._parked, self._later, self._suspects):
+                apart.grow(more)
         return numbers
 
     def _wait(self, rows: KeyRows) -> None:
-        """Rows wait from here on: in their fronts, or parked if earlier ones of their key are."""
-        behind = self._parked[rows.numbers] > 0
+        """Rows wait from here on: in their fronts, or parked if earlier ones of their key are.
+        Suspects wait for a consumer that holds nothing else.
+        """
+        suspects = self._are_suspects(rows.offsets)
+        if suspects.any():
+            self._suspects.put(rows.at(suspects))
+            rows = rows.at(~suspects)
+        behind = self._parked.counts[rows.numbers] > 0
         if behind.any():
-            self._park(rows.at(behind))
+            self._parked.put(rows.at(behind))
             self._freed.append(rows.numbers[behind])
             rows = rows.at(~behind)
         self._to_fronts(rows)
@@ -129,7 +118,7 @@ class KeyedRows:
     def _to_fronts(self, rows: KeyRows) -> None:
         if not len(rows.offsets):
             return
-        owners = self._owners[self._slots(rows.numbers)]
+        owners = self._owners[slots_of(self._table.hashes[rows.numbers])]
         owners[rows.numbers == KEYLESS] = ANY_OWNER
         if (owners == owners[0]).all():
             self._front(int(owners[0])).put(rows)
@@ -141,13 +130,9 @@ class KeyedRows:
             self._front(int(owners[start])).put(rows.at(slice(start, end)))
 
     def _front(self, owner: int) -> KeyFront:
-        front = self._fronts.get(owner)
-        if front is None:
-            front = self._fronts[owner] = KeyFront()
-        return front
-
-    def _slots(self, numbers: Numbers) -> NDArray[np.intp]:
-        return slots_of(self._table.hashes[numbers])
+        if owner not in self._fronts:
+            self._fronts[owner] = KeyFront()
+        return self._fronts[owner]
 
     # Choosing
 
@@ -160,9 +145,13 @@ class KeyedRows:
         mine = self._free_rows(self._fronts.get(owner), most)
         anyones = self._free_rows(self._fronts.get(ANY_OWNER), min(most, keyless_most))
         found = KeyRows.joined([part for part in (mine, anyones) if len(part.offsets)] or [NO_KEY_ROWS])
-        if len(found.offsets) > most:
-            self._to_fronts(found.at(slice(most, None)))
-            found = found.at(slice(most))
+        self._to_fronts(found.at(slice(most, None)))
+        found = found.at(slice(most))
+        if self._narrowed:
+            over = self._narrowed.too_many(self._table.hashes[found.numbers], found.offsets)
+            self._parked.put(found.at(over))
+            self._freed.append(once(found.numbers[over]))
+            return found.at(~over)
         return found
 
     def _free_rows(self, front: KeyFront | None, most: int) -> KeyRows:
@@ -171,7 +160,7 @@ class KeyedRows:
             rows = front.pop(max(most, BLOCK))
             free = self._are_free(rows)
             if not free.all():
-                self._park(rows.at(~free))
+                self._parked.put(rows.at(~free))
                 rows = rows.at(free)
             if len(rows.offsets) > most:
                 front.put(rows.at(slice(most, None)))
@@ -182,8 +171,52 @@ class KeyedRows:
         return KeyRows.joined(found) if found else NO_KEY_ROWS
 
     def _are_free(self, rows: KeyRows) -> NDArray[np.bool_]:
-        first = np.minimum(self._first_later[rows.numbers], self._first_parked[rows.numbers])
+        first = np.minimum(self._held_back_from(rows.numbers), self._parked.first[rows.numbers])
         return (self._grants[rows.numbers] == 0) & (first > rows.offsets)
+
+    def _held_back_from(self, numbers: Numbers) -> Offsets:
+        """Of each key the first row that holds back those behind it."""
+        first = self._later.first[numbers]
+        return np.minimum(first, self._suspects.first[numbers]) if len(self._suspects) else first
+
+    @property
+    def all_suspects(self) -> Offsets:
+        return self._suspects.rows.offsets
+
+    def suspects(self) -> KeyRows:
+        """The suspects that may be granted: those without a key, and the first rows of free keys."""
+        rows = self._suspects.rows
+        if not len(rows.offsets):
+            return rows
+        earlier = np.minimum(self._later.first, self._parked.first)
+        first = (rows.numbers == KEYLESS) | (self._suspects.first[rows.numbers] == rows.offsets)
+        rows = rows.at(first & (self._grants[rows.numbers] == 0) & (earlier[rows.numbers] > rows.offsets))
+        wanted = np.zeros(self._table.size, np.bool_)
+        wanted[rows.numbers[rows.numbers != KEYLESS]] = True
+        for part in self._front_parts():
+            some = part.at(wanted[part.numbers])
+            np.minimum.at(earlier, some.numbers, some.offsets)
+        return rows.at(earlier[rows.numbers] > rows.offsets)
+
+    def take_suspects(self, wanted: Offsets) -> KeyRows:
+        """Takes these suspects. They stand nowhere from here on: `grant`, `put_back` or `drop` them."""
+        rows = self._suspects.take(np.isin(self._suspects.rows.offsets, wanted))
+        self._freed.append(once(rows.numbers))
+        return rows
+
+    def pick(self, wanted: Offsets) -> tuple[KeyRows, dict[int, int], list[int]]:
+        """Takes wanted rows that may be granted together; tells whose key a grant holds, and which are behind others."""
+        suspects = self.take_suspects(self.all_suspects)
+        rows = KeyRows.joined([*self._front_parts(), self._parked.take_all(), suspects])
+        self._fronts = {}
+        named, busy = np.isin(rows.offsets, wanted), self._grants[rows.numbers] != 0
+        others, first = rows.at(~named & (rows.numbers != KEYLESS)), self._later.first.copy()
+        np.minimum.at(first, others.numbers, others.offsets)
+        behind = ~busy & (rows.offsets > first[rows.numbers])
+        free, held = named & ~busy & ~behind, rows.at(named & busy)
+        self._wait(rows.at(~free))
+        grants = self._grants[held.numbers].tolist()
+        return rows.at(free), dict(zip(held.offsets.tolist(), grants, strict=True)), rows.offsets[named & behind].tolist()
 
     def grant(self, grant: int, rows: KeyRows) -> None:
         """Rows that were chosen are leased from here on."""
@@ -209,6 +242,11 @@ class KeyedRows:
         """The rows of a grant, as they were known last."""
         return self._leases.get(grant, NO_KEY_ROWS)
 
+    def expired(self, grant: int, rows: NDArray[np.bool_]) -> None:
+        """Leases on these rows of a grant are about to end in vain."""
+        lost = self._leases[grant].at(rows)
+        self._narrowed.lose(self._table.hashes[lost.numbers], lost.offsets)
+
     def ended(self, grant: int, gone: NDArray[np.bool_], waiting: NDArray[np.bool_], later: NDArray[np.bool_]) -> None:
         """Of the rows of a grant these are not leased any more. Those of them that wait can be
         granted, others come back later, and the rest is settled.
@@ -226,38 +264,30 @@ class KeyedRows:
         self._freed.append(free)
         waiting, later = waiting[gone], later[gone]
         if later.any():
-            self._come_later(rows.at(later))
+            self._later.put(rows.at(later))
         if waiting.any():
             self._wait(rows.at(waiting))
         self._table.forget(rows.numbers[~(waiting | later)])
 
-    def _come_later(self, rows: KeyRows) -> None:
-        self._later = KeyRows.joined([self._later, rows])
-        keyed = rows.at(rows.numbers != KEYLESS)
-        np.minimum.at(self._first_later, keyed.numbers, keyed.offsets)
-
     @property
     def later(self) -> Offsets:
-        return self._later.offsets
+        return self._later.rows.offsets
 
     def no_longer(self, waiting: NDArray[np.bool_], gone: NDArray[np.bool_]) -> None:
         """Of the rows that come back later these can be granted now, and those are settled."""
         over = waiting | gone
-        rows, self._later = self._later.at(over), self._later.at(~over)
-        self._first_later[rows.numbers] = NEVER
-        keyed = self._later.at(self._later.numbers != KEYLESS)
-        np.minimum.at(self._first_later, keyed.numbers, keyed.offsets)
+        rows = self._later.take(over)
         self._freed.append(once(rows.numbers))
-        waits = waiting[over]
-        self._wait(rows.at(waits))
-        self._table.forget(rows.numbers[~waits])
+        self._wait(rows.at(waiting[over]))
+        self._table.forget(rows.numbers[~waiting[over]])
 
     def leave(self, are_gone: Callable[[Offsets], NDArray[np.bool_]]) -> None:
         """Waiting rows that were settled without a delivery leave."""
         fronts, self._fronts = self._fronts, {}
-        parked = self._take_parked()
+        parked = self._parked.take_all()
         waiting = KeyRows.joined([front.all() for front in fronts.values()] or [NO_KEY_ROWS])
-        for rows, put in ((waiting, self._to_fronts), (parked, self._park)):
+        self.drop(self.take_suspects(self.all_suspects[are_gone(self.all_suspects)]))
+        for rows, put in ((waiting, self._to_fronts), (parked, self._parked.put)):
             gone = are_gone(rows.offsets)
             put(rows.at(~gone))
             self._table.forget(rows.numbers[gone])
@@ -267,51 +297,21 @@ class KeyedRows:
         self._grants[numbers] = grant
         np.add.at(self._leased, numbers, ONE)
 
-    # Parked rows
-
-    def _park(self, rows: KeyRows) -> None:
-        if len(rows.offsets):
-            self._parked_parts.append(rows)
-            self.parked += len(rows.offsets)
-            np.add.at(self._parked, rows.numbers, ONE)
-            np.minimum.at(self._first_parked, rows.numbers, rows.offsets)
-
-    def _take_parked(self) -> KeyRows:
-        parts, self._parked_parts, self.parked = self._parked_parts, [], 0
-        rows = KeyRows.joined(parts or [NO_KEY_ROWS])
-        self._parked[rows.numbers] = 0
-        self._first_parked[rows.numbers] = NEVER
-        return rows
-
     def _unpark(self) -> None:
         """Rows of keys that have become free go to their fronts, the first ones."""
         freed = np.concatenate(self._freed)
         self._freed = []
-        if not self.parked:
-            return
-        freed = freed[(self._parked[freed] > 0) & (self._grants[freed] == 0)]
+        freed = freed[(self._parked.counts[freed] > 0) & (self._grants[freed] == 0)]
         if not len(freed):
             return
-        parked = KeyRows.joined(self._parked_parts)
-        wanted = np.zeros(self._table.size, np.bool_)
-        wanted[freed] = True
-        of_freed = np.flatnonzero(wanted[parked.numbers])
-        rows = parked.at(of_freed)
-        away = np.flatnonzero(rows.offsets < self._first_later[rows.numbers])[:UNPARKED_MAX]
-        keep = np.ones(len(parked.offsets), np.bool_)
-        keep[of_freed[away]] = False
-        self._parked_parts, self.parked = [parked.at(keep)], self.parked - len(away)
-        np.subtract.at(self._parked, rows.numbers[away], ONE)
-        self._first_parked[freed] = NEVER
-        left = np.ones(len(rows.offsets), np.bool_)
-        left[away] = False
-        np.minimum.at(self._first_parked, rows.numbers[left], rows.offsets[left])
-        if len(away) == UNPARKED_MAX:
+        rows = self._parked.take(freed, self._held_back_from, UNPARKED_MAX)
+        if len(rows.offsets) == UNPARKED_MAX:
             self._freed = [once(freed)]
-        self._to_fronts(rows.at(away))
+        self._to_fronts(rows)
 
     def take_leases(self, others: KeyedRows) -> None:
-        """Knows the leased rows that the others know."""
+        """Knows the leased rows that the others know, and which keys come in smaller parts."""
+        self._narrowed = others._narrowed or self._narrowed
         for grant, rows in others._leases.items():
             self.meet_leased(grant, rows.offsets, others._table.hashes[rows.numbers])
 
@@ -332,9 +332,14 @@ class KeyedRows:
     # Looking
 
     @property
+    def parked(self) -> int:
+        """How many rows are parked."""
+        return len(self._parked)
+
+    @property
     def waiting(self) -> int:
         """How many rows wait."""
-        return self.parked + sum(front.rows for front in self._fronts.values())
+        return self.parked + len(self._suspects) + sum(front.rows for front in self._fronts.values())
 
     @property
     def is_full(self) -> bool:
@@ -348,8 +353,7 @@ class KeyedRows:
 
     def waiting_for(self, owner: int) -> int:
         """How many rows stand in the front of a consumer."""
-        front = self._fronts.get(owner)
-        return 0 if front is None else front.rows
+        return self._fronts[owner].rows if owner in self._fronts else 0
 
     def behind(self, grant: int, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which rows of a grant come behind one of these in the order of their key."""
@@ -364,35 +368,31 @@ class KeyedRows:
         number = self._table.number(key)
         if number is None:
             return None
-        later = int(self._first_later[number])
-        waits = [rows.offsets[rows.numbers == number] for rows in self._waiting_parts()]
-        waiting = np.sort(np.concatenate(waits)) if waits else NO_KEY_ROWS.offsets
-        return KeyFacts(int(self._grants[number]), int(self._leased[number]), waiting, 0 if later == NEVER else later, key % SLOTS)
+        later, suspect = (int(first) if first != NEVER else 0 for first in (self._later.first[number], self._suspects.first[number]))
+        parts = [*self._front_parts(), *self._parked.parts, self._suspects.rows]
+        waiting = np.sort(np.concatenate([rows.offsets[rows.numbers == number] for rows in parts]))
+        return KeyFacts(int(self._grants[number]), int(self._leased[number]), waiting, later, key % SLOTS, suspect)
 
-    def _waiting_parts(self) -> Iterator[KeyRows]:
+    def _front_parts(self) -> Iterator[KeyRows]:
         for front in self._fronts.values():
             yield front.all()
-        yield from self._parked_parts
 
     def check(self) -> None:
         """The invariants."""
-        parked = KeyRows.joined(self._parked_parts or [NO_KEY_ROWS])
-        fronts = KeyRows.joined([front.all() for front in self._fronts.values()] or [NO_KEY_ROWS])
+        fronts, parked = (KeyRows.joined(list(parts) or [NO_KEY_ROWS]) for parts in (self._front_parts(), self._parked.parts))
         leased = KeyRows.joined([*self._leases.values()] or [NO_KEY_ROWS])
         size = self._table.size
-        known = np.concatenate((parked.numbers, fronts.numbers, leased.numbers, self._later.numbers))
+        places = fronts, parked, leased, self._later.rows, self._suspects.rows
+        known = np.concatenate([rows.numbers for rows in places])
         assert (np.bincount(known, minlength=size) == self._table.rows).all(), "rows of keys are counted wrong"
-        assert (np.bincount(parked.numbers, minlength=size) == self._parked).all(), "parked rows are counted wrong"
         keyed = leased.numbers[leased.numbers != KEYLESS]
         assert (np.bincount(keyed, minlength=size) == self._leased).all(), "leased rows are counted wrong"
         assert ((self._grants > 0) == (self._leased > 0)).all(), "a busy key has no row, or a free one has"
         for grant, rows in self._leases.items():
             held = rows.numbers[rows.numbers != KEYLESS]
             assert (self._grants[held] == grant).all(), "a key is in two grants"
-        first_parked = np.full(size, NEVER, np.int64)
-        np.minimum.at(first_parked, parked.numbers, parked.offsets)
-        assert (first_parked == self._first_parked).all(), "the first parked row of a key is wrong"
-        self._table.check()
+        for part in (self._parked, self._later, self._suspects, self._table):
+            part.check()
 
 
 def slots_of(hashes: Hashes) -> NDArray[np.intp]:

@@ -34,7 +34,7 @@ from typing import assert_never
 
 from bowstring.core.addresses import Spans
 from bowstring.core.changes import Delete, Floor
-from bowstring.core.condemned import EXPIRED, LastDelivery
+from bowstring.core.condemned import EXPIRED, OVERTAKEN, LastDelivery
 from bowstring.core.leases import Lease
 from bowstring.core.ledger_changes import (
     AlterSubscription,
@@ -51,6 +51,7 @@ from bowstring.core.ledger_changes import (
     Redrive,
     Reset,
     SetAside,
+    SetAsideReason,
     Settle,
     Settlement,
     Skip,
@@ -96,8 +97,7 @@ class Ledger(LedgerPlaces, Machine[OneLedgerChange | Delete | Floor, LedgerParts
             case AlterSubscription():
                 self.settings = change.settings
             case SetAside():
-                for part in change.parts:
-                    self._settle(self._taken(part.grant, part.rows))
+                self._apply_set_aside(change)
             case PassBy():
                 self._apply_pass_by(change)
             case Skip():
@@ -110,7 +110,7 @@ class Ledger(LedgerPlaces, Machine[OneLedgerChange | Delete | Floor, LedgerParts
             case Redrive():
                 self._apply_redrive(RowSet.of_spans(change.rows))
             case Overtake():
-                self.overtaken += change.count
+                self._apply_overtake(change)
             case Delete():
                 self._leave(RowSet.of_runs(change.runs))
             case Floor():
@@ -169,6 +169,15 @@ class Ledger(LedgerPlaces, Machine[OneLedgerChange | Delete | Floor, LedgerParts
             else:
                 self._give_back(rows, counted=outcome.is_counted, moment=moment)
 
+    def _apply_set_aside(self, change: SetAside) -> None:
+        for part in change.parts:
+            rows = self._taken(part.grant, part.rows)
+            if change.reason is SetAsideReason.OVERTAKEN:
+                self.condemned.add(rows, LastDelivery(OVERTAKEN, ended=change.moment))
+            else:
+                self._settle(rows)
+                self.overtaken += len(rows) if change.reason is SetAsideReason.EXPIRED else 0
+
     def _apply_expire(self, change: Expire) -> None:
         self._reach(change.moment)
         for part in change.revoked:
@@ -201,16 +210,24 @@ class Ledger(LedgerPlaces, Machine[OneLedgerChange | Delete | Floor, LedgerParts
         self.condemned.add(rows, last)
 
     def _apply_condemn(self, change: Condemn) -> None:
-        """The cursor passes these rows: no row behind it is condemned."""
+        """The cursor passes these rows: no row behind it is condemned. Other rows that it passes may not
+        be due, so they wait among those.
+        """
         rows = RowSet.of_spans(change.rows)
-        passed, self.cursor = RowSet(self.cursor, rows.stop), max(self.cursor, rows.stop)
         if self._returned is not None:
-            if passed and not self.lane:
-                self._returned.put(passed - self.settled.of(passed))
             self._returned.take_out(rows)
         self.timeline.take_out(rows)
         self.later.take_out(rows)
+        if rows.stop > self.cursor:
+            passed = RowSet(self.cursor, rows.stop) - rows
+            self.later.put(passed - self.settled.of(passed))
+            self.cursor = rows.stop
         self.condemned.add(rows, LastDelivery(change.reason, ended=change.moment))
+
+    def _apply_overtake(self, change: Overtake) -> None:
+        self.overtaken += change.count
+        if change.rows:
+            self._leave(RowSet.of_spans(change.rows))
 
     def _apply_redrive(self, rows: RowSet) -> None:
         self.redriven.put(rows)

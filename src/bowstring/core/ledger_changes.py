@@ -59,6 +59,8 @@ class SetAsideReason(enum.IntEnum):
     """Its page cannot be read."""
     LEFT_OUT = 3
     """The filter leaves it out: its page could not be read when it was looked at, and can now."""
+    OVERTAKEN = 4
+    """It was too old when it was to be delivered, and becomes a dead letter: it is condemned."""
 
 
 class SettledPart(NamedTuple):
@@ -207,10 +209,12 @@ class AlterSubscription(LedgerStruct, tag=15, array_like=True, gc=False):
 
 
 class SetAside(LedgerStruct, tag=16, array_like=True, gc=False):
-    """Rows of grants count as settled without a delivery."""
+    """Rows of grants count as settled without a delivery, or are condemned."""
 
     parts: tuple[GrantPart, ...]
     reason: SetAsideReason
+    moment: int = 0
+    """When, if they are condemned."""
 
 
 class PassBy(LedgerStruct, tag=17, array_like=True, gc=False):
@@ -225,7 +229,9 @@ class PassBy(LedgerStruct, tag=17, array_like=True, gc=False):
 
 
 class Condemn(LedgerStruct, tag=20, array_like=True, gc=False):
-    """Rows that no consumer holds are going to be dead letters: retention has reached them."""
+    """Rows that no consumer holds are going to be dead letters: retention has reached them. The cursor
+    passes them. Whether other rows that it passes are due is looked up again.
+    """
 
     rows: Spans
     reason: str
@@ -238,6 +244,10 @@ class Bury(LedgerStruct, tag=21, array_like=True, gc=False):
     rows: Spans
     lost: Spans = ()
     """Those of the rows that cannot be read: they have no dead letter."""
+    others: Spans = ()
+    """Those that have none because they have expired by a time of their own, or because the filter leaves
+    them out: retention has condemned them without a look.
+    """
 
 
 class Redrive(LedgerStruct, tag=22, array_like=True, gc=False):
@@ -247,9 +257,11 @@ class Redrive(LedgerStruct, tag=22, array_like=True, gc=False):
 
 
 class Overtake(LedgerStruct, tag=23, array_like=True, gc=False):
-    """Retention has taken rows that were not settled."""
+    """Retention takes rows that are not settled."""
 
     count: int
+    rows: Spans = ()
+    """Those of them that stay in the log, because another subscription needs them: they are settled."""
 
 
 LetterChange = Condemn | Bury | Redrive | Overtake

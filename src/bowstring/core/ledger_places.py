@@ -20,6 +20,9 @@ from bowstring.core.settled_rows import SettledRows
 from bowstring.core.subscription_settings import SubscriptionSettings
 from bowstring.core.timeline import Timeline
 
+SUSPECT_EXPIRIES = 2
+"""A row is suspected of a crash when so many leases on it have expired."""
+
 
 class LedgerPlaces:
     """The rows of one subscription in one partition."""
@@ -96,10 +99,14 @@ class LedgerPlaces:
         return pool
 
     def suspects(self, now: int) -> RowSet:
-        """The rows that can be granted again and have expired twice, unless they have to keep an order."""
-        if not self.expiries.has_two or self.settings.mode != "shared":
-            return NO_ROWS
-        return self.expiries.reaching(RowSet.union((self.returned.rows(), self.timeline.ripe(now))), 2)
+        """The rows that can be granted again and have expired twice. In a key-shared subscription keys
+        say which of them come now (`keys`).
+        """
+        return self.suspected(RowSet.union((self.returned.rows(), self.timeline.ripe(now)))) if self.expiries.has_two else NO_ROWS
+
+    def suspected(self, rows: RowSet) -> RowSet:
+        """Those of the rows that have expired twice."""
+        return self.expiries.reaching(rows, SUSPECT_EXPIRIES) if self.expiries.has_two else NO_ROWS
 
     def next_rows(self, most: int, end: int, now: int = 0) -> RowSet:
         """The rows to grant next, of those before `end`: what was given back first."""
@@ -144,10 +151,12 @@ class LedgerPlaces:
                 yield LeasedRows(held, self.consumers[lease.consumer].name, lease.until)
 
     def kept(self, below: int) -> RowSet:
-        """Rows before the offset that are kept from retention: by a lease, or until their dead
-        letters are written.
+        """Rows before the offset that are kept from retention: by a lease, until their dead letters
+        are written, or because they were redriven.
         """
         condemned = self.condemned.rows().below(below)
+        if self.lane:
+            condemned = RowSet.union((condemned, self.redriven.rows().below(below)))
         if self.floor >= below:
             return condemned
         return RowSet.union([condemned, *(held for _, held in self.leases.over(RowSet(0, below)))])

@@ -75,6 +75,8 @@ class LedgerFigures(NamedTuple):
     leased: int
     later: int = 0
     """Those that come at a time of their own, and are not here yet."""
+    overtaken: int = 0
+    """Those that expired before they were settled."""
 
 
 class LedgersParts(NamedTuple):
@@ -229,9 +231,11 @@ class Ledgers(Machine[LedgerChange | Delete | Floor, LedgersParts]):
         """Of rows before `end`. Most ledgers that rest need not be woken for it."""
         resting = self._resting.get(subscription)
         if resting is not None and resting.head is not None and not resting.chunks and resting.head.is_plain:
-            return LedgerFigures(resting.head.floor, resting.head.cursor, max(0, end - resting.head.floor), 0)
+            head = resting.head
+            return LedgerFigures(head.floor, head.cursor, max(0, end - head.floor), 0, 0, head.overtaken)
         ledger = self[subscription]
-        return LedgerFigures(ledger.floor, ledger.cursor, ledger.backlog(end), ledger.leases.rows_held, ledger.not_yet)
+        places = ledger.floor, ledger.cursor, ledger.backlog(end)
+        return LedgerFigures(*places, ledger.leases.rows_held, ledger.not_yet, ledger.overtaken)
 
     def _heads(self) -> Iterator[tuple[int, LedgerHead]]:
         for number, resting in self._resting.items():
@@ -259,6 +263,17 @@ class Ledgers(Machine[LedgerChange | Delete | Floor, LedgersParts]):
             resting = self._resting.get(number)
             if resting is None or resting.head is None or not resting.head.is_plain:
                 yield self[number]
+
+    def behind(self, end: int) -> Iterator[Ledger]:
+        """Those with rows before the offset that are not settled, by number. Lanes are not among them:
+        what waits there was not redriven.
+        """
+        for number in sorted(self.numbers()):
+            resting = self._resting.get(number)
+            if resting is None or resting.head is None or (resting.head.floor < end and not resting.head.lane):
+                ledger = self[number]
+                if ledger.floor < end and not ledger.lane:
+                    yield ledger
 
     def has_condemned(self, subscription: int) -> bool:
         """Whether rows of it are to be dead letters."""

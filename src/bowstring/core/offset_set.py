@@ -141,12 +141,16 @@ class OffsetSet:
         return {chunk: bitmap.to_array().tobytes() for chunk, bitmap in sorted(self._bitmaps.items())}
 
 
+LONG_RUN = 128
+"""Runs of so many rows on average are put into a bitmap as runs: their offsets, one by one, cost more."""
+
+
 def runs_of(offsets: Offsets) -> list[tuple[int, int]]:
     """Runs of consecutive offsets, as (offset, rows)."""
     if not len(offsets):
         return []
-    starts = np.concatenate(([0], np.flatnonzero(np.diff(offsets) != 1) + 1, [len(offsets)]))
-    return [(int(offsets[a]), int(b - a)) for a, b in itertools.pairwise(starts)]
+    borders = np.concatenate(([0], np.flatnonzero(offsets[1:] - offsets[:-1] != 1) + 1, [len(offsets)]))
+    return list(zip(offsets[borders[:-1]].tolist(), (borders[1:] - borders[:-1]).tolist(), strict=True))
 
 
 def inside(chunk: int, first: int, end: int) -> tuple[int, int]:
@@ -158,7 +162,7 @@ def inside(chunk: int, first: int, end: int) -> tuple[int, int]:
 def by_chunk(runs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, BitMap]]:
     """The offsets of some runs, a bitmap for each chunk that they touch."""
     runs = [run for run in runs if run[1] > 0]
-    if len(runs) >= MANY_RUNS:
+    if len(runs) >= MANY_RUNS and sum([rows for _, rows in runs]) < LONG_RUN * len(runs):
         yield from _many_by_chunk(runs)
         return
     found: dict[int, BitMap] = {}

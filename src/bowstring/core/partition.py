@@ -19,12 +19,13 @@ from typing import Any, NamedTuple, assert_never
 import numpy as np
 
 from bowstring.core.addresses import Runs
-from bowstring.core.changes import Append, Change, Delete, Floor, Position, Reason
+from bowstring.core.changes import Append, Change, Delete, Floor, Position, Reason, Reschedule
 from bowstring.core.decisions import Decided, Rows
 from bowstring.core.deletions import Deletions
 from bowstring.core.ledger_changes import LedgerStruct
 from bowstring.core.ledgers import Ledgers
 from bowstring.core.machine import NEVER, Machine
+from bowstring.core.moved_rows import MovedRows
 from bowstring.core.natural_ids import NaturalIds
 from bowstring.core.pages import PageIndex, entry_of
 from bowstring.core.positions import Positions
@@ -63,6 +64,8 @@ class Partition(Machine[Change, tuple[bytes, int]]):
         """Rows below this are committed."""
         self._deleting: list[Delete] = []
         """Deletions that are not committed yet."""
+        self._rescheduling: list[Reschedule] = []
+        """The same of other due times."""
         self.arrived = 0
         """When the last batch arrived. Never falls."""
         self.unread = UnreadIds()
@@ -71,6 +74,8 @@ class Partition(Machine[Change, tuple[bytes, int]]):
         self.batches = UnsealedBatches()
         self.deletions = Deletions()
         self.retained = Retained()
+        self.moved_rows = MovedRows()
+        """Rows that are due at another time than their pages say."""
         self.positions = Positions()
         self.ledgers = Ledgers(topic, number)
         """What the subscriptions of its topic have done with its rows."""
@@ -100,6 +105,10 @@ class Partition(Machine[Change, tuple[bytes, int]]):
         """Deletes runs of (offset, rows), ascending."""
         return Delete(self.topic, self.number, runs, reason)
 
+    def reschedule(self, runs: Runs, due: int) -> Reschedule:
+        """Gives runs of (offset, rows), ascending, another due time."""
+        return Reschedule(self.topic, self.number, runs, due)
+
     def move(self, name: str, offset: int, now: int) -> Position:
         """A named position is there from here on; at 0 it is deleted. Whether it may be,
         `positions.refusal` says.
@@ -120,6 +129,8 @@ class Partition(Machine[Change, tuple[bytes, int]]):
             self.apply(change)
             if isinstance(change, Delete):
                 self._deleting.append(change)
+            elif isinstance(change, Reschedule):
+                self._rescheduling.append(change)
         if decided.ids is not None:
             self.ids.add(decided.ids.hashes, decided.ids.offsets, decided.ids.order)
 
@@ -141,6 +152,9 @@ class Partition(Machine[Change, tuple[bytes, int]]):
             case Floor():
                 self.retained.apply(change)
                 self.deletions.drop_below(self.retained.first)
+                self.moved_rows.retain(self.retained.floor, self.retained.of)
+            case Reschedule():
+                self.moved_rows.apply(change)
             case LedgerStruct():
                 pass
             case _:
@@ -157,6 +171,7 @@ class Partition(Machine[Change, tuple[bytes, int]]):
     def _apply_delete(self, change: Delete) -> None:
         runs = [(max(offset, self.retained.first), offset + rows) for offset, rows in change.runs]
         self.deletions.add([(offset, end - offset) for offset, end in runs if offset < end], freed=change.reason.frees_ids)
+        self.moved_rows.remove(change.runs)
         if change.reason.frees_ids:
             for offset, rows in change.runs:
                 self.producers.free(offset, offset + rows)
@@ -178,6 +193,9 @@ class Partition(Machine[Change, tuple[bytes, int]]):
                     self._deleting.remove(change)
             case Floor():
                 self._drop_pages_below_floor()
+            case Reschedule():
+                if change in self._rescheduling:
+                    self._rescheduling.remove(change)
             case Position() | LedgerStruct():
                 pass
             case _:
@@ -274,11 +292,11 @@ class Partition(Machine[Change, tuple[bytes, int]]):
 
     def readable_upto(self, offset: int) -> int:
         """How far a reader may go that is at the offset: neither to what is not committed, nor past
-        a deletion that is not. If that got lost with a crash, the rows would be there after all,
-        and a reader that had passed them would never see them.
+        a deletion or another due time that is not. If a deletion got lost with a crash, the rows
+        would be there after all, and a reader that had passed them would never see them.
         """
         upto = self.committed_offset
-        for change in self._deleting:
+        for change in (*self._deleting, *self._rescheduling):
             at = bisect_right(change.runs, offset, key=sum)  # the first run that ends behind the offset
             if at < len(change.runs):
                 upto = min(upto, max(offset, change.runs[at][0]))
@@ -353,6 +371,7 @@ class Partition(Machine[Change, tuple[bytes, int]]):
         assert start <= max(self.sealed_end, self.retained.first), f"pages are missing before {start}"
         assert all(1 <= offset < self.next_offset for offset, _ in self.ids.pairs())
         self.ledgers.check()
+        self.moved_rows.check()
         assert self.ledgers.end <= self.next_offset, "a ledger has granted rows that there are not"
 
     def state(self) -> dict[str, object]:
@@ -363,6 +382,7 @@ class Partition(Machine[Change, tuple[bytes, int]]):
             "producers": self.producers.state(),
             "deletions": self.deletions.state(),
             "retained": self.retained.state(),
+            "moved_rows": self.moved_rows.state(),
             "positions": self.positions.state(),
             "ledgers": self.ledgers.state(),
             "ids": self.ids.pairs(),

@@ -1,9 +1,10 @@
 """Decides how far retention goes in a partition, from facts that the caller has read.
 
 Three things move. The floor rises past pages that are too old (`aged_to`), or too many bytes
-(`shed_to`). Of the rows that it passes those are kept whose due time is not before the horizon, and
-those that a consumer holds. And rows that were kept are released: their time has come and is over,
-their owner has deleted them, or there are too many bytes. None is while a lease is on it.
+(`shed_to`). Of the rows that it passes those are kept whose due time is not before the horizon,
+those that a consumer holds, and those that a subscription has not settled and needs (`overtaking`).
+And rows that were kept are released: their time has come and is over, their owner has deleted them,
+or there are too many bytes. None is while a subscription needs it.
 
 Reading takes a while, and publishes and deletions go on meanwhile. So `decide` looks again at
 everything that can have changed: which rows are live, what is kept or held, and how far readers may
@@ -20,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bowstring.core.addresses import Runs
-from bowstring.core.changes import Floor
+from bowstring.core.changes import Change
 from bowstring.core.deletions import Deletions
 from bowstring.core.machine import NEVER
 from bowstring.core.offset_set import runs_of
+from bowstring.core.overtaking import NO_LIMITS, KeepLimits, held, overtake
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.retained import Retained
@@ -45,20 +47,23 @@ class Facts(NamedTuple):
     """Rows below the floor that are due before the horizon, if they are kept: all that were not the last time, in any order."""
     unknown: Runs = ()
     """Rows whose due times are unreadable because of damage: they are kept."""
+    limits: KeepLimits = NO_LIMITS
+    """How far subscriptions keep what is not settled."""
 
 
-def decide(partition: Partition, facts: Facts) -> Floor | None:
-    """The change that brings retention up to what was found; None if nothing changes."""
+def decide(partition: Partition, facts: Facts, now: int) -> tuple[Change, ...]:
+    """The changes that bring retention up to what was found; the floor is the last one."""
     retained, deletions = partition.retained, partition.deletions
     floor = max(retained.floor, min(max(facts.aged_to, facts.shed_to), partition.readable_offset))
-    kept = tuple(sorted(_kept(retained.floor, floor, deletions, facts)))
-    released = tuple(runs_of(_released(retained, deletions, facts)))
-    if held := partition.ledgers.kept(floor):
-        kept = RowSet.union((RowSet.of_runs(kept), held & RowSet(retained.floor, floor))).runs()
-        released = (RowSet.of_runs(released) - held).runs()
+    passed, released = RowSet(retained.floor, floor), RowSet.of_runs(runs_of(_released(retained, deletions, facts)))
+    kept = RowSet.of_runs(sorted(_kept(retained.floor, floor, deletions, facts)))
+    taken, ledgers = RowSet.union((passed - kept, released)), partition.ledgers
+    overtaken = overtake(ledgers, taken, ledgers.kept(floor), facts.limits, now)
+    if overtaken.stays:
+        kept, released = RowSet.union((kept, overtaken.stays & passed)), released - overtaken.stays
     if floor == retained.floor and not released:
-        return None
-    return partition.raise_floor(floor, kept, released)
+        return overtaken.changes
+    return (*overtaken.changes, partition.raise_floor(floor, kept.runs(), released.runs()))
 
 
 def _kept(before: int, floor: int, deletions: Deletions, facts: Facts) -> list[tuple[int, int]]:
@@ -85,24 +90,33 @@ def _distinct(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class HeldRows:
-    """Which rows leases kept below the floors of partitions when retention was decided. When such a
-    lease has ended, its rows are looked at again: they may be kept for another reason.
+    """Which rows subscriptions kept below the floors of partitions when retention was decided: by a
+    lease, or because they are not settled. When they need such rows no more, these are looked at again:
+    they may be kept for another reason.
     """
 
     def __init__(self) -> None:
-        self._held: dict[tuple[int, int], RowSet] = {}
+        self._held: dict[tuple[int, int], tuple[RowSet, KeepLimits]] = {}
 
-    def note(self, partition: Partition) -> None:
+    def note(self, partition: Partition, limits: KeepLimits) -> None:
         """Retention was decided."""
-        if held := partition.ledgers.kept(partition.retained.floor):
-            self._held[partition.topic, partition.number] = held
+        if rows := held(partition.ledgers, partition.retained.floor, limits):
+            self._held[partition.topic, partition.number] = rows, limits
         else:
             self._held.pop((partition.topic, partition.number), None)
 
-    def ended(self, partition: Partition, first: int = 0, end: int = NEVER) -> bool:
-        """Whether no lease keeps some of them any more, of the rows in [first, end)."""
-        held = self._held.get((partition.topic, partition.number))
-        return held is not None and bool((held & RowSet(first, end)) - partition.ledgers.kept(partition.retained.floor))
+    def has_limits(self, partition: Partition) -> bool:
+        """Whether some of them are kept for a while only."""
+        _, limits = self._held.get((partition.topic, partition.number), (None, None))
+        return bool(limits)
+
+    def ended(self, partition: Partition, first: int = 0, end: int = NEVER, limits: KeepLimits | None = None) -> bool:
+        """Whether no subscription needs some of them any more, of the rows in [first, end). The limits
+        are those of the last time, if nobody knows better.
+        """
+        rows, known = self._held.get((partition.topic, partition.number), (None, {}))
+        some = None if rows is None else rows & RowSet(first, end)
+        return bool(some) and bool(some - held(partition.ledgers, partition.retained.floor, known if limits is None else limits))
 
     def clear(self) -> None:
         """Forgets all."""

@@ -22,7 +22,7 @@ from pyroaring import BitMap
 
 from bowstring.core import offset_set
 from bowstring.core.addresses import Runs, Spans
-from bowstring.core.offset_set import Offsets, OffsetSet, runs_of
+from bowstring.core.offset_set import LONG_RUN, Offsets, OffsetSet, runs_of
 
 Chunks = Mapping[int, BitMap]
 
@@ -86,7 +86,7 @@ class RowSet:
         """What `spans` gave."""
         if len(spans) == 2:
             return RowSet(spans[0], spans[0] + spans[1])
-        if len(spans) < FEW_SPANS:
+        if len(spans) < FEW_SPANS or sum(spans[1::2]) >= LONG_RUN * (len(spans) // 2):
             borders = list(itertools.accumulate(spans))
             return RowSet.of_runs(zip(borders[::2], spans[1::2], strict=True))
         differences = np.array(spans, np.int64)
@@ -155,7 +155,7 @@ class RowSet:
             return NO_ROWS
         if self._chunks is None and other._chunks is None:
             return RowSet(max(self.first, other.first), min(self.stop, other.stop))
-        mine, others = self.chunks, other.chunks
+        mine, others = self._clipped(other).chunks, other._clipped(self).chunks
         return RowSet.of_chunks({number: bitmap & others[number] for number, bitmap in mine.items() if number in others})
 
     def __sub__(self, other: RowSet) -> RowSet:
@@ -163,8 +163,14 @@ class RowSet:
             return self
         if self._chunks is None and other._chunks is None and not self.first < other.first < other.stop < self.stop:
             return _one_side(self, other)
-        others = other.chunks
+        others = other._clipped(self).chunks
         return RowSet.of_chunks({number: bitmap - others[number] if number in others else bitmap for number, bitmap in self.chunks.items()})
+
+    def _clipped(self, other: RowSet) -> RowSet:
+        """A run between the ends of the other set, which it overlaps: one to the end of time has too
+        many chunks.
+        """
+        return self if self._chunks is not None else RowSet(max(self.first, other.first), min(self.stop, other.stop))
 
     def below(self, offset: int) -> RowSet:
         """The rows before the offset."""

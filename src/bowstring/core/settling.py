@@ -148,6 +148,7 @@ def settle(ledger: Ledger, request: SettleRequest, now: int, behind: Behind | No
         remembered = [GrantRows(part.grant, _rows(part.rows)) for part in consumer.refused.get(request.number, ())]
         return RowsDone((), _told(ledger, remembered, now), repeated=True)
     held, parts, beyond, reasons = _Held(ledger, consumer.number, now), list[SettledPart](), list[GrantRows](), list[str]()
+    back: list[GrantPart] = []
     for part in request.parts:
         if part.moment > request.latest:
             beyond.append(GrantRows(part.grant, part.rows))
@@ -155,9 +156,11 @@ def settle(ledger: Ledger, request: SettleRequest, now: int, behind: Behind | No
         spans = held.of(part.grant, part.rows)
         if spans is not None:
             parts += _settled(ledger, part, spans, held.counting, now, reasons)
+            if part.outcome not in (Settlement.ACK, Settlement.REJECT):
+                back.append(GrantPart(part.grant, spans))
     revoked: tuple[RevokedRows, ...] = ()
     if behind is not None:
-        back = [GrantPart(part.grant, part.rows) for part in parts if part.outcome not in (Settlement.ACK, Settlement.CONDEMN)]
+        # Also behind a row whose last nack this is: its consumer has revoked them already.
         revoked = held.revoked(back, behind)
         parts += [SettledPart(grant, Settlement.RELEASE, rows.spans()) for _, grant, rows in revoked]
     answered = request.answered if consumer.refused else 0
@@ -226,23 +229,30 @@ def give_back(ledger: Ledger, parts: Iterable[GrantRows], now: int) -> RowsDone:
     return RowsDone((GiveBack(*ledger.place, back),) if back else (), _told(ledger, held.refused, now))
 
 
-def set_aside(ledger: Ledger, parts: Iterable[GrantRows], reason: SetAsideReason) -> SetAside | None:
-    """Rows of grants that cannot be delivered count as settled, whoever holds them. Rows that their
-    grant does not have any more are left alone; None if it has none of them.
+def set_aside(ledger: Ledger, parts: Iterable[GrantRows], reason: SetAsideReason, now: int = 0) -> SetAside | None:
+    """Rows of grants that cannot be delivered count as settled, or are condemned, whoever holds them.
+    Rows that their grant does not have any more are left alone; None if it has none of them.
     """
     held = _Held(ledger, None, -1)
     aside = tuple(GrantPart(grant, spans) for grant, rows in parts if (spans := held.of(grant, rows)) is not None)
-    return SetAside(*ledger.place, aside, reason) if aside else None
+    return SetAside(*ledger.place, aside, reason, now) if aside else None
 
 
 def expire(ledger: Ledger, now: int) -> Expire | None:
     """None if no lease ends by now. Rows are condemned only if they were alone with their consumer."""
     if ledger.next_deadline() > now:
         return None
-    alone = [lease.rows for lease in ledger.leases.apart() if lease.apart == 1 and lease.until <= now]
-    dying = _dying(ledger, RowSet.union(alone)) if alone else NO_ROWS
+    dying = dying_alone(ledger, now)
     later = backed_off(ledger, ledger.leases.ending(now) - dying, now) if ledger.settings.backoff is not None else ()
     return Expire(*ledger.place, now, later, dying.spans())
+
+
+def dying_alone(ledger: Ledger, now: int) -> RowSet:
+    """The rows whose leases end by now, that were alone with their consumers, and that are delivered
+    for the last time.
+    """
+    alone = [lease.rows for lease in ledger.leases.apart() if lease.apart == 1 and lease.until <= now]
+    return _dying(ledger, RowSet.union(alone)) if alone else NO_ROWS
 
 
 # Dead letters
@@ -256,12 +266,12 @@ def condemn(ledger: Ledger, rows: RowSet, reason: str, now: int) -> Condemn | No
     return Condemn(*ledger.place, rows.spans(), reason, now) if rows else None
 
 
-def bury(ledger: Ledger, rows: RowSet, lost: RowSet = NO_ROWS) -> Bury | None:
+def bury(ledger: Ledger, rows: RowSet, lost: RowSet = NO_ROWS, others: RowSet = NO_ROWS) -> Bury | None:
     """Those of the rows that are condemned are settled; their dead letters go into the same flush.
-    There is none of those that are lost.
+    There is none of those that are lost, nor of the others.
     """
     rows = ledger.condemned.among(rows)
-    return Bury(*ledger.place, rows.spans(), (lost & rows).spans()) if rows else None
+    return Bury(*ledger.place, rows.spans(), (lost & rows).spans(), (others & rows).spans()) if rows else None
 
 
 def redrive(ledger: Ledger, rows: RowSet) -> Redrive | None:

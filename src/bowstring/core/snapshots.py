@@ -1,4 +1,4 @@
-"""The state of a partition at rest: a head, chunks of deletions, and chunks of rows kept below the floor. Pages are in extents.
+"""The state of a partition at rest: a head, and chunks of deletions, of rows kept below the floor, and of moved rows. Pages are in extents.
 
 A capture is made at the boundary between two flushes, in a moment: copies of what has changed since
 the last one. It is turned into bytes afterwards, part by part, while the partition goes on. Chunks
@@ -21,8 +21,8 @@ from bowstring.core.machine import UnreadableState as UnreadableState
 from bowstring.core.partition import Partition
 from bowstring.core.producers import BatchesState
 
-PARTITION, DELETIONS, KEPT, LEDGER = "partition", "deletions", "kept", "ledger-"
-"""The machines whose states are at rest. A partition has a head only, the next two have chunks only: chunk n is part n + 1. The ledger of
+PARTITION, DELETIONS, KEPT, MOVED, LEDGER = "partition", "deletions", "kept", "moved", "ledger-"
+"""The machines whose states are at rest. A partition has a head only, the next three have chunks only: chunk n is part n + 1. The ledger of
 each subscription is a machine of its own, by its number, with a head and chunks.
 """
 
@@ -69,7 +69,7 @@ def capture(partition: Partition) -> list[StatePart]:
     """The state as it is, uncommitted changes included, in the order in which it is to be written: chunks that have changed, the heads
     of ledgers that have, the head of the partition, and what is to be removed.
     """
-    captured = (DELETIONS, partition.deletions.capture()), (KEPT, partition.retained.capture())
+    captured = (DELETIONS, partition.deletions.capture()), (KEPT, partition.retained.capture()), (MOVED, partition.moved_rows.capture())
     parts = [StatePart(machine, number + 1, encode) for machine, changed in captured for number, encode in changed.items()]
     parts += [StatePart(f"{LEDGER}{number}", part.number, part.encode) for number, part in partition.ledgers.capture()]
     parts.append(StatePart(PARTITION, 0, _head(partition)))
@@ -81,6 +81,7 @@ def put_back(partition: Partition, parts: list[StatePart]) -> None:
     """These parts were captured and are not in the catalog: they come with the next capture."""
     partition.deletions.mark_changed(part.number - 1 for part in parts if part.machine == DELETIONS)
     partition.retained.mark_changed(part.number - 1 for part in parts if part.machine == KEPT)
+    partition.moved_rows.mark_changed(part.number - 1 for part in parts if part.machine == MOVED)
     for part in parts:
         if (number := ledger_number(part.machine)) is not None:
             partition.ledgers.put_back(number, part.number, is_gone=part.is_gone)
@@ -133,6 +134,8 @@ def restore_chunk(partition: Partition, machine: str, part: int, data: bytes, se
             partition.deletions.load(part - 1, data)
         elif machine == KEPT:
             partition.retained.load(part - 1, data)
+        elif machine == MOVED:
+            partition.moved_rows.load(part - 1, data)
         else:
             raise UnreadableState(f"there is state of {machine!r}, which this release does not know")
     except (msgspec.DecodeError, ValueError) as error:

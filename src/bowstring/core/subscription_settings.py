@@ -9,6 +9,10 @@ import msgspec
 MAX_DELIVERIES = 10
 KEY_SHARED = "key_shared"
 """The mode in which messages of one key go to one consumer, in order."""
+DROP = "drop"
+DEAD_LETTER = "dead_letter"
+KEEP = "keep"
+"""What becomes of messages that retention reaches before they are settled."""
 
 
 class Backoff(NamedTuple):
@@ -32,11 +36,9 @@ class SubscriptionSettings(msgspec.Struct, array_like=True, frozen=True, gc=Fals
     backoff: Backoff | None = None
     dead_letters: str = ""
     """The topic for dead letters; empty for the one that is named after the subscription."""
-    unsettled: str = "drop"
-    """What becomes of messages that retention reaches before they are settled: "drop",
-    "dead_letter" or "keep".
-    """
+    unsettled: str = DROP
+    """What becomes of messages that retention reaches before they are settled (`overtaking`)."""
     keep_max: int = 0
-    """How long "keep" keeps them from there on, in microseconds; 0 for until they are settled."""
+    """How long `KEEP` keeps them from there on, in microseconds; 0 for until they are settled."""
     where: str = ""
     """The filter that its messages pass; empty for all messages."""

@@ -16,17 +16,32 @@ import asyncio
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from bowstring import errors, times
 from bowstring.broker.broker import Broker
 from bowstring.broker.queue.consumer import LiveConsumer
 from bowstring.broker.queue.given_settings import check_lease
-from bowstring.broker.queue.holdings import ConsumerCredit
-from bowstring.broker.queue.opening import ConsumerOpening, open_consumer, resume
+from bowstring.broker.queue.lease_by_id import check_ids, lease_by_id
+from bowstring.broker.queue.opening import open_consumer, resume
 from bowstring.broker.queue.pushes import Grants, PushedRows
-from bowstring.broker.queue.settlement import NamedRows, check_together, grant_parts, timed_parts
-from bowstring.core.settling import GrantRows, LostRows, RowsDone, RowStanding
+from bowstring.broker.queue.settlement import check_together, grant_parts, timed_parts
+from bowstring.core.settling import GrantRows, RowsDone, RowStanding
+from bowstring.gateway.consume_calls import (
+    ConsumeAnswers,
+    ConsumeCall,
+    ConsumeLeased,
+    ConsumeLost,
+    ConsumeOpened,
+    ConsumePing,
+    ConsumePush,
+    ConsumeReply,
+    ConsumeRevoked,
+    Extending,
+    LeasingIds,
+    RowsAnswer,
+    Settling,
+)
 from bowstring.gateway.value_stream import ValueStream
 from bowstring.ports.disk import Buffer
 from bowstring.ports.transport import Caller, Pieces
@@ -37,109 +52,8 @@ ANSWERS_MAX: Final = 1024
 """Requests without an answer, and answers that wait for a slow caller, before the session stops
 reading.
 """
-
-
-class Settling(NamedTuple):
-    """What became of messages of one partition."""
-
-    partition: int
-    number: int
-    answered: int
-    named: NamedRows
-    outcomes: Sequence[int]
-    moments: Sequence[int] = ()
-    """Of each part when its messages come again, by the broker's clock; 0: none is given."""
-    delays: Sequence[int] = ()
-    """Of each part after how long they do; 0: none is given."""
-    reasons: Sequence[str] = ()
-    """Of each part why its messages failed."""
-
-
-class Extending(NamedTuple):
-    """Messages of one partition that are to be held for longer."""
-
-    partition: int
-    number: int
-    lease: int
-    """Microseconds; 0 for as long as the consumer's leases last."""
-    named: NamedRows
-
-
-class ConsumeCall(NamedTuple):
-    """A request: what is given counts in the order of the fields."""
-
-    opening: ConsumerOpening | None
-    credit: ConsumerCredit | None
-    settle: Sequence[Settling]
-    extend: Sequence[Extending]
-    ready: bool
-    pong: int
-    leaving: bool = False
-
-
-class ConsumeOpened(NamedTuple):
-    """The stream is open."""
-
-    now: int
-    topic_id: int
-    subscription_id: int
-    mode: str
-    lease: int
-    created: bool
-    requests: Sequence[int]
-    """Of each partition the last request of the consumer's name."""
-    retention: int
-    """How long the topic keeps messages, in microseconds."""
-
-
-class ConsumePush(NamedTuple):
-    """Rows for the consumer."""
-
-    now: int
-    pushed: PushedRows
-
-
-class RowsAnswer(NamedTuple):
-    """The answer to one settlement or extension."""
-
-    partition: int
-    number: int
-    refused: Sequence[LostRows]
-    until: int = 0
-
-
-class ConsumeAnswers(NamedTuple):
-    """The answers to the settlements and extensions of one request."""
-
-    now: int
-    settled: list[RowsAnswer]
-    extended: list[RowsAnswer]
-
-
-class ConsumeLost(NamedTuple):
-    """Leases that the consumer does not have any more."""
-
-    now: int
-    grants: Grants
-    standing: str
-
-
-class ConsumeRevoked(NamedTuple):
-    """Rows that the consumer does not hold any more."""
-
-    now: int
-    partition: int
-    parts: Sequence[GrantRows]
-
-
-class ConsumePing(NamedTuple):
-    """The consumer is to answer at once."""
-
-    now: int
-    number: int
-
-
-ConsumeReply = ConsumeOpened | ConsumePush | ConsumeAnswers | ConsumeLost | ConsumeRevoked | ConsumePing
+LEASINGS_MAX: Final = 16
+"""Requests for messages by their ids, before the session stops reading."""
 
 
 class ConsumeSession:
@@ -159,6 +73,9 @@ class ConsumeSession:
         self._under_way = 0
         """Settlements and extensions without an answer."""
         self._pings = 0
+        self._leasing: deque[LeasingIds] = deque()
+        """Requests for messages by their ids; the first is at work."""
+        self._leaser: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
         self._failing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Holds the error that ends the session, whatever it waits for."""
@@ -182,9 +99,10 @@ class ConsumeSession:
                 self._consumer.close()  # before anything is awaited: a second cancellation would skip it
             if not self._failing.cancel():
                 self._failing.exception()
-            self._reading.cancel()
-            writing.cancel()
-            await asyncio.gather(self._reading, writing, return_exceptions=True)
+            tasks = [self._reading, writing, *([] if self._leaser is None else [self._leaser])]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def end(self, error: errors.Error) -> None:
         """Ends the session with this error."""
@@ -232,6 +150,8 @@ class ConsumeSession:
                 check_lease(extending.lease)
         for partition in (request.partition for request in (*call.settle, *call.extend)):
             consumer.subscription.actor(partition)
+        for leasing in call.lease:
+            check_ids(leasing.ids)
         if call.credit is not None:
             consumer.limit(call.credit)
         if settle or extend:
@@ -244,13 +164,32 @@ class ConsumeSession:
                 consumer.extend(extending.partition, lease, parts, partial(answers.extended, extending))
         if call.ready:
             resume(self._broker.serving.queues, consumer, self._held)
+        if call.lease:
+            self._leasing += call.lease
+            self._under_way += len(call.lease)
+            if self._leaser is None or self._leaser.done():
+                self._leaser = asyncio.create_task(self._lease(consumer))
         if call.pong:
             consumer.pong()
         if call.leaving:
             consumer.leave()
 
+    async def _lease(self, consumer: LiveConsumer) -> None:
+        """Leases messages by their ids, one request after the other."""
+        while self._leasing:
+            number, ids = self._leasing[0]
+            try:
+                leased = await lease_by_id(self._broker.serving.queues, consumer, number, ids)
+            except errors.Error as error:
+                self._leasing.clear()
+                return self._fail(error)
+            self._leasing.popleft()
+            self._under_way -= 1
+            self._room.set()
+            self._send(ConsumeLeased(consumer.now(), number, leased))
+
     def _has_room(self) -> bool:
-        return len(self._waiting) < ANSWERS_MAX and self._under_way < ANSWERS_MAX
+        return len(self._waiting) < ANSWERS_MAX and self._under_way < ANSWERS_MAX and len(self._leasing) < LEASINGS_MAX
 
     async def _wait_for_room(self) -> None:
         while not self._has_room():

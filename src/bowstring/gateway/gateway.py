@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from bowstring import errors
 from bowstring.broker.broker import Broker
-from bowstring.gateway import handshake, messages, positions, subscriptions, topics
+from bowstring.gateway import dead_letters, handshake, messages, positions, subscriptions, topics
 from bowstring.gateway.backup_session import BackupSession
 from bowstring.gateway.consume_session import ConsumeSession
 from bowstring.gateway.fetch_session import FetchSession
@@ -47,6 +47,7 @@ HANDLERS: Final[dict[str, Callable[[Broker, Any, Caller], Awaitable[Any]]]] = {
     "Find": messages.find,
     "DeleteMessages": messages.delete,
     "CancelMessages": messages.cancel,
+    "MoveMessages": messages.move,
     "CreateSubscription": subscriptions.create,
     "AlterSubscription": subscriptions.alter,
     "DescribeSubscription": subscriptions.describe,
@@ -54,6 +55,9 @@ HANDLERS: Final[dict[str, Callable[[Broker, Any, Caller], Awaitable[Any]]]] = {
     "DeleteSubscription": subscriptions.delete,
     "SeekSubscription": subscriptions.seek,
     "Peek": subscriptions.peek,
+    "ListDeadLetters": dead_letters.list_page,
+    "Redrive": dead_letters.redrive,
+    "PurgeDeadLetters": dead_letters.purge,
     "ListLeases": subscriptions.list_leases,
     "ReleaseLeases": subscriptions.release_leases,
     "ExplainKey": subscriptions.explain_key,

@@ -1,12 +1,18 @@
-"""The calls about messages by their ids: where one is, and deleting some."""
+"""The calls about messages by their ids: where one is, deleting some, and moving some."""
 
 from __future__ import annotations
 
 from bowstring.broker.broker import Broker
 from bowstring.broker.log import message_lookup
-from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.reading.partition_dues import PartitionDues
-from bowstring.gateway.requests import CancelMessagesRequest, DeletedMessages, DeleteMessagesRequest, FindRequest, MessagePlace
+from bowstring.gateway.requests import (
+    CancelMessagesRequest,
+    DeletedMessages,
+    DeleteMessagesRequest,
+    FindRequest,
+    MessagePlace,
+    MoveMessagesRequest,
+)
 from bowstring.ports.transport import Caller
 
 
@@ -17,13 +23,19 @@ async def find(broker: Broker, request: FindRequest, caller: Caller) -> MessageP
 
 async def cancel(broker: Broker, request: CancelMessagesRequest, caller: Caller) -> DeletedMessages:
     """Deletes messages for their owner that are not due yet."""
-    serving = broker.serving
-    topic_id = serving.topics.topic(request.topic).row.id
+    topic_id, ids = broker.serving.topics.topic(request.topic).row.id, list(request.ids)
+    return DeletedMessages(topic_id, await message_lookup.delete(broker.serving.log, request.topic, request.group, ids, _due_times(broker)))
 
-    async def due_times(actor: PartitionActor, offsets: list[int]) -> dict[int, int]:
-        return await PartitionDues(actor.partition, serving.reading).of_offsets(offsets)
 
-    return DeletedMessages(topic_id, await message_lookup.delete(serving.log, request.topic, request.group, list(request.ids), due_times))
+async def move(broker: Broker, request: MoveMessagesRequest, caller: Caller) -> DeletedMessages:
+    """Gives messages that are not due yet another due time, for their owner."""
+    topic_id, ids, log = broker.serving.topics.topic(request.topic).row.id, list(request.ids), broker.serving.log
+    return DeletedMessages(topic_id, await message_lookup.move(log, request.topic, request.group, ids, request.due, _due_times(broker)))
+
+
+def _due_times(broker: Broker) -> message_lookup.DueTimesOf:
+    reading = broker.serving.reading
+    return lambda actor, offsets: PartitionDues(actor.partition, reading).of_offsets(offsets)
 
 
 async def delete(broker: Broker, request: DeleteMessagesRequest, caller: Caller) -> DeletedMessages:

@@ -1,6 +1,6 @@
 """The protobuf form of every call (`proto/bowstring/v1`): requests to values, answers to messages.
-No other module of the gateway knows protobuf, but for `protobuf_queue`, which has the calls about
-subscriptions.
+No other module of the gateway knows protobuf, but for `protobuf_queue` and `protobuf_letters`, which
+have the calls about subscriptions.
 
 Spans travel as microseconds and are seconds inside; a number that is 0 or a text that is empty
 means "not given". Where a message has a batch, `wire.codec` splits it off and puts it on without
@@ -22,7 +22,7 @@ from bowstring.broker.reading.places import TopicPlace
 from bowstring.broker.topic_list import KnownTopic, News
 from bowstring.broker.topics import TopicFacts
 from bowstring.core.answers import ResendAfter, Stored
-from bowstring.gateway import protobuf_queue, requests
+from bowstring.gateway import protobuf_letters, protobuf_queue, requests
 from bowstring.gateway.backup_session import BackupProgress, BackupTarget
 from bowstring.gateway.fetch_session import FetchedRows, FetchNotice, FetchOpening, MoreCredit
 from bowstring.gateway.publish_session import BatchAnswer, PublishOpening
@@ -240,6 +240,11 @@ def cancelled_messages(answer: requests.DeletedMessages) -> pb.CancelMessagesAns
     return pb.CancelMessagesAnswer(topic_id=deleted.topic_id, messages=deleted.messages)
 
 
+def moved_messages(answer: requests.DeletedMessages) -> pb.MoveMessagesAnswer:
+    deleted = deleted_messages(answer)
+    return pb.MoveMessagesAnswer(topic_id=deleted.topic_id, messages=deleted.messages)
+
+
 def deleted_messages(answer: requests.DeletedMessages) -> pb.DeleteMessagesAnswer:
     message = pb.DeleteMessagesAnswer(topic_id=answer.topic_id)
     for outcome in answer.outcomes:
@@ -347,6 +352,7 @@ PROTOBUF: Final[Codec] = {
     "Find": _unary("Find", _fields(requests.FindRequest), message_place),
     "DeleteMessages": _unary("DeleteMessages", _fields(requests.DeleteMessagesRequest), deleted_messages),
     "CancelMessages": _unary("CancelMessages", _fields(requests.CancelMessagesRequest), cancelled_messages),
+    "MoveMessages": _unary("MoveMessages", _fields(requests.MoveMessagesRequest), moved_messages),
     "CreateSubscription": _unary("CreateSubscription", protobuf_queue.create_subscription, protobuf_queue.subscription),
     "AlterSubscription": _unary("AlterSubscription", protobuf_queue.alter_subscription, protobuf_queue.subscription),
     "DescribeSubscription": _unary("DescribeSubscription", _fields(requests.DescribeSubscriptionRequest), protobuf_queue.subscription),
@@ -354,6 +360,9 @@ PROTOBUF: Final[Codec] = {
     "DeleteSubscription": _unary("DeleteSubscription", _fields(requests.DeleteSubscriptionRequest), protobuf_queue.subscription_deleted),
     "SeekSubscription": _unary("SeekSubscription", protobuf_queue.seek_subscription, protobuf_queue.subscription_sought),
     "Peek": _unary("Peek", protobuf_queue.peek, protobuf_queue.peeked),
+    "ListDeadLetters": _unary("ListDeadLetters", protobuf_letters.list_dead_letters, protobuf_letters.letter_page),
+    "Redrive": _unary("Redrive", protobuf_letters.redrive, protobuf_letters.redriven),
+    "PurgeDeadLetters": _unary("PurgeDeadLetters", protobuf_letters.redrive, protobuf_letters.purged),
     "Consume": CallForm(protobuf_queue.consume_request, protobuf_queue.consume_answer),
     "ListLeases": _unary("ListLeases", protobuf_queue.list_leases, protobuf_queue.lease_page),
     "ReleaseLeases": _unary("ReleaseLeases", protobuf_queue.release_leases, protobuf_queue.leases_released),

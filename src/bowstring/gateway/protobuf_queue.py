@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+import numpy as np
 from google.protobuf.message import DecodeError
 
 from bowstring import errors
@@ -30,9 +31,10 @@ from bowstring.core.row_set import NO_ROWS, RowSet
 from bowstring.core.settling import LostRows
 from bowstring.core.subscription_settings import Backoff
 from bowstring.gateway import requests
-from bowstring.gateway.consume_session import (
+from bowstring.gateway.consume_calls import (
     ConsumeAnswers,
     ConsumeCall,
+    ConsumeLeased,
     ConsumeLost,
     ConsumeOpened,
     ConsumePing,
@@ -40,16 +42,20 @@ from bowstring.gateway.consume_session import (
     ConsumeReply,
     ConsumeRevoked,
     Extending,
+    LeasingIds,
     RowsAnswer,
     Settling,
 )
 from bowstring.ports.disk import Buffer
 from bowstring.ports.transport import Pieces
+from bowstring.wire import error_messages
 from bowstring.wire.codec import pieces
 from bowstring.wire.generated import bowstring_pb2 as pb
 
 CONSUME_REQUEST_BYTES_MAX: Final = 1024 * 1024
 """A consumer may settle every other message of large batches."""
+RUNS_FEW: Final = 4
+"""More runs than these travel as arrays."""
 
 
 # Consuming
@@ -72,6 +78,7 @@ def consume_request(message: Buffer) -> ConsumeCall:
         ready=request.ready,
         pong=request.pong,
         leaving=request.leaving,
+        lease=[LeasingIds(each.number, tuple(each.ids)) for each in request.lease],
     )
 
 
@@ -146,6 +153,8 @@ def consume_answer(reply: ConsumeReply) -> bytes | Pieces:
                 message.revoked.add(partition=reply.partition, grant=grant, offsets=offsets, rows=lengths)
         case ConsumePing():
             message = pb.ConsumeAnswer(now=reply.now, ping=reply.number)
+        case ConsumeLeased():
+            return _leased(reply)
     return message.SerializeToString()
 
 
@@ -157,10 +166,19 @@ def _push(reply: ConsumePush) -> bytes | Pieces:
     told.grant, told.until, told.again = lease.grant, lease.until, lease.again
     told.retry_counts.extend(lease.retry_counts)
     told.retry_rows.extend(lease.retry_rows)
+    if lease.asked:
+        told.asked = lease.asked
     if lease.topic:
         told.topic, told.partition = lease.topic, lease.partition
     serialised = message.SerializeToString()
     return serialised if fetched.data is None else pieces(serialised, fetched.data)
+
+
+def _leased(reply: ConsumeLeased) -> bytes:
+    own = [pb.OwnLease(**each._asdict()) for each in reply.leased.own]
+    refused = [pb.RefusedId(row=row, error=error_messages.to_message(error)) for row, error in sorted(reply.leased.refused.items())]
+    leased = pb.IdsLeased(number=reply.number, own=own, refused=refused)
+    return error_messages.serialised(pb.ConsumeAnswer(now=reply.now, leased=leased))
 
 
 def fill_page(page: pb.FetchAnswer, fetched: Fetched) -> None:
@@ -172,10 +190,25 @@ def fill_page(page: pb.FetchAnswer, fetched: Fetched) -> None:
     page.columns = fetched.columns
     page.rows = fetched.rows
     page.stored_bytes = fetched.size
-    for offset, rows, arrived in fetched.runs:
-        page.runs.add(offset=offset, rows=rows, arrived=0 if arrived == fetched.arrived else arrived)
+    if len(fetched.runs) > RUNS_FEW:
+        _scatter(page.scattered, fetched)
+    else:
+        for offset, rows, arrived in fetched.runs.tolist():
+            page.runs.add(offset=offset, rows=rows, arrived=0 if arrived == fetched.arrived else arrived)
     for origin in fetched.origins:
         page.origins.add(rows=origin.rows, producer=origin.producer, number=origin.number, first_row=origin.first_row, group=origin.group)
+
+
+def _scatter(scattered: pb.ScatteredRows, fetched: Fetched) -> None:
+    """Runs as arrays: a message for each would take ten times as long."""
+    offsets, rows, arrived = fetched.runs.T
+    scattered.offsets.extend(np.diff(offsets, prepend=0).tolist())
+    if (rows != 1).any():
+        scattered.rows.extend(rows.tolist())
+    if (arrived != fetched.arrived).any():
+        starts = np.flatnonzero(np.diff(arrived, prepend=-1))
+        scattered.arrived.extend(arrived[starts].tolist())
+        scattered.arrived_rows.extend(np.add.reduceat(rows, starts).tolist())
 
 
 def _rows_settled(answer: RowsAnswer) -> pb.RowsSettled:
@@ -252,6 +285,7 @@ def subscription(facts: SubscriptionFacts) -> pb.Subscription:
         acked_rate=facts.rates.acked,
         nacked_rate=facts.rates.nacked,
         expired_rate=facts.rates.expired,
+        **facts.letters._asdict(),
     )
     for partition in facts.partitions:
         message.partitions.add(**partition._asdict())

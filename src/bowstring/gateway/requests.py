@@ -113,10 +113,17 @@ class CancelMessagesRequest(NamedTuple):
     ids: list[str]
 
 
+class MoveMessagesRequest(NamedTuple):
+    topic: str
+    group: str
+    ids: list[str]
+    due: int
+
+
 class DeletedMessages(NamedTuple):
     topic_id: int
     outcomes: Sequence[MessagePlace | errors.Error]
-    """Where each message was, or why it is not deleted, in the order of the ids."""
+    """Where each message was, or why it is not deleted or moved, in the order of the ids."""
 
 
 class OffsetsRequest(NamedTuple):

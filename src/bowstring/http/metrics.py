@@ -326,6 +326,12 @@ GROUPS: Final = (
         (
             _subscription("bowstring_subscription_backlog_messages", "gauge", "Messages that are not settled.", lambda each: each.backlog),
             _subscription("bowstring_subscription_leased_messages", "gauge", "Those that a consumer holds.", lambda each: each.leased),
+            _subscription(
+                "bowstring_subscription_overtaken_messages",
+                "gauge",
+                "Messages that expired before they were settled.",
+                lambda each: each.overtaken,
+            ),
             _subscription("bowstring_subscription_consumers", "gauge", "Consumers that are connected.", lambda each: each.consumers),
             _subscription(
                 "bowstring_subscription_delivered_messages_total",

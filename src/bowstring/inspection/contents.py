@@ -19,6 +19,7 @@ from bowstring.core import snapshots
 from bowstring.core.changes import Append, Change
 from bowstring.core.journal import Replay, UnreadableJournal, nobody
 from bowstring.core.ledger_changes import LedgerStruct, Unsubscribe
+from bowstring.core.moved_rows import MOVED_CHUNK_BITS
 from bowstring.core.offset_set import CHUNK_BITS
 from bowstring.core.partition import Partition
 from bowstring.inspection.findings import Finding, FindingPlace
@@ -188,13 +189,14 @@ class Contents:
         self.bad_states.append(row)
         topic, number, machine, part = row.key
         kind = "ledger" if snapshots.ledger_number(str(machine)) is not None else machine
-        if kind not in (snapshots.DELETIONS, snapshots.KEPT) and (kind != "ledger" or part == 0):
+        if kind not in (snapshots.DELETIONS, snapshots.KEPT, snapshots.MOVED) and (kind != "ledger" or part == 0):
             if topic not in self.deleted:
                 self.add("ledger" if kind == "ledger" else "snapshot", row.why, topic=self.name(topic), partition=number)
             return
         chunk = part - 1 if isinstance(part, int) else None
-        first = None if chunk is None else max(chunk << CHUNK_BITS, 1)
-        last = None if chunk is None else ((chunk + 1) << CHUNK_BITS) - 1
+        bits = MOVED_CHUNK_BITS if kind == snapshots.MOVED else CHUNK_BITS
+        first = None if chunk is None else max(chunk << bits, 1)
+        last = None if chunk is None else ((chunk + 1) << bits) - 1
         self.add(kind, row.why, topic=self.name(topic), partition=number, first_offset=first, last_offset=last)
 
     # The journal

@@ -24,7 +24,7 @@ class Finding:
     """
 
     kind: str
-    """page, index, ids, due, extent, snapshot, deletions, kept, ledger, journal, catalog, segment,
+    """page, index, ids, due, extent, snapshot, deletions, kept, moved, ledger, journal, catalog, segment,
     usage, gap, overlap, lost, orphan, unused.
     """
     text: str

@@ -18,7 +18,7 @@ import os
 from bowstring import errors, times
 from bowstring.catalog.sqlite.offline import Bad
 from bowstring.catalog.sqlite.repair import Mend, mend
-from bowstring.core.snapshots import DELETIONS, KEPT, PARTITION
+from bowstring.core.snapshots import DELETIONS, KEPT, MOVED, PARTITION
 from bowstring.host.disk import sync_directory, sync_file
 from bowstring.host.lock import DirectoryLock
 from bowstring.inspection import rebuild
@@ -116,6 +116,9 @@ class _Repair:
         for bad in chunks:
             text = "the record of deletions is put aside: messages that were deleted in this range are delivered again"
             self._tell("deletions", text, topic=contents.name(bad.key[0]), partition=bad.key[1])
+        for bad in [bad for bad in contents.bad_states if bad.key[2] == MOVED]:
+            text = "the record of moved messages is put aside: messages that were moved in this range are due when they were published for"
+            self._tell("moved", text, topic=contents.name(bad.key[0]), partition=bad.key[1])
         heads += self._kept(contents)
         kept = [extent for extents in contents.extents.values() for extent in extents]
         if usage:

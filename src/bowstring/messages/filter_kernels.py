@@ -4,6 +4,7 @@ columns of a page give booleans.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -70,11 +71,55 @@ class _Rows:
             if whole is None:
                 found = pa.nulls(self._count, _type(column))
             elif column.attribute or column.name == "attributes":
-                found = pc.map_lookup(whole, pa.scalar(column.attribute, pa.utf8()), "first")
+                found = _attribute(whole, column.attribute)
             else:
                 found = whole
             self._known[column] = found
         return found
+
+
+def _attribute(maps: pa.Array, name: str) -> pa.Array:
+    """The text that each row has for an attribute, the first one; null where there is none. Arrow's
+    own `map_lookup` looks at one row after the other and takes many times as long.
+    """
+    names = _names_of_all(maps)
+    if names is not None:
+        first = maps.offsets[0].as_py()
+        if name.encode() not in names:
+            return pa.nulls(len(maps), pa.utf8())
+        if len(names) == 1:
+            return maps.items.slice(first, len(maps))
+        return maps.items.take(pa.array(np.arange(len(maps)) * len(names) + (first + names.index(name.encode()))))
+    bounds, entries = np.asarray(maps.offsets), np.flatnonzero(pc.equal(maps.keys, pa.scalar(name, pa.utf8())))
+    rows = np.searchsorted(bounds, entries, side="right") - 1
+    inside = (rows >= 0) & (rows < len(maps))
+    places = np.full(len(maps), -1, np.int64)
+    places[rows[inside][::-1]] = entries[inside][::-1]  # the first entry of a row is written last
+    missing = places < 0
+    if maps.null_count:
+        missing |= np.asarray(pc.is_null(maps))
+    return maps.items.take(pa.array(places, mask=missing))
+
+
+def _names_of_all(maps: pa.Array) -> list[bytes] | None:
+    """The names that every row has in the same order, as programs write them; None if rows differ."""
+    bounds = np.asarray(maps.offsets)
+    each = int(bounds[1] - bounds[0]) if len(maps) else 0
+    if not each or maps.null_count or not _rise_by(each, bounds):
+        return None
+    keys = maps.keys
+    _, spots, text = keys.buffers()
+    ends = np.frombuffer(spots, np.int32)[keys.offset + bounds[0] :][: each * len(maps) + 1]
+    names = bytes(text[int(ends[0]) : int(ends[each])]) if text is not None else b""
+    is_same = text is None or bytes(text[int(ends[0]) : int(ends[-1])]) == names * len(maps)
+    if not is_same or not all(_rise_by(len(names), ends[at::each]) for at in range(each)):
+        return None
+    return [names[start:end] for start, end in itertools.pairwise((ends[: each + 1] - ends[0]).tolist())]
+
+
+def _rise_by(step: int, numbers: npt.NDArray[np.int32]) -> bool:
+    """Whether each is by so much more than the one before."""
+    return bool((numbers[1:] - numbers[:-1] == step).all())
 
 
 def _type(column: ColumnName) -> pa.DataType:

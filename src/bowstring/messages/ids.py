@@ -53,8 +53,8 @@ def parse(text: str) -> GeneratedId | None:
     return GeneratedId(bytes.fromhex(producer), int(number, 16), int(partition, 16), int(row, 16))
 
 
-def column(producer: bytes, number: int, partition: int, first_row: int, rows: int) -> pa.Array:
-    """The ids of consecutive rows as an Arrow column, 20 to 25 ns a row.
+def column(producer: bytes, number: int, partition: int, rows: npt.NDArray[np.int64]) -> pa.Array:
+    """The ids of ascending rows of a batch as an Arrow column, 20 to 25 ns a row.
 
     Rows with the same number of digits have ids of the same length, and stand together: each such
     run is a matrix of characters.
@@ -62,19 +62,19 @@ def column(producer: bytes, number: int, partition: int, first_row: int, rows: i
     prefix = np.frombuffer(f"{producer.hex()}-{number:x}-{partition:x}-".encode(), np.uint8)
     runs: list[npt.NDArray[np.uint8]] = []
     lengths: list[npt.NDArray[np.int32]] = []
-    row, end = first_row, first_row + rows
-    while row < end:
-        digits = len(f"{row:x}")
-        run = np.arange(row, min(end, 1 << 4 * digits), dtype=np.int64)
+    start = 0
+    while start < len(rows):
+        digits = len(f"{rows[start]:x}")
+        run = rows[start : int(rows.searchsorted(1 << 4 * digits))]
         text = np.empty((len(run), len(prefix) + digits), np.uint8)
         text[:, : len(prefix)] = prefix
         for digit in range(digits):
             text[:, -1 - digit] = _DIGITS[run >> 4 * digit & 15]
         runs.append(text.ravel())
         lengths.append(np.full(len(run), text.shape[1], np.int32))
-        row += len(run)
-    offsets = np.zeros(rows + 1, np.int32)
-    if rows:
+        start += len(run)
+    offsets = np.zeros(len(rows) + 1, np.int32)
+    if runs:
         np.cumsum(np.concatenate(lengths), out=offsets[1:])
-    text = np.concatenate(runs) if rows else np.zeros(0, np.uint8)
-    return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(text))
+    text = np.concatenate(runs) if runs else np.zeros(0, np.uint8)
+    return pa.StringArray.from_buffers(len(rows), pa.py_buffer(offsets), pa.py_buffer(text))

@@ -14,6 +14,10 @@ NAME_BYTES_MAX: Final = 249
 """The longest name of a producer group, of a reader's position, of a client."""
 DELETED_IDS_MAX: Final = 1000
 """How many ids one request to delete messages may have."""
+LEASED_IDS_MAX: Final = 1000
+"""How many ids one request to lease messages may have."""
+MOVED_MAX: Final = 1_000_000
+"""How many messages of a partition may have another due time than they were published with."""
 RESERVED_PREFIX: Final = "bowstring-"
 """The broker writes attributes with this prefix (dead letters will carry their history in them),
 publishers never.

@@ -60,6 +60,8 @@ EVENTS: Final[dict[str, Kind]] = {
         INFO, "a subscription was set to another place", "The fields say how many messages come again or are skipped."
     ),
     "subscription-deleted": Kind(INFO, "a subscription was deleted", "With all its leases; `client` is the address that asked for it."),
+    "dead-letters-redriven": Kind(INFO, "dead letters were sent back", "Only to the subscription that they came from."),
+    "dead-letters-purged": Kind(INFO, "dead letters were deleted", "`client` is the address that asked for it."),
     "disk-full": Kind(
         WARNING,
         "the disk is full: publishes are refused, reading goes on",

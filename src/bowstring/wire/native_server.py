@@ -35,6 +35,8 @@ CALLS_BESIDE: Final = 100
 """Unary calls that a connection may have under way."""
 REFUSALS_MAX: Final = 1000
 """Calls of a connection that may be refused in one second."""
+LEAVING_SECONDS: Final = 1.0
+"""So long a peer may take to leave after the broker's goodbye, when its calls have ended."""
 
 
 class Patience(NamedTuple):
@@ -101,12 +103,19 @@ class NativeServer:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
+        await self._gone(min(grace, LEAVING_SECONDS))
         for connection in tuple(self.connections):
             connection.close()
-        if self.connections:
-            await asyncio.wait([connection.gone for connection in self.connections], timeout=min(grace, CLOSING_SECONDS))
+        await self._gone(min(grace, CLOSING_SECONDS))
         for connection in tuple(self.connections):
             connection.abort()
+
+    async def _gone(self, seconds: float) -> None:
+        """Gives peers time to leave. Calls that were on their way are refused meanwhile: if the
+        connection were closed over them, their callers would not learn why.
+        """
+        if self.connections:
+            await asyncio.wait([connection.gone for connection in self.connections], timeout=seconds)
 
 
 class ServedConnection(NativeConnection):

@@ -27,7 +27,7 @@ from bowstring.broker.log.flusher import Flusher
 from bowstring.broker.log.lookups import Lookups
 from bowstring.broker.log.publish_request import PublishBatch, Unanswered
 from bowstring.broker.log.requests import Question, Request
-from bowstring.core.changes import Append, Change, Delete, Floor, Reason, Runs
+from bowstring.core.changes import Append, Change, Delete, Floor, Reason, Reschedule, Runs
 from bowstring.core.decisions import BatchName, Decided, Found, Lookup, Refused, Wait
 from bowstring.core.machine import NEVER
 from bowstring.core.partition import Partition
@@ -271,7 +271,7 @@ class PartitionActor:
         if isinstance(change, Append):
             if change.rows and not self._took_back(change):
                 self._came = self._came or change.first_offset
-        elif isinstance(change, Delete | Floor):
+        elif isinstance(change, Delete | Floor | Reschedule):
             self._opened = True
             if isinstance(change, Delete):
                 for follower in tuple(self.followers):

@@ -1,4 +1,4 @@
-"""Messages by their ids: where one is, and deleting some.
+"""Messages by their ids: where one is, deleting some, and moving some to another due time.
 
 A generated id names its partition; a natural one is looked for in all of them, because it may have
 been published with any key. A request of many ids is one lookup and one change in each partition
@@ -13,7 +13,8 @@ the disk when another one has just got it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -22,17 +23,17 @@ from bowstring import errors, times
 from bowstring.broker import topic_questions
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.log import Log
-from bowstring.broker.log.requests import DeleteMessages, FindGenerated, FindNatural
+from bowstring.broker.log.requests import DeleteMessages, FindGenerated, FindNatural, MoveMessages
 from bowstring.broker.topics import Topic
 from bowstring.core import known_messages
-from bowstring.core.decisions import Deleted, GivenBack, Ids
+from bowstring.core.decisions import GivenBack, Ids, Rows
 from bowstring.core.ledgers import SubscriptionLease
 from bowstring.messages import ids
 from bowstring.messages.hashing import id_hashes
-from bowstring.messages.limits import DELETED_IDS_MAX, ID_BYTES_MAX
+from bowstring.messages.limits import DELETED_IDS_MAX, ID_BYTES_MAX, MOMENT_MAX, MOVED_MAX
 
-DueTimesOf = Callable[[PartitionActor, list[int]], Awaitable[dict[int, int]]]
-"""Tells when messages of a partition are due, by their offsets."""
+DueTimesOf = Callable[[PartitionActor, list[int]], Awaitable[dict[int, tuple[int, int]]]]
+"""Tells when messages of a partition were published to be due, and when they expire, by their offsets."""
 
 
 class MessagePlace(NamedTuple):
@@ -49,6 +50,15 @@ async def find(log: Log, topic: str, message_id: str) -> MessagePlace | None:
     if place is None and any(known_messages.is_partly_blind(actor.partition, log.clock.now()) for actor in found.actors):
         raise _unreadable(found)
     return place
+
+
+def not_found(topic: str, message_id: str) -> errors.MessageNotFound:
+    """The error for an id that no message has."""
+    return errors.MessageNotFound(
+        f"there is no message {message_id!r} in '{topic}'.",
+        hint="An id is known until retention takes its message.",
+        details={"topic": topic},
+    )
 
 
 async def _find(topic: Topic, message_id: str, *, old: bool) -> MessagePlace | None:
@@ -69,7 +79,7 @@ async def _find_natural(topic: Topic, message_id: str, old: bool) -> MessagePlac
     return max(live)[1] if live else None
 
 
-# Deleting
+# Deleting and moving
 
 
 async def delete(
@@ -79,54 +89,102 @@ async def delete(
     What was deleted before is answered as it was then. With `due_times` it cancels: only messages
     that are due later are deleted.
     """
+
+    async def asked(actor: PartitionActor, wanted: _Wanted) -> _Outcomes:
+        request = partial(DeleteMessages, wanted.ids, group, wanted.column, old=wanted.old)
+        deleted = await actor.ask(request(scheduled=None if due_times is None else {}))
+        if due_times is not None and deleted.due:
+            stored = await due_times(actor, sorted(deleted.due.values()))
+            deleted = await actor.ask(request(scheduled={offset: due for offset, (due, _) in stored.items()}))
+        refused = {row: _not_yours(wanted.texts[row], owner, "delete") for row, owner in deleted.others.items()}
+        refused |= {row: _leased(wanted.texts[row], lease) for row, lease in deleted.leased.items()}
+        refused |= {row: _due(wanted.texts[row], "cancelled", "Use producer.delete(ids).") for row in deleted.due}
+        return _Outcomes(deleted.offsets, refused)
+
+    return await _each(log, topic, group, message_ids, asked)
+
+
+async def move(
+    log: Log, topic: str, group: str, message_ids: Sequence[str], due: int, due_times: DueTimesOf
+) -> list[MessagePlace | errors.Error]:
+    """Gives messages of a group that are not due yet another due time: for each id where its message
+    is, or why it is not moved.
+    """
+    if not 0 <= due < MOMENT_MAX:
+        raise errors.InvalidArgument(f"due={due} is not a moment.", hint="Use microseconds since 1970, before 2200.")
+
+    async def asked(actor: PartitionActor, wanted: _Wanted) -> _Outcomes:
+        request = partial(MoveMessages, wanted.ids, group, wanted.column, due, old=wanted.old)
+        moved = await actor.ask(request())
+        if moved.due:
+            moved = await actor.ask(request(stored=await due_times(actor, sorted(moved.due.values()))))
+        refused: dict[int, errors.Error] = {row: _not_yours(wanted.texts[row], owner, "move") for row, owner in moved.others.items()}
+        refused |= {row: _due(wanted.texts[row], "moved", "Nack it with a time when it is delivered.") for row in moved.due}
+        refused |= {row: _expired(wanted.texts[row], expires) for row, expires in moved.expired.items()}
+        refused |= {row: _too_many(wanted.texts[row]) for row in moved.full}
+        return _Outcomes(moved.offsets, refused)
+
+    return await _each(log, topic, group, message_ids, asked)
+
+
+class _Wanted(NamedTuple):
+    """The ids of a request, as one partition is asked for them."""
+
+    texts: Sequence[str]
+    column: pa.Array
+    ids: Ids
+    old: bool
+    """Also what the deduplication window has passed."""
+
+
+class _Outcomes(NamedTuple):
+    """What became of the ids in one partition."""
+
+    offsets: Rows
+    """0 where there is no message, or it is refused."""
+    refused: Mapping[int, errors.Error]
+
+
+async def _each(
+    log: Log, topic: str, group: str, message_ids: Sequence[str], asked: Callable[[PartitionActor, _Wanted], Awaitable[_Outcomes]]
+) -> list[MessagePlace | errors.Error]:
+    """Asks all partitions for the ids: within the deduplication window, then for what is older."""
     found = log.topics.topic(topic)
     _check(group, message_ids)
-    outcomes = await _delete_all(log, found, group, message_ids, due_times, old=False)
+    outcomes = await _ask_all(log, found, message_ids, asked, old=False)
     left = [row for row, outcome in enumerate(outcomes) if outcome is None]
     if left:
-        older = await _delete_all(log, found, group, [message_ids[row] for row in left], due_times, old=True)
+        older = await _ask_all(log, found, [message_ids[row] for row in left], asked, old=True)
         for row, outcome in zip(left, older, strict=True):
             outcomes[row] = outcome
-    return [outcome or _not_found(topic, text) for outcome, text in zip(outcomes, message_ids, strict=True)]
+    return [outcome or not_found(topic, text) for outcome, text in zip(outcomes, message_ids, strict=True)]
 
 
-async def _delete_all(
-    log: Log, topic: Topic, group: str, message_ids: Sequence[str], due_times: DueTimesOf | None, *, old: bool
+async def _ask_all(
+    log: Log, topic: Topic, message_ids: Sequence[str], asked: Callable[[PartitionActor, _Wanted], Awaitable[_Outcomes]], *, old: bool
 ) -> list[MessagePlace | errors.Error | None]:
-    """What the request comes to in all partitions: for each id where its message was, why it is not
-    deleted, or None if there is none.
+    """What the request comes to in all partitions: for each id where its message is, why it is
+    refused, or None if there is none.
     """
     column = pa.array(message_ids, pa.utf8())
     hashes, given = id_hashes(column), _generated(message_ids)
     outcomes: list[MessagePlace | errors.Error | None] = [None] * len(message_ids)
     doubt: errors.Error | None = None
 
-    async def asked(actor: PartitionActor) -> Deleted:
-        wanted = Ids(hashes, None, tuple(given.get(actor.partition.number, ())))
-        if due_times is None:
-            return await actor.ask(DeleteMessages(wanted, group, column, old=old))
-        deleted = await actor.ask(DeleteMessages(wanted, group, column, old=old, scheduled={}))
-        if not deleted.due:
-            return deleted
-        scheduled = await due_times(actor, sorted(deleted.due.values()))  # the due time of a message never changes
-        return await actor.ask(DeleteMessages(wanted, group, column, old=old, scheduled=scheduled))
+    def wanted(actor: PartitionActor) -> _Wanted:
+        return _Wanted(message_ids, column, Ids(hashes, None, tuple(given.get(actor.partition.number, ()))), old)
 
-    told = await topic_questions.of_each_or_why_not(topic.actors, asked)
-    for actor, deleted in zip(topic.actors, told, strict=True):
-        if isinstance(deleted, errors.Corrupt):
-            doubt = deleted
+    told = await topic_questions.of_each_or_why_not(topic.actors, lambda actor: asked(actor, wanted(actor)))
+    for actor, answer in zip(topic.actors, told, strict=True):
+        if isinstance(answer, errors.Corrupt):
+            doubt = answer
             continue
-        if isinstance(deleted, BaseException):
-            raise deleted
-        number = actor.partition.number
-        for row in deleted.offsets.nonzero()[0].tolist():
-            outcomes[row] = MessagePlace(number, int(deleted.offsets[row]))
-        for row, owner in deleted.others.items():
-            outcomes[row] = outcomes[row] or _not_yours(message_ids[row], owner)
-        for row, lease in deleted.leased.items():
-            outcomes[row] = outcomes[row] or _leased(message_ids[row], lease)
-        for row in deleted.due:
-            outcomes[row] = outcomes[row] or _due(message_ids[row])
+        if isinstance(answer, BaseException):
+            raise answer
+        for row in answer.offsets.nonzero()[0].tolist():
+            outcomes[row] = MessagePlace(actor.partition.number, int(answer.offsets[row]))
+        for row, error in answer.refused.items():
+            outcomes[row] = outcomes[row] or error
         if known_messages.is_partly_blind(actor.partition, log.clock.now()):
             doubt = _unreadable(topic)
     return [outcome or (doubt if old else None) for outcome in outcomes]
@@ -153,9 +211,9 @@ def _check(group: str, message_ids: Sequence[str]) -> None:
             raise errors.InvalidArgument(f"an id of {size} bytes was given.", hint=f"An id has 1 to {ID_BYTES_MAX} bytes as UTF-8.")
 
 
-def _not_yours(message_id: str, owner: str) -> errors.NotAuthorised:
+def _not_yours(message_id: str, owner: str, verb: str) -> errors.NotAuthorised:
     return errors.NotAuthorised(
-        f"message {message_id!r} belongs to group {owner!r}.", hint="Only its owner may delete it.", details={"group": owner}
+        f"message {message_id!r} belongs to group {owner!r}.", hint=f"Only its owner may {verb} it.", details={"group": owner}
     )
 
 
@@ -168,15 +226,21 @@ def _leased(message_id: str, lease: SubscriptionLease) -> errors.Leased:
     )
 
 
-def _due(message_id: str) -> errors.Conflict:
-    return errors.Conflict(f"message {message_id!r} is due: it cannot be cancelled any more.", hint="Use producer.delete(ids).")
+def _due(message_id: str, done: str, hint: str) -> errors.Conflict:
+    return errors.Conflict(f"message {message_id!r} is due: it cannot be {done} any more.", hint=hint)
 
 
-def _not_found(topic: str, message_id: str) -> errors.MessageNotFound:
-    return errors.MessageNotFound(
-        f"there is no message {message_id!r} in '{topic}'.",
-        hint="An id is known until retention takes its message.",
-        details={"topic": topic},
+def _expired(message_id: str, expires: int) -> errors.InvalidArgument:
+    text = times.to_text(expires)
+    return errors.InvalidArgument(
+        f"message {message_id!r} expires at {text}, and was to be due later.", hint="Use an earlier moment.", details={"expires": text}
+    )
+
+
+def _too_many(message_id: str) -> errors.Conflict:
+    return errors.Conflict(
+        f"message {message_id!r} is not moved: {MOVED_MAX:,} messages of its partition are moved already.",
+        hint="Cancel it, and publish it anew with another id.",
     )
 
 

@@ -17,9 +17,9 @@ from typing import Generic, NamedTuple, TypeVar
 import pyarrow as pa
 
 from bowstring import errors
-from bowstring.core import deleting, known_messages, moving
-from bowstring.core.changes import Change, Floor
-from bowstring.core.decisions import BatchName, Decided, Decision, Deleted, Found, GivenBack, Ids, Lookup, Refused, Rows, Wait
+from bowstring.core import deleting, known_messages, moving, rescheduling
+from bowstring.core.changes import Change
+from bowstring.core.decisions import BatchName, Decided, Decision, Deleted, Found, GivenBack, Ids, Lookup, Refused, Rescheduled, Rows, Wait
 from bowstring.core.machine import NEVER
 from bowstring.core.partition import Partition
 from bowstring.ports.failures import Damaged
@@ -118,6 +118,28 @@ class DeleteMessages(Question[Deleted]):
         return self._column.take(pa.array(rows))
 
 
+class MoveMessages(Question[Rescheduled]):
+    """Gives what of these ids belongs to the group and is not due another due time."""
+
+    def __init__(
+        self, wanted: Ids, group: str, column: pa.Array, due: int, *, old: bool, stored: rescheduling.Stored | None = None
+    ) -> None:
+        super().__init__()
+        self.ids = wanted
+        self._wanted = wanted
+        self._group = group
+        self._due = due
+        self._stored = stored
+        self._column = column
+        self._old = old
+
+    def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[Rescheduled]:
+        return rescheduling.move(partition, self._wanted, self._group, self._due, now, found, old=self._old, stored=self._stored)
+
+    def texts(self, rows: Rows) -> pa.Array:
+        return self._column.take(pa.array(rows))
+
+
 class FindGenerated(Question[int]):
     """The offset of the message that has an id that its kit generated; 0 if there is none."""
 
@@ -196,11 +218,10 @@ class RaiseFloor(Question[None]):
     everything was read for it.
     """
 
-    def __init__(self, floor: Callable[[Partition, int], Floor | None]) -> None:
+    def __init__(self, changes: Callable[[Partition, int], tuple[Change, ...]]) -> None:
         super().__init__()
-        self._floor = floor
+        self._changes = changes
 
     def decide(self, partition: Partition, now: int, found: Found | None) -> Decision[None]:
         del found
-        change = self._floor(partition, now)
-        return Decided(() if change is None else (change,), None)
+        return Decided(self._changes(partition, now), None)

@@ -89,6 +89,10 @@ class Companions:
         """The subscription is there: its companion is its own."""
         self._owners[subscription.dead_letters] = subscription
 
+    async def created(self, subscription: LiveSubscription) -> None:
+        """Its companion is there, for the caller who creates the subscription."""
+        await self._dormant.or_end(self.create(subscription))
+
     async def create(self, subscription: LiveSubscription) -> None:
         """Its companion is there, durably, when this returns."""
         name = subscription.dead_letters
@@ -107,15 +111,18 @@ class Companions:
         await self._dormant.awoken(topic)
         return topic
 
+    def leave(self, subscription: LiveSubscription) -> None:
+        """The subscription is being deleted: another one may have its companion."""
+        if self._owners.get(subscription.dead_letters) is subscription:
+            del self._owners[subscription.dead_letters]
+
     async def release(self, subscription: LiveSubscription) -> None:
-        """The subscription is gone. A companion that was never used goes with it; others stay, as
-        topics like all others.
+        """The subscription is gone. A companion that was never used goes with it, unless another one
+        has it by now; those that were used stay, as topics like all others.
         """
-        name = subscription.dead_letters
-        if self._owners.get(name) is subscription:
-            del self._owners[name]
-            row = self._topics.dormant_row(name)
-            await self._delete([] if row is None else [row])
+        row = self._topics.dormant_row(subscription.dead_letters)
+        if row is not None and row.name not in self._owners:
+            await self._dormant.or_end(self._delete([row]))
 
     async def remove_lanes(self, subscription: LiveSubscription) -> None:
         """The subscription is gone: its dead letters are messages like all others."""

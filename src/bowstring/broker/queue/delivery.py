@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import NamedTuple
 
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
@@ -31,6 +32,8 @@ from bowstring.core.ledger_changes import SetAsideReason
 from bowstring.core.row_set import RowSet
 from bowstring.core.settling import GrantRows
 
+SCATTERED_MAX = 1
+"""So many grants of scattered rows may wait while pages are read for another one."""
 READ_BYTES_MAX = 4 * 1024 * 1024
 """About how many bytes are read for one consumer at once."""
 
@@ -38,14 +41,34 @@ READ_BYTES_MAX = 4 * 1024 * 1024
 class Outgoing:
     """A grant that is to be sent, or a part of it."""
 
-    __slots__ = ("actor", "again", "grant", "offset")
+    __slots__ = ("actor", "again", "asked", "grant", "is_scattered", "offset", "sent")
 
-    def __init__(self, actor: PartitionActor, grant: int, *, again: bool) -> None:
+    def __init__(self, actor: PartitionActor, grant: int, *, again: bool = False, asked: AskedGrant | None = None) -> None:
         self.actor = actor
         self.grant = grant
         self.again = again
+        self.asked = asked
+        """Of rows that the consumer has asked for by their ids."""
+        self.is_scattered = False
+        """Its rows are not one run."""
         self.offset = 0
         """Rows below this are sent."""
+        self.sent: list[RowSet] = []
+        """The rows that were sent, of those that were asked for."""
+
+    def finish(self) -> None:
+        """Nothing more of it is sent."""
+        if self.asked is not None and not self.asked.done.done():
+            self.asked.done.set_result(RowSet.union(self.sent))
+
+
+class AskedGrant(NamedTuple):
+    """A grant of rows that the consumer has asked for by their ids."""
+
+    number: int
+    """Of the request."""
+    done: asyncio.Future[RowSet]
+    """Settles with the rows that were sent."""
 
 
 class Delivery:
@@ -66,26 +89,64 @@ class Delivery:
         outgoing = Outgoing(actor, grant, again=again)
         if self._consumer.ended is None:
             self._queue.append(outgoing)
+            outgoing.is_scattered = self._task is not None and not self._held(outgoing).is_run
             self.go_on()
         elif not again:
             self._give_back(outgoing, self._held(outgoing))
 
+    def add_asked(self, actor: PartitionActor, grant: int, asked: AskedGrant) -> None:
+        """A grant that the consumer has asked for is committed. It comes before all that waits, and
+        whatever credit for messages the consumer has; but no more bytes than it has room for.
+        """
+        outgoing = Outgoing(actor, grant, asked=asked)
+        if self._consumer.ended is None:
+            self._queue.appendleft(outgoing)
+            self.go_on()
+        else:
+            self._give_back(outgoing, self._held(outgoing))
+            outgoing.finish()
+
+    def give_up(self, actor: PartitionActor, wanted: RowSet) -> None:
+        """Gives the grants back that have some of these rows and were not sent: the consumer asks for the
+        rows by their ids.
+        """
+        for outgoing in [each for each in self._queue if each.actor is actor and not each.again and each.asked is None]:
+            held = self._held(outgoing)
+            if held & wanted:
+                self._queue.remove(outgoing)
+                self._give_back(outgoing, held)
+
     def go_on(self) -> None:
         """Sends what can be sent without waiting; a task reads the rest."""
+        self._send_on()
+        self._note_behind()
+
+    def _note_behind(self) -> None:
+        """While pages are read and scattered rows wait to be sent, no more are granted. Where keys are
+        shared out, room is the measure of load, and stays what it is.
+        """
+        holdings, waiting = self._consumer.holdings, sum(outgoing.is_scattered for outgoing in self._queue)
+        is_behind = self._task is not None and waiting >= SCATTERED_MAX and self._subscription.keys is None
+        if is_behind != holdings.is_behind:
+            holdings.is_behind = is_behind
+            self._subscription.room_changed(self._consumer)
+
+    def _send_on(self) -> None:
         holdings = self._consumer.holdings
         while self._queue and self._task is None and self._consumer.ended is None:
             room = self._receiver.room()
             outgoing = self._queue[0]
             rows = self._held(outgoing)
             if not rows:
-                self._queue.popleft()
+                self._queue.popleft().finish()
                 continue
-            if holdings.sendable <= 0 and not outgoing.again:  # its credit was lowered since
+            sendable = len(rows) if outgoing.asked is not None else holdings.sendable
+            if sendable <= 0 and not outgoing.again:  # its credit was lowered since
                 self._give_back(outgoing, rows)
                 continue
-            if room <= 0 or holdings.sendable <= 0:
+            if room <= 0 or sendable <= 0:
                 return
-            rows, bytes_max = _first(rows, holdings.sendable), min(room, READ_BYTES_MAX)
+            rows, bytes_max = _first(rows, sendable), min(room, READ_BYTES_MAX)
             found = self._pages.at_once(outgoing.actor.partition, rows, bytes_max)
             if found is None:
                 self._task = asyncio.create_task(self._later(outgoing, rows, bytes_max))
@@ -113,26 +174,30 @@ class Delivery:
         self._task = None
         held = self._held(outgoing) & rows
         if self._send(outgoing, held, found):
-            self.go_on()
+            self._send_on()
+        self._note_behind()
 
     # Sending
 
     def _send(self, outgoing: Outgoing, rows: RowSet, found: PagesFound) -> bool:
         """Sends the rows that these pages have. Those that are gone, or cannot be read, are settled
-        without a delivery: no consumer could ever ack them. A consumer that was sent damaged ones
-        before may have them still, so its lease runs to its end first. False if the rest has to wait
-        for room.
+        without a delivery: no consumer could ever ack them. A consumer that was sent them before may
+        have them still, so its lease runs to its end first. False if the rest has to wait for room.
         """
         partition, entries = outgoing.actor.partition, found.entries
-        self._set_aside(outgoing, rows & found.gone, SetAsideReason.EXPIRED)
-        scout = self._subscription.scout
+        if outgoing.again:
+            outgoing.offset = max(outgoing.offset, found.gone.stop)
+        else:
+            self._set_aside(outgoing, rows & found.gone, SetAsideReason.EXPIRED)
+        scout = None if self._subscription.is_lane(outgoing.actor) else self._subscription.scout
         if scout is not None and not outgoing.again and (left_out := scout.left_out_of(rows, found)):
             self._set_aside(outgoing, left_out, SetAsideReason.LEFT_OUT)
             rows = rows - left_out
         if entries and rows:
-            moments = None if outgoing.again else self._reading.moments(partition.topic)
+            moments = None if outgoing.again else self._reading.moments(partition.topic, self._subscription.kept_longer(outgoing.actor))
             cut = leased_page.cut(partition, rows, entries, found.pages, moments)
-            self._set_aside(outgoing, cut.aside, SetAsideReason.EXPIRED)
+            self._set_aside(outgoing, cut.expired, SetAsideReason.EXPIRED)
+            self._set_aside(outgoing, cut.too_old, self._subscription.fate_of_old_rows)
             for piece in cut.pieces:
                 if not self._send_piece(outgoing, piece):
                     return not outgoing.again
@@ -161,19 +226,22 @@ class Delivery:
                 return True
         if not outgoing.again:
             self._give_back(outgoing, self._held(outgoing))
-            holdings.is_stalled = True
+            holdings.is_stalled = outgoing.asked is None
             self._subscription.room_changed(self._consumer)
         return False
 
     def _push(self, outgoing: Outgoing, piece: Fetched) -> None:
         actor, grant = outgoing.actor, outgoing.grant
-        outgoing.offset = piece.runs[-1][0] + piece.runs[-1][1]
+        outgoing.offset = leased_page.end_of(piece.runs)
         ledger, now = self._subscription.ledger(actor), self._consumer.now()
         ends = [] if ledger is None else [lease.until for lease in ledger.leases.of_grant(grant) if lease.until > now]
         if ledger is None or not ends:
             return
-        counts = ledger.retry_counts(leased_page.offsets_of(piece))
-        lease = PushedLease(grant, min(ends), outgoing.again, *leased_page.run_lengths(counts), *self._origin(actor))
+        rows = leased_page.offsets_of(piece)
+        asked = 0 if outgoing.asked is None else outgoing.asked.number
+        outgoing.sent += [rows] if asked else []
+        counts = leased_page.run_lengths(ledger.retry_counts(rows))
+        lease = PushedLease(grant, min(ends), outgoing.again, *counts, *self._origin(actor), asked)
         self._subscription.learn(actor, piece.rows, piece.size)
         self._consumer.holdings.sent(actor, grant, piece.rows, piece.size)
         self._subscription.room_changed(self._consumer)  # its rows may be smaller than was estimated
@@ -209,6 +277,7 @@ class Delivery:
         for outgoing in queue:
             if not outgoing.again:
                 self._give_back(outgoing, self._held(outgoing))
+            outgoing.finish()
 
 
 def _first(rows: RowSet, count: int) -> RowSet:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from bowstring import errors
 from bowstring.broker.queue.subscription_filter import checked_filter
 from bowstring.broker.topics import NAME
-from bowstring.core.subscription_settings import KEY_SHARED, MAX_DELIVERIES, Backoff, SubscriptionSettings
+from bowstring.core.subscription_settings import DEAD_LETTER, DROP, KEEP, KEY_SHARED, MAX_DELIVERIES, Backoff, SubscriptionSettings
 
 LEASE_DEFAULT: Final = 30_000_000
 LEASE_MIN: Final = 1_000_000
@@ -20,7 +20,7 @@ BACKOFF_MAX: Final = 7 * 24 * 3_600_000_000
 FACTOR_MAX: Final = 1_000.0
 SPAN_MAX: Final = 10 * 366 * 24 * 3_600_000_000
 MODES: Final = ("shared", KEY_SHARED)
-UNSETTLED: Final = ("drop", "dead_letter", "keep")
+UNSETTLED: Final = (DROP, DEAD_LETTER, KEEP)
 NO_BACKOFF: Final = Backoff(0, 0.0, 0)
 """Ends the one that a subscription has."""
 
@@ -50,15 +50,15 @@ def settings_of(given: GivenSettings, before: SubscriptionSettings | None = None
     InvalidArgument.
     """
     base = SubscriptionSettings(MODES[0], LEASE_DEFAULT, MAX_DELIVERIES) if before is None else before
-    keep_max = base.keep_max if given.keep_max is None else _check_keep_max(given.keep_max)
+    unsettled = base.unsettled if given.unsettled is None else _check_unsettled(given.unsettled)
     return SubscriptionSettings(
         mode=base.mode if given.mode is None else mode_of(given.mode),
         lease=base.lease if given.lease is None else check_lease(given.lease),
         max_deliveries=base.max_deliveries if given.max_deliveries is None else _check_deliveries(given.max_deliveries),
         backoff=base.backoff if given.backoff is None else _check_backoff(given.backoff),
         dead_letters=base.dead_letters if given.dead_letters is None else _check_topic(given.dead_letters),
-        unsettled=base.unsettled if given.unsettled is None else _check_unsettled(given.unsettled),
-        keep_max=keep_max,
+        unsettled=unsettled,
+        keep_max=_keep_max_of(given.keep_max, base.keep_max, unsettled),
         where=base.where if given.where is None else checked_filter(given.where),
     )
 
@@ -107,12 +107,16 @@ def _check_topic(name: str) -> str:
 def _check_unsettled(what: str) -> str:
     if (what or UNSETTLED[0]) not in UNSETTLED:
         raise errors.InvalidArgument(f"unsettled={what!r} is not known.", hint=f"Use {', '.join(map(repr, UNSETTLED))}.")
-    if what and what != UNSETTLED[0]:
-        raise errors.NotSupported(f"unsettled={what!r} is not in this version.", hint="Use 'drop', or a longer retention of the topic.")
     return what or UNSETTLED[0]
 
 
-def _check_keep_max(span: int) -> int:
+def _keep_max_of(span: int | None, before: int, unsettled: str) -> int:
+    if unsettled != KEEP:
+        if span:
+            raise errors.InvalidArgument(f"keep_max goes with unsettled='keep', not with {unsettled!r}.", hint="Omit keep_max.")
+        return 0
+    if span is None:
+        return before
     if span > SPAN_MAX:
         raise errors.InvalidArgument(f"keep_max is {span / 86_400e6:.0f} days.", hint="Use at most 10 years, or None.")
     return span

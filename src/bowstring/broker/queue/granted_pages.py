@@ -22,6 +22,7 @@ class PagesFound(NamedTuple):
 
     entries: list[PageEntry]
     pages: list[Page]
+    """Whole pages; where they are looked for to be delivered, perhaps sifted ones."""
     gone: RowSet = NO_ROWS
     """Those of the rows that are in no page any more, because retention has taken them."""
     damaged: RowSet = NO_ROWS
@@ -31,11 +32,15 @@ class PagesFound(NamedTuple):
 class GrantedPages:
     """Finds pages for one incarnation."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: Reading, *, whole: bool = False) -> None:
+        """`whole` pages are for a caller that looks at other rows than those it asks for."""
         self._reading = reading
+        self._whole = whole
 
     def at_once(self, partition: Partition, rows: RowSet, bytes_max: int) -> PagesFound | None:
         """The next pages that hold these rows, about so many bytes; None if they are not in memory."""
+        if not self._whole and (sifted := self._reading.caches.sifted.find(partition, rows, bytes_max)):
+            return PagesFound([page.entry for page in sifted], [*sifted])
         if rows.first < partition.sealed_end:
             return None
         entries = partition.pages.between(rows.first, rows.stop, bytes_max, PAGES_A_READ)

@@ -116,20 +116,24 @@ class Granter:
         return has_granted
 
     def _share_keys_out(self, subscription: LiveSubscription) -> bool:
-        if not subscription.hungry or subscription.keys is None:
-            return False
-        for actor in list(subscription.waiting):
-            ledger = subscription.ledger(actor)
-            if ledger is not None and actor.closed is None:
-                _pass_by(subscription, actor, ledger, self._clock)
-        return subscription.keys.share_out(partial(self._grant_chosen, subscription))
+        """Suspects come last: keys are looked at first, and a consumer that had suspects before is to
+        get other rows if there are any.
+        """
+        has_granted = False
+        if subscription.hungry and subscription.keys is not None:
+            for actor in list(subscription.waiting):
+                ledger = subscription.ledger(actor)
+                if ledger is not None and actor.closed is None:
+                    pass_by(subscription, actor, ledger, self._clock)
+            has_granted = subscription.keys.share_out(partial(self._grant_chosen, subscription))
+        return self._suspects.share_out(subscription) or has_granted
 
     def _grant(self, subscription: LiveSubscription, consumer: LiveConsumer, actor: PartitionActor, ledger: Ledger, most: int) -> bool:
         """False if the consumer has as many grants in the partition as it may."""
         chosen: ChosenRows | None = None
         end = subscription.end(actor, ledger)
         if subscription.scout is None or ledger.lane:
-            most = _to_a_page_end(actor.partition, ledger, most)
+            most = _to_a_page_end(actor.partition, ledger, most, self._clock.now())
         else:
             scouted = subscription.scout.eligible(actor, ledger, most)
             offsets = scouted.offsets[: np.searchsorted(scouted.offsets, end)]
@@ -170,7 +174,7 @@ def _with_rows(subscription: LiveSubscription, now: int, clock: LeaseClock) -> O
     for actor in list(subscription.waiting):
         ledger = subscription.ledger(actor)
         if ledger is not None and actor.closed is None:
-            _pass_by(subscription, actor, ledger, clock)
+            pass_by(subscription, actor, ledger, clock)
         if ledger is None or actor.closed is not None or not subscription.grantable(actor, ledger, now):
             del subscription.waiting[actor]
             continue
@@ -180,11 +184,13 @@ def _with_rows(subscription: LiveSubscription, now: int, clock: LeaseClock) -> O
     return found
 
 
-def _pass_by(subscription: LiveSubscription, actor: PartitionActor, ledger: Ledger, clock: LeaseClock) -> None:
+def pass_by(subscription: LiveSubscription, actor: PartitionActor, ledger: Ledger, clock: LeaseClock) -> None:
     """Has the cursor pass rows that are not due. What a filter leaves out between them is settled."""
     if subscription.schedules is None:
         return
     schedule, skipped = subscription.schedules[actor], NO_ROWS
+    if subscription.keys is not None:
+        schedule.tell_due()
     schedule.limit(ledger)
     undue = schedule.undue_rows(ledger, actor.partition.next_offset)
     if undue and subscription.scout is not None:
@@ -195,17 +201,17 @@ def _pass_by(subscription: LiveSubscription, actor: PartitionActor, ledger: Ledg
         actor.receive(PassRows(subscription.number, clock.now, undue, skipped))
 
 
-def _to_a_page_end(partition: Partition, ledger: Ledger, most: int) -> int:
+def _to_a_page_end(partition: Partition, ledger: Ledger, most: int, now: int) -> int:
     """So many rows, or a few less if they end with a page then: a page that is granted whole goes
-    out untouched.
+    out untouched. Rows that come again come before those behind the cursor.
     """
-    start = max(ledger.cursor, ledger.floor)
-    stop = start + most
-    if stop >= partition.next_offset or not (ledger.returned.is_empty and ledger.timeline.is_empty):
+    start, again = max(ledger.cursor, ledger.floor), ledger.waiting(0, now)
+    stop = start + most - again
+    if stop >= partition.next_offset or stop <= start:
         return most
     if stop >= partition.committed_offset:
-        return partition.committed_offset - start if partition.committed_offset > start else most
+        return again + partition.committed_offset - start if partition.committed_offset > start else most
     if not len(partition.pages) or stop <= partition.sealed_end:
         return most
     begin = partition.pages[partition.pages.at(stop)].first_offset
-    return begin - start if begin > start else most
+    return again + begin - start if begin > start else most

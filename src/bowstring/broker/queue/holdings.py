@@ -57,6 +57,10 @@ class Holdings:
         """The next message has more bytes than there is room for: until something is settled it
         gets nothing.
         """
+        self.is_behind = False
+        """Grants of scattered rows wait for pages to be read (`Delivery`). What waits to be granted meanwhile
+        is one grant then, which has each page read once.
+        """
         self._grants: dict[PartitionActor, dict[int, HeldGrant]] = {}
         self.apart: set[tuple[PartitionActor, int]] = set()
         """Grants of suspects: beside one of them it holds nothing."""
@@ -69,7 +73,7 @@ class Holdings:
     @property
     def has_room(self) -> bool:
         """Whether it may get at least one more message, as far as is known."""
-        if self.rows >= self.credit.messages:
+        if self.is_behind or self.rows >= self.credit.messages:
             return False
         return not self.rows or (self.bytes <= self.credit.bytes * (1 - 1 / FULL_SHARE) and not self.is_stalled)
 

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from bowstring import errors
 from bowstring.broker.queue import subscriptions
-from bowstring.broker.queue.key_share import KeyStanding
+from bowstring.broker.queue.key_search import KeyStanding, search, standing
+from bowstring.broker.queue.key_share import KeyShare
 from bowstring.broker.queue.queues import Queues
 from bowstring.broker.queue.subscription import LiveSubscription
 from bowstring.messages.hashing import id_hashes
@@ -20,7 +21,7 @@ class KeyExplanation(NamedTuple):
     now: int
     """By the clock of leases."""
     standings: list[KeyStanding]
-    """In the partitions that know messages of it."""
+    """In the partitions that have messages of it."""
     consumers: int
 
 
@@ -34,20 +35,28 @@ async def explain(queues: Queues, topic: str, name: str, key: bytes) -> KeyExpla
         )
     await subscription.keys.prepare(subscription.topic.actors)
     hashed = max(1, int(id_hashes(pa.array([key], pa.binary()))[0]))
-    standings = subscription.keys.explain(hashed)
+    standings = await _standings(subscription, subscription.keys, hashed)
     await queues.log.durable()
     if not standings:
         raise _unknown(subscription, key)
     return KeyExplanation(queues.clock.now(), standings, len(subscription.consumers))
 
 
+async def _standings(subscription: LiveSubscription, keys: KeyShare, key: int) -> list[KeyStanding]:
+    """In the partitions that have unsettled messages of the key."""
+    found: list[KeyStanding] = []
+    for actor, ledger in list(subscription.ledgers()):
+        known = keys.partition(actor)
+        sought = await search(known, ledger, key)
+        if (told := standing(known, ledger, key, sought, keys.preferred(key))) is not None:
+            found.append(told)
+    return found
+
+
 def _unknown(subscription: LiveSubscription, key: bytes) -> errors.NotFound:
-    """All messages of the key are settled, or the broker has not come to them."""
+    """All messages of the key are settled, or there never were any."""
     name = f"'{subscription.name}' of '{subscription.topic.row.name}'"
-    if not subscription.consumers:
-        why = "No consumer is connected, so the broker does not look at messages that wait."
-    elif subscription.keys is not None and subscription.keys.has_stopped:
-        why = "The broker looks no further in a partition, because too many messages wait for their keys."
-    else:
-        why = "All that it has are settled, or it never had any."
-    return errors.NotFound(f"no message of the key {key!r} is known to {name}.", hint=why)
+    return errors.NotFound(
+        f"no message of the key {key!r} waits in {name}, and no consumer holds one.",
+        hint="All that it has are settled, or it never had any.",
+    )

@@ -7,7 +7,7 @@ finish where they are, whoever owns their slot meanwhile (`core.keys`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.queue.keyed_partition import KeyedPartition
@@ -16,7 +16,8 @@ from bowstring.broker.queue.slot_owners import SlotOwners
 from bowstring.core.changes import Change, Delete, Floor
 from bowstring.core.granting import ChosenRows, Granted
 from bowstring.core.ledger import Ledger
-from bowstring.core.ledger_changes import GiveBack, Grant, Reset, SetAside, Settle
+from bowstring.core.ledger_changes import Condemn, Expire, GiveBack, Grant, Overtake, Redrive, Reset, SetAside, Settle
+from bowstring.core.row_set import RowSet
 from bowstring.core.settling import Behind, GrantRows, RevokedRows
 
 if TYPE_CHECKING:
@@ -24,37 +25,13 @@ if TYPE_CHECKING:
     from bowstring.broker.queue.subscription import LiveSubscription
 
 PARTITIONS_AT_ONCE: Final = 64
-"""So many partitions take part in one flush."""
+"""Rows of so many partitions are granted in one flush."""
 SHARE_MIN: Final = 16
 """Rows without a key are shared among the consumers that have room, so many for each at least."""
 LOOKS_MAX: Final = 16
 """So often a partition is looked at further in one flush: some thousand rows each time."""
 
 GrantKeys = Callable[["LiveConsumer", PartitionActor, ChosenRows], Granted | None]
-
-
-class KeyStanding(NamedTuple):
-    """Where a key stands in one partition."""
-
-    partition: int
-    consumer: str
-    """Who holds it; empty if nobody does."""
-    since: int
-    """Since when, by the clock of leases."""
-    until: int
-    held: int
-    """How many messages of it are held."""
-    waiting: int
-    first: int
-    """The first of its messages that waits; 0 if none does."""
-    later: int
-    """The message that comes back later and holds the others back; 0 if there is none."""
-    preferred: str
-    """The consumer that gets it when it is free."""
-    looked: int
-    """Messages from this offset on were not looked at yet."""
-    stopped: bool
-    """Whether the search has stopped there because too many messages wait."""
 
 
 class KeyShare:
@@ -69,6 +46,8 @@ class KeyShare:
         self._wake_at = wake_at
         self._partitions: dict[PartitionActor, KeyedPartition] = {}
         self._slots = SlotOwners()
+        self.goes_on = False
+        """Whether the next look may find more, though nothing has changed by then."""
 
     # Partitions
 
@@ -96,12 +75,14 @@ class KeyShare:
             del self._partitions[actor]
             if self._subscription.consumers:
                 self.partition(actor).is_prepared = True  # no row is leased
-        elif isinstance(change, Delete | Floor):
+        elif isinstance(change, Delete | Floor | Condemn | Overtake):
             known.rows_left(ledger)
+        elif isinstance(change, Redrive):
+            known.come_again(ledger, RowSet.of_spans(change.rows))
         elif isinstance(change, Settle | GiveBack | SetAside):
             known.follow(ledger, [part.grant for part in change.parts])
         else:
-            known.follow(ledger, None)
+            known.follow(ledger, None, expired=isinstance(change, Expire))
 
     def behind(self, actor: PartitionActor) -> Behind:
         """Which rows a row that is given back takes along."""
@@ -135,27 +116,41 @@ class KeyShare:
     # Granting
 
     def share_out(self, grant: GrantKeys) -> bool:
-        """Says whether something was granted."""
-        subscription, now, has_granted = self._subscription, self._now(), False
+        """Says whether something was granted. Nothing is before it is known which rows are due: those
+        that were scheduled come before later ones of their key.
+        """
+        subscription, now, granting = self._subscription, self._now(), 0
         self._look_at_consumers(now)
-        for actor in list(subscription.waiting)[:PARTITIONS_AT_ONCE]:
+        self.goes_on = False
+        for actor in list(subscription.waiting):
+            if not subscription.hungry or granting == PARTITIONS_AT_ONCE:
+                self.goes_on = bool(subscription.hungry)
+                break  # the other partitions come first in the next flush, or when a consumer has room again
             ledger, known = subscription.ledger(actor), self.partition(actor)
-            if ledger is None or actor.closed is not None or not known.is_prepared:
+            known.is_prepared |= ledger is not None and not ledger.leases.rows_held
+            if ledger is None or actor.closed is not None or not known.is_prepared or not subscription.end(actor, ledger):
                 del subscription.waiting[actor]
                 continue
-            has_granted |= self._share_out(actor, ledger, known, grant)
-            if known.keys.waiting or known.is_reading:
-                subscription.waiting.move_to_end(actor)
-            else:
+            rooms = {consumer: consumer.holdings.room(subscription.mean(actor)) for consumer in subscription.hungry}
+            known.come_back(ledger, now)
+            has_seen_all = self._look_further(ledger, known, rooms, subscription.end(actor, ledger))
+            parked = known.keys.parked
+            has_granted = self._share_out(actor, ledger, known, rooms, grant)
+            granting += has_granted
+            if not has_seen_all and not has_granted and known.keys.parked > parked:
+                subscription.may_grant(actor)  # what stood in the fronts is held back: look behind it
+                self.goes_on = True
+            self.goes_on |= known.is_reading
+            if has_seen_all and not known.keys.waiting and not known.is_reading:
                 del subscription.waiting[actor]
-        return has_granted
+            else:
+                subscription.waiting.move_to_end(actor)
+        return granting > 0
 
-    def _share_out(self, actor: PartitionActor, ledger: Ledger, known: KeyedPartition, grant: GrantKeys) -> bool:
-        subscription, has_granted = self._subscription, False
-        rooms = {consumer: consumer.holdings.room(subscription.mean(actor)) for consumer in subscription.hungry}
-        now = self._now()
-        known.come_back(ledger, now)
-        self._look_further(ledger, known, rooms, subscription.end(actor, ledger))
+    def _share_out(
+        self, actor: PartitionActor, ledger: Ledger, known: KeyedPartition, rooms: dict[LiveConsumer, int], grant: GrantKeys
+    ) -> bool:
+        subscription, now, has_granted = self._subscription, self._now(), False
         share = max(SHARE_MIN, -(-known.keys.keyless // max(1, len(rooms))))
         for consumer, most in rooms.items():
             if not most:
@@ -169,21 +164,44 @@ class KeyShare:
                 known.keys.put_back(choice.keyed)
                 continue
             known.keys.grant(granted.number, choice.keyed)
+            self._slots.took(consumer.name)
             has_granted = True
             if consumer in subscription.hungry:
                 subscription.hungry.move_to_end(consumer)
         return has_granted
 
-    def _look_further(self, ledger: Ledger, known: KeyedPartition, rooms: dict[LiveConsumer, int], end: int) -> None:
-        """Until those that have room can get what they have room for, or for as long as it is cheap."""
+    def has_suspects(self, actor: PartitionActor, ledger: Ledger) -> bool:
+        """Whether suspects of a partition may be granted."""
+        known = self._partitions.get(actor)
+        return known is not None and known.has_suspects(ledger, self._now())
+
+    def grant_apart(self, consumer: LiveConsumer, actor: PartitionActor, ledger: Ledger, most: int, grant: GrantKeys) -> bool:
+        """A consumer that holds nothing gets suspects of a partition. Says whether it did."""
+        known = self.partition(actor)
+        choice = known.choose_apart(ledger, most)
+        granted = None if choice is None else grant(consumer, actor, choice.chosen)
+        if choice is not None and granted is None:
+            known.keys.put_back(choice.keyed)
+        elif choice is not None and granted is not None:
+            known.keys.grant(granted.number, choice.keyed)
+        return granted is not None
+
+    def _look_further(self, ledger: Ledger, known: KeyedPartition, rooms: dict[LiveConsumer, int], end: int) -> bool:
+        """Until those that have room can get what they have room for, or for as long as it is cheap.
+        Says whether there is nothing more to look at now: only then the partition may be forgotten
+        until something in it changes.
+        """
         for _ in range(LOOKS_MAX):
             keyless = known.keys.keyless // max(1, len(rooms))
             if all(known.keys.waiting_for(self._slots.numbers[consumer.name]) + keyless >= most for consumer, most in rooms.items()):
-                return
+                return False
             hashes = known.look(ledger, end)
             if hashes is None:
-                return
+                return True
             self._slots.count(hashes)
+        self._subscription.may_grant(known.actor)  # the next flush goes on, also if this one grants nothing
+        self.goes_on = True
+        return False
 
     def _planned(self) -> None:
         """Slots have other owners: what waited for one of them may go to another."""
@@ -212,27 +230,9 @@ class KeyShare:
 
     # Looking
 
-    def explain(self, key: int) -> list[KeyStanding]:
-        """Where a key stands, in the partitions that know something about it."""
-        names = {number: name for name, number in self._slots.numbers.items()}
-        found: list[KeyStanding] = []
-        for actor, known in self._partitions.items():
-            facts, ledger = known.keys.facts(key), self._subscription.ledger(actor)
-            if facts is None or ledger is None:
-                continue
-            leases = ledger.leases.of_grant(facts.grant)
-            holder = ledger.consumers[leases[0].consumer].name if leases else ""
-            since, until = (leases[0].granted, max(lease.until for lease in leases)) if leases else (0, 0)
-            first = int(facts.waiting[0]) if len(facts.waiting) else 0
-            preferred = names.get(int(self._slots.owners[facts.slot]), "")
-            counts = facts.leased, len(facts.waiting), first, facts.later
-            found.append(KeyStanding(actor.partition.number, holder, since, until, *counts, preferred, known.looked, known.keys.is_full))
-        return found
-
-    @property
-    def has_stopped(self) -> bool:
-        """Whether too many rows of a partition wait to look further."""
-        return any(known.keys.is_full for known in self._partitions.values())
+    def preferred(self, key: int) -> str:
+        """The consumer that gets a key when it is free; empty if there is none."""
+        return self._slots.owner_of(key)
 
     def stop(self) -> None:
         """The subscription has ended."""

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.queue.scout import Scout
 from bowstring.broker.queue.scouted_rows import ScoutedRows
-from bowstring.core.granting import ChosenRows
-from bowstring.core.key_rows import KeyRows
+from bowstring.core.granting import ChosenRows, first_group
+from bowstring.core.key_barrier import none_are
+from bowstring.core.key_rows import NO_KEY_ROWS, KeyRows
 from bowstring.core.keys import KEYLESS, KeyedRows, Owners
 from bowstring.core.ledger import Ledger
 from bowstring.core.machine import NEVER
@@ -41,14 +42,25 @@ class KeyChoice(NamedTuple):
     chosen: ChosenRows
 
 
+class NamedKeys(NamedTuple):
+    """Named rows by what their keys allow."""
+
+    picked: KeyRows
+    """They may be granted, and stand nowhere from here on: `keep` them."""
+    busy: dict[int, int]
+    """Offsets of rows whose key is held, and by which grant."""
+    behind: list[int]
+    """Offsets of rows behind others of their key that wait."""
+
+
 class KeyedPartition:
     """What a subscription knows about the keys of a partition."""
 
     def __init__(self, actor: PartitionActor, scout: Scout, ledger: Callable[[], Ledger | None], owners: Owners) -> None:
         self.actor = actor
-        self.keys = KeyedRows()
+        self.keys = KeyedRows(self._are_suspects)
         self.keys.own(owners)
-        self._scout = scout
+        self.scout = scout
         self._ledger = ledger
         self._todo = NO_ROWS
         """Rows before the cursor that were not looked at yet."""
@@ -82,7 +94,7 @@ class KeyedPartition:
                 return
             todo, found = ledger.leases.rows(), list[ScoutedRows]()
             while todo:
-                some = self._scout.again_at_once(self.actor, todo) or await self._scout.again(self.actor, todo)
+                some = self.scout.again_at_once(self.actor, todo) or await self.scout.again(self.actor, todo)
                 found.append(some)
                 todo = todo - RowSet(0, some.end)
             self._meet_leased(ledger, found)
@@ -90,7 +102,7 @@ class KeyedPartition:
     def _meet_leased(self, ledger: Ledger, found: Iterable[ScoutedRows]) -> None:
         """In one step: the ledger may have changed while pages were read."""
         offsets, hashes = _arrays(found)
-        keys = KeyedRows()
+        keys = KeyedRows(self._are_suspects)
         for grant in sorted({lease.number for lease in ledger.leases}):
             held = RowSet.union(lease.rows for lease in ledger.leases.of_grant(grant)).offsets()
             places = np.searchsorted(offsets, held)
@@ -120,19 +132,21 @@ class KeyedPartition:
             self._todo = RowSet.union((ledger.returned.rows(), ledger.timeline.rows()))
         self._look_behind(ledger)
         if self._todo:
-            again = self._scout.again_at_once(self.actor, self._todo)
+            again = self.scout.again_at_once(self.actor, self._todo)
             if again is None:
                 self._reading = asyncio.create_task(self._read())
                 return None
             self._meet_again(ledger, again)
             return np.empty(0, np.uint64)
-        found = self._scout.beyond(self.actor, ledger, self._looked, BLOCK_ROWS)
+        if ledger.lane:
+            return None
+        found = self.scout.beyond(self.actor, ledger, self._looked, BLOCK_ROWS)
         if found.end > end:
             found = found.rows(0, int(np.searchsorted(found.offsets, end)))._replace(end=end)
         if found.end <= self._looked:
             return None
         self._looked = found.end
-        hashes = _hashes(found)
+        hashes = hashes_of(found)
         self.keys.meet(found.offsets, hashes)
         return hashes
 
@@ -149,22 +163,28 @@ class KeyedPartition:
             self._todo = RowSet.union((self._todo, due - self._due))
             self._due = due
 
+    def come_again(self, ledger: Ledger, rows: RowSet) -> None:
+        """Rows of a lane were redriven."""
+        if self._looked:
+            self._todo = RowSet.union((self._todo, rows))
+            self._looked = max(self._looked, ledger.cursor)
+
     async def _read(self) -> None:
         try:
-            again = await self._scout.again(self.actor, self._todo)
+            again = await self.scout.again(self.actor, self._todo)
         except Exception as error:
             self._reading = None
-            self._scout.failed(error)
+            self.scout.failed(error)
             return
         self._reading = None
         ledger = self._ledger()
         if ledger is not None and self._looked:
             self._meet_again(ledger, again)
-            self._scout.found(self.actor)
+            self.scout.found(self.actor)
 
     def _meet_again(self, ledger: Ledger, found: ScoutedRows) -> None:
         self._todo = self._todo - RowSet(0, found.end)
-        hashes, waiting, later = _hashes(found), self._are_back(ledger, found.offsets), self._come_later(ledger, found.offsets)
+        hashes, waiting, later = hashes_of(found), self._are_back(ledger, found.offsets), self._come_later(ledger, found.offsets)
         self.keys.meet(found.offsets[waiting], hashes[waiting])
         self.keys.meet_later(found.offsets[later], hashes[later])
 
@@ -202,7 +222,7 @@ class KeyedPartition:
                 return None
         chosen = RowSet.of_offsets(rows.offsets)
         upto = max(ledger.cursor, chosen.stop)
-        return KeyChoice(rows, ChosenRows(chosen, upto, self._scout.left_out(self.actor, ledger, upto)))
+        return KeyChoice(rows, ChosenRows(chosen, upto, self.scout.left_out(self.actor, ledger, upto)))
 
     def _can_be_granted(self, ledger: Ledger, offsets: Offsets, now: int) -> NDArray[np.bool_]:
         """Whether the ledger agrees: rows may have been deleted, or taken by retention."""
@@ -214,10 +234,69 @@ class KeyedPartition:
         can[border:] = ~ledger.settled.above.of(offsets[border:]) & (offsets[border:] >= ledger.floor)
         return can
 
+    # Suspects of a crash
+
+    def _are_suspects(self, offsets: Offsets) -> NDArray[np.bool_]:
+        """`AreSuspects`, by the ledger."""
+        ledger = self._ledger()
+        if ledger is None or not ledger.expiries.has_two or not len(offsets):
+            return none_are(offsets)
+        suspects = ledger.suspected(RowSet.of_offsets(offsets))
+        return _among(offsets, suspects) if suspects else none_are(offsets)
+
+    def has_suspects(self, ledger: Ledger, now: int) -> bool:
+        """Whether suspects may be granted."""
+        if not self.is_prepared:
+            return False
+        self.come_back(ledger, now)
+        known = self.keys.all_suspects
+        can = self._can_be_granted(ledger, known, now)
+        if not can.all():  # retention has reached them
+            self.keys.drop(self.keys.take_suspects(known[~can]))
+            self.scout.found(self.actor)
+        return len(self.keys.suspects().offsets) > 0
+
+    def choose_apart(self, ledger: Ledger, most: int) -> KeyChoice | None:
+        """A group of suspects, of at most so many rows, for a consumer that holds nothing."""
+        group = first_group(ledger, RowSet.of_offsets(self.keys.suspects().offsets), most)
+        return KeyChoice(self.keys.take_suspects(group.offsets()), ChosenRows(group, ledger.cursor)) if group else None
+
+    # Rows that are asked for by name
+
+    def knows(self, ledger: Ledger, named: RowSet, end: int) -> bool:
+        """Looks on until it has come to the last of the rows. False if that has to wait; True also
+        if too many rows wait to look further. Rows from `end` on may not be due.
+        """
+        while self.is_prepared:
+            if self._looked:
+                self._look_behind(ledger)
+                if self._looked >= named.stop and not self._todo and self._reading is None:
+                    return True
+            if self.look(ledger, end) is None:
+                return self.keys.is_full
+        return False
+
+    def pick(self, ledger: Ledger, named: RowSet, now: int) -> NamedKeys:
+        """Takes those of the rows that wait and may be granted."""
+        self.come_back(ledger, now)
+        if not self._looked or self._todo:
+            return NamedKeys(NO_KEY_ROWS, {}, [])
+        rows, busy, behind = self.keys.pick(named.offsets())
+        can = self._can_be_granted(ledger, rows.offsets, now)
+        self.keys.drop(rows.at(~can))
+        return NamedKeys(rows.at(can), busy, behind)
+
+    def keep(self, named: NamedKeys, grant: int | None) -> None:
+        """The picked rows are granted, or wait again."""
+        if grant is not None:
+            self.keys.grant(grant, named.picked)
+        elif len(named.picked.offsets):
+            self.keys.put_back(named.picked)
+
     # The ledger changes
 
-    def follow(self, ledger: Ledger, grants: Iterable[int] | None) -> None:
-        """Leases of these grants may have ended, or of any."""
+    def follow(self, ledger: Ledger, grants: Iterable[int] | None, *, expired: bool = False) -> None:
+        """Leases of these grants may have ended, or of any; by their time or not."""
         for grant in self.keys.grants if grants is None else set(grants):
             known = self.keys.leased(grant)
             if not len(known.offsets):
@@ -227,8 +306,12 @@ class KeyedPartition:
                 continue
             held = RowSet.union(lease.rows for lease in leases)
             gone = ~_among(known.offsets, held) if held else np.ones(len(known.offsets), np.bool_)
+            if expired:
+                self.keys.expired(grant, gone)
+            # Before the first look rows are left to it, or they would be met twice.
+            back = gone if self._looked else np.zeros(len(gone), np.bool_)
             later = self._come_later(ledger, known.offsets)
-            self.keys.ended(grant, gone, ledger.returned.of(known.offsets) & gone, later & gone)
+            self.keys.ended(grant, gone, ledger.returned.of(known.offsets) & back, later & back)
 
     def rows_left(self, ledger: Ledger) -> None:
         """Rows were deleted, or retention has taken them."""
@@ -241,7 +324,7 @@ class KeyedPartition:
             self._reading.cancel()
             self._reading = None
         self._todo, self._due, self._looked = NO_ROWS, NO_ROWS, 0
-        keys = KeyedRows()
+        keys = KeyedRows(self._are_suspects)
         keys.own(self.keys.owners)
         keys.take_leases(self.keys)
         self.keys = keys
@@ -255,6 +338,10 @@ class KeyedPartition:
     def looked(self) -> int:
         """It has looked at rows up to here."""
         return self._looked
+
+    def not_looked_at(self, ledger: Ledger) -> RowSet:
+        """Rows before the cursor that can be granted, now or later, and were not looked at yet."""
+        return self._todo if self._looked else RowSet.union((ledger.returned.rows(), ledger.timeline.rows()))
 
     def stop(self) -> None:
         """The subscription has ended."""
@@ -271,7 +358,7 @@ def _among(offsets: Offsets, rows: RowSet) -> NDArray[np.bool_]:
     return members[np.minimum(np.searchsorted(members, offsets), len(members) - 1)] == offsets
 
 
-def _hashes(found: ScoutedRows) -> NDArray[np.uint64]:
+def hashes_of(found: ScoutedRows) -> NDArray[np.uint64]:
     """The hashes of keys; that of no key is for rows without one."""
     return np.where(found.keyed, np.maximum(found.hashes, 1), KEYLESS).astype(np.uint64)
 
@@ -280,4 +367,4 @@ def _arrays(found: Iterable[ScoutedRows]) -> tuple[Offsets, NDArray[np.uint64]]:
     parts = list(found)
     if not parts:
         return np.empty(0, np.int64), np.empty(0, np.uint64)
-    return np.concatenate([part.offsets for part in parts]), np.concatenate([_hashes(part) for part in parts])
+    return np.concatenate([part.offsets for part in parts]), np.concatenate([hashes_of(part) for part in parts])

@@ -20,13 +20,16 @@ ALLOWANCE: Final = 1_000_000
 class LeaseClock:
     """A `Clock` of one incarnation, whose `now` is the time of leases."""
 
-    def __init__(self, clock: Clock, newest: int = 0) -> None:
-        """`newest` is the newest moment in any ledger."""
+    def __init__(self, clock: Clock, wall: int, newest: int = 0) -> None:
+        """`clock` is the broker's, `wall` is what the machine's shows now: after a jump that was taken
+        back the broker's may be far ahead, and all leases would end. `newest` is the newest moment in any
+        ledger.
+        """
         self.monotonic = clock.monotonic
         self.sleep = clock.sleep
         self._broker_now = clock.now
         self._begun = clock.monotonic()
-        self._start = max(clock.now() - ALLOWANCE, newest)
+        self._start = max(wall - ALLOWANCE, newest)
 
     def now(self) -> int:
         """Microseconds since 1970, about."""

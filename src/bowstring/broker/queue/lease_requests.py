@@ -104,13 +104,19 @@ class GrantToConsumer(LeaseRequest[Granted | None]):
 
 
 class GrantSuspects(GrantToConsumer):
-    """A consumer that holds nothing gets rows that are suspected of a crash."""
+    """A consumer that holds nothing gets rows that are suspected of a crash: the first ones, or those
+    that were chosen by their keys.
+    """
 
     __slots__ = ()
 
     def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[Granted | None]:
         del partition
-        self.granted = granted = granting.grant_apart(ledger, self._consumer, self._most, self._lease, now)
+        if self._chosen is None:
+            granted = granting.grant_apart(ledger, self._consumer, self._most, self._lease, now)
+        else:
+            granted = granting.grant_chosen(ledger, self._consumer, self._chosen, self._lease, now, apart=True)
+        self.granted = granted
         return Decided(() if granted is None else granted.changes, granted)
 
 
@@ -257,7 +263,7 @@ class ReleaseGrants(Question[RowsDone]):
 
 
 class SetAsideRows(LeaseRequest[None]):
-    """Rows that cannot be delivered count as settled."""
+    """Rows that cannot be delivered count as settled, or are condemned."""
 
     __slots__ = ("_parts", "_reason")
 
@@ -267,7 +273,7 @@ class SetAsideRows(LeaseRequest[None]):
         self._reason = reason
 
     def decide_lease(self, partition: Partition, ledger: Ledger, now: int) -> Decision[None]:
-        change = settling.set_aside(ledger, self._parts, self._reason)
+        change = settling.set_aside(ledger, self._parts, self._reason, now)
         return Decided(() if change is None else (change,), None)
 
 

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bowstring.broker.reading.fetched import Fetched, joined
-from bowstring.broker.reading.page_cutting import some_rows, whole_page
+from bowstring.broker.reading.fetched import Fetched, FetchedRuns, joined
+from bowstring.broker.reading.page_cutting import sifted_rows, some_rows, whole_page
+from bowstring.broker.reading.sifted_pages import SiftedPage
 from bowstring.broker.reading.visibility import Moments, is_whole, visible
 from bowstring.core.pages import Origin, PageEntry, decode_header
 from bowstring.core.partition import Partition
@@ -31,8 +32,10 @@ class LeasedRowsCut(NamedTuple):
     """What some pages come to for a consumer."""
 
     pieces: list[Fetched]
-    aside: RowSet
-    """Rows that have expired, or are too old: no consumer gets them."""
+    expired: RowSet
+    """Rows that have expired by a time of their own: no consumer gets them."""
+    too_old: RowSet
+    """Rows that retention takes: no consumer gets them either. Of a page with both kinds all are here."""
 
 
 def cut(partition: Partition, rows: RowSet, entries: Sequence[PageEntry], pages: Sequence[Page], moments: Moments | None) -> LeasedRowsCut:
@@ -40,28 +43,37 @@ def cut(partition: Partition, rows: RowSet, entries: Sequence[PageEntry], pages:
     them before (`moments` is None) gets them all the same.
     """
     pieces: list[Fetched] = []
-    aside: list[RowSet] = []
+    expired: list[RowSet] = []
+    too_old: list[RowSet] = []
     for entry, page in zip(entries, pages, strict=True):
         wanted = rows & RowSet(entry.first_offset, entry.end)
         if not wanted:
             continue
         if moments is not None and _are_all_gone(entry, moments):
-            aside.append(wanted)
+            too_old.append(wanted)
             continue
         piece = _rows_of(partition, entry, page, wanted, moments)
-        if piece.rows < len(wanted):
-            aside.append(wanted - offsets_of(piece))
+        if moments is not None and piece.rows < len(wanted):
+            (expired if entry.arrived >= moments.horizon else too_old).append(wanted - offsets_of(piece))
         if piece.rows:
             pieces.append(piece)
-    return LeasedRowsCut(joined(pieces), RowSet.union(aside))
+    return LeasedRowsCut(joined(pieces), RowSet.union(expired), RowSet.union(too_old))
+
+
+def expired_rows(partition: Partition, rows: RowSet, entries: Sequence[PageEntry], pages: Sequence[Page], now: int) -> RowSet:
+    """Those of the rows in these pages that have expired by a time of their own."""
+    dated = [(entry, page) for entry, page in zip(entries, pages, strict=True) if entry.columns & EXPIRES]
+    return cut(partition, rows, [entry for entry, _ in dated], [page for _, page in dated], Moments(now, 0)).expired
 
 
 def _rows_of(partition: Partition, entry: PageEntry, page: Page, rows: RowSet, moments: Moments | None) -> Fetched:
     if len(rows) == entry.rows and (moments is None or is_whole(partition, entry, moments)):
         return whole_page(partition, entry.end, entry, page)
     header = decode_header(page.header)
-    batch = encoding.decode(header.columns, page.body)
     offsets = rows.offsets()
+    if isinstance(page, SiftedPage):
+        return sifted_rows(partition, rows.stop, page, header, offsets)
+    batch = encoding.decode(header.columns, page.body)
     if moments is not None and not _are_current(entry, moments):
         seen = visible(partition, entry, header, batch, moments, rows.first, rows.stop)
         offsets = np.intersect1d(seen.offsets, offsets, assume_unique=True)
@@ -82,7 +94,15 @@ def _are_current(entry: PageEntry, moments: Moments) -> bool:
 
 def offsets_of(fetched: Fetched) -> RowSet:
     """The rows that were taken out of a page."""
-    return RowSet.of_runs([(offset, rows) for offset, rows, _ in fetched.runs])
+    if len(fetched.runs) == 1:
+        first, rows, _ = fetched.runs[0].tolist()
+        return RowSet(first, first + rows)
+    return RowSet.of_lengths(fetched.runs[:, 0], fetched.runs[:, 1])
+
+
+def end_of(runs: FetchedRuns) -> int:
+    """The offset behind the last row."""
+    return int(runs[-1, 0] + runs[-1, 1])
 
 
 def run_lengths(counts: NDArray[np.int32]) -> tuple[list[int], list[int]]:
@@ -117,19 +137,17 @@ def first_rows(piece: Fetched, count: int) -> Fetched:
     if count >= piece.rows:
         return piece
     taken = encoding.take(_batch(piece), np.arange(count, dtype=np.int64))
-    runs, left = list[tuple[int, int, int]](), count
-    for offset, rows, arrived in piece.runs:
-        if left:
-            runs.append((offset, min(rows, left), arrived))
-            left -= runs[-1][1]
+    ends = piece.runs[:, 1].cumsum()
+    last = int(ends.searchsorted(count))
+    runs = piece.runs[: last + 1].copy()
+    runs[last, 1] -= ends[last] - count
     origins, left = list[Origin](), count
     for origin in piece.origins:
         if left:
             origins.append(origin._replace(rows=min(origin.rows, left)))
             left -= origins[-1].rows
-    end = runs[-1][0] + runs[-1][1]
     return piece._replace(
-        next_offset=end, columns=taken.mask, rows=count, runs=runs, origins=origins, data=taken.data, size=len(taken.data)
+        next_offset=end_of(runs), columns=taken.mask, rows=count, runs=runs, origins=origins, data=taken.data, size=len(taken.data)
     )
 
 

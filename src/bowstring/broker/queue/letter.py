@@ -55,6 +55,22 @@ class Letters(NamedTuple):
     """Runs of rows, and the producer group that each belongs to."""
 
 
+class DyingRows(NamedTuple):
+    """Condemned rows whose pages were read."""
+
+    letters: RowSet
+    """These get a dead letter."""
+    damaged: RowSet
+    """These cannot be read."""
+    others: RowSet
+    """These get none for another reason."""
+
+    @property
+    def all(self) -> RowSet:
+        """All that were reached."""
+        return RowSet.union(self)
+
+
 class LetterSource(NamedTuple):
     """The place that letters came from."""
 
@@ -120,7 +136,8 @@ def _coalesced(given: pa.Array, otherwise: pa.Array) -> pa.Array:
 
 def _generated(header: PageHeader) -> pa.Array:
     """The ids that kits make of the rows of a page."""
-    made = [ids.column(one.producer, one.number, header.partition, one.first_row, one.rows) for one in header.origins]
+    rows = [np.arange(one.first_row, one.first_row + one.rows, dtype=np.int64) for one in header.origins]
+    made = [ids.column(one.producer, one.number, header.partition, some) for one, some in zip(header.origins, rows, strict=True)]
     return made[0] if len(made) == 1 else pa.concat_arrays(made)
 
 

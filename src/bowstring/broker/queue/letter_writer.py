@@ -13,19 +13,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.log import Log
 from bowstring.broker.queue.companions import Companions
 from bowstring.broker.queue.granted_pages import GrantedPages, PagesFound
-from bowstring.broker.queue.letter import LetterSource, deaths_of, letters
+from bowstring.broker.queue.letter import DyingRows, LetterSource, deaths_of, letters
 from bowstring.broker.queue.letter_requests import AppendLetters, BuryRows
+from bowstring.broker.queue.letter_rows import letter_rows
 from bowstring.broker.queue.subscription import LiveSubscription
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.topics import Topic
-from bowstring.core.row_set import RowSet
 from bowstring.ports.failures import DiskFull
 
 ROWS_A_BATCH: Final = 2048
@@ -34,6 +34,8 @@ BYTES_A_READ: Final = 1024 * 1024
 PARTITIONS_AT_ONCE: Final = 32
 RETRY_SECONDS: Final = 1.0
 """How long to wait when the disk is full, or something could not be read."""
+BEHIND_SECONDS: Final = 1.0
+"""So long someone who looks at dead letters waits for those that are not written yet."""
 
 BeginLane = Callable[[LiveSubscription, Topic], int]
 """Gives the number of the lanes of a subscription in its companion."""
@@ -45,13 +47,16 @@ class LetterWriter:
 
     def __init__(self, log: Log, reading: Reading, companions: Companions, begin_lane: BeginLane) -> None:
         self._log = log
-        self._pages = GrantedPages(reading)
+        self._reading = reading
+        self._pages = GrantedPages(reading, whole=True)
         self._counters = reading.counters.queue
         self._companions = companions
         self._begin_lane = begin_lane
         self._waiting: dict[Waiting, None] = {}
         """Partitions in which a subscription has condemned rows."""
         self._task: asyncio.Task[None] | None = None
+        self._awaiting: set[asyncio.Event] = set()
+        """Set when some were written, or no more are."""
 
     def look_at(self, subscription: LiveSubscription, actor: PartitionActor) -> None:
         """There are condemned rows."""
@@ -65,6 +70,27 @@ class LetterWriter:
         if self._task is not None:
             self._task.cancel()
 
+    async def caught_up(self, subscription: LiveSubscription) -> None:
+        """Rows that are condemned now have their dead letters when it returns, unless that takes too long:
+        someone who rejects a message and then looks finds it.
+        """
+        if not self._is_behind(subscription):
+            return
+        woken, sleeping = asyncio.Event(), asyncio.ensure_future(self._log.clock.sleep(BEHIND_SECONDS))
+        self._awaiting.add(woken)
+        try:
+            while not sleeping.done() and self._is_behind(subscription):
+                waiting = asyncio.ensure_future(woken.wait())
+                await asyncio.wait((waiting, sleeping), return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+                woken.clear()
+        finally:
+            sleeping.cancel()
+            self._awaiting.discard(woken)
+
+    def _is_behind(self, subscription: LiveSubscription) -> bool:
+        return self._task is not None and any(ledger.condemned for _, ledger in subscription.ledgers())
+
     async def _run(self) -> None:
         """Until nothing is left."""
         try:
@@ -77,10 +103,15 @@ class LetterWriter:
             self._log.flusher.fail(failure)
         finally:
             self._task = None
+            self._tell()
+
+    def _tell(self) -> None:
+        for event in self._awaiting:
+            event.set()
 
     async def _write(self, some: list[Waiting]) -> None:
         """Writes a batch of letters for each of these."""
-        written: list[asyncio.Future[list[int]]] = []
+        written: list[asyncio.Future[Any]] = []
         failed = False
         for subscription, actor in some:
             try:
@@ -89,13 +120,14 @@ class LetterWriter:
                 told, failed = None, True
                 if actor.closed is None:
                     self._waiting[subscription, actor] = None
-            if told is not None:
-                written.append(told)
-        await asyncio.gather(*written, return_exceptions=True)
+            if told is not None:  # its error is heard at once: the incarnation may end in the midst of this
+                written.append(asyncio.gather(told, return_exceptions=True))
+        await asyncio.gather(*written)
         for subscription, actor in some:
             ledger = None if actor.closed is not None else subscription.ledger(actor)
             if ledger is not None and ledger.condemned and subscription.ended is None:
                 self._waiting[subscription, actor] = None
+        self._tell()
         if failed:
             await self._log.clock.sleep(RETRY_SECONDS)
 
@@ -109,21 +141,20 @@ class LetterWriter:
         found = await self._pages.read(actor.partition, rows, BYTES_A_READ)
         if subscription.ledger(actor) is not ledger or actor.closed is not None or not rows:
             return None
-        rows, lost = _reached(rows, found)
-        rows, lost = ledger.condemned.among(rows), ledger.condemned.among(lost)
-        if lost:
-            self._counters.aside["damaged"] += len(lost)
-        bury = BuryRows(subscription.number_in(actor), RowSet.union((rows, lost)), lost)
-        if not rows:
-            return PartitionActor.ask_together([(actor, bury)]) if lost else None
-        return self._ask(subscription, actor, companion, rows, found, bury)
+        dying = letter_rows(subscription, actor, rows, found, self._reading.moments(actor.partition.topic).now)
+        self._counters.aside["damaged"] += len(dying.damaged)
+        bury = BuryRows(subscription.number_in(actor), dying)
+        if not dying.letters:
+            return PartitionActor.ask_together([(actor, bury)]) if dying.all else None
+        return self._ask(subscription, actor, companion, dying, found, bury)
 
     def _ask(
-        self, subscription: LiveSubscription, actor: PartitionActor, companion: Topic, rows: RowSet, found: PagesFound, bury: BuryRows
+        self, subscription: LiveSubscription, actor: PartitionActor, companion: Topic, dying: DyingRows, found: PagesFound, bury: BuryRows
     ) -> asyncio.Future[list[int]]:
         """All in one step: nothing changes between the look at the ledger and the decision."""
         ledger = subscription.ledger(actor)
         assert ledger is not None
+        rows = dying.letters
         deaths = deaths_of(rows, list(ledger.condemned.groups(rows)), ledger.retry_counts(rows))
         number = actor.partition.number
         source = LetterSource(subscription.topic.row.name, number, subscription.name, subscription.is_lane(actor))
@@ -133,11 +164,3 @@ class LetterWriter:
         append = AppendLetters(lane, subscription.name, subscription.settings, made)
         self._counters.dead_letters += len(rows)
         return PartitionActor.ask_together([(actor, bury), (companion.actors[number], append)])
-
-
-def _reached(rows: RowSet, found: PagesFound) -> tuple[RowSet, RowSet]:
-    """Of the rows those that the pages have, and those that no page has any more or a damaged one
-    has: they cannot be read.
-    """
-    readable = RowSet.union([RowSet(entry.first_offset, entry.end) for entry in found.entries])
-    return rows & readable, rows & RowSet.union((found.gone, found.damaged))

@@ -61,7 +61,7 @@ async def open_consumer(queues: Queues, opening: ConsumerOpening, receiver: Push
         check_lease(opening.lease)
     subscription, created = await _subscription(queues, opening, caller)
     if subscription.keys is not None:
-        await subscription.keys.prepare(subscription.topic.actors)
+        await subscription.keys.prepare(subscription.actors())
     await _claim(subscription, opening)
     if subscription.ended is not None:
         raise subscription.ended.with_traceback(None)

@@ -43,6 +43,8 @@ class PeekFilter(NamedTuple):
     offsets: NDArray[np.int64] | None
     """Only these; None for all."""
     now: int
+    kept_longer: int | None = 0
+    """For how long after the retention of their topic the subscription gets rows; None for ever."""
 
     def passing(
         self, entry: PageEntry, header: PageHeader, batch: pa.RecordBatch, offsets: NDArray[np.int64], fresh: bool

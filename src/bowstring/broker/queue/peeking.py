@@ -60,7 +60,8 @@ async def peek(queues: Queues, wish: PeekWish) -> list[Fetched]:
     for actor in subscription.topic.actors:
         offsets = None if named is None else np.array(named.get(actor.partition.number, []), np.int64)
         if offsets is None or len(offsets):
-            found.append(await _of_partition(queues, subscription.number, actor, PeekFilter(own, asked, offsets, now), wish.limit))
+            look = PeekFilter(own, asked, offsets, now, subscription.kept_longer(actor))
+            found.append(await _of_partition(queues, subscription.number, actor, look, wish.limit))
     return _shared(found, wish.limit)
 
 
@@ -68,7 +69,8 @@ async def _of_partition(queues: Queues, number: int, actor: PartitionActor, look
     ledger = actor.partition.ledgers.get(number)
     if ledger is None:
         return []
-    again, start = ledger.given_back(1 << 40, queues.clock.now()), max(ledger.cursor, ledger.floor)
+    now = queues.clock.now()
+    again, start = RowSet.union((ledger.given_back(1 << 40, now), ledger.suspects(now))), max(ledger.cursor, ledger.floor)
     end = actor.partition.committed_offset
     pieces: list[Fetched] = []
     for rows, fresh in ((again, False), (RowSet(start, end) if start < end else again - again, True)):
@@ -86,10 +88,10 @@ async def _pieces(
     queues: Queues, actor: PartitionActor, number: int, look: PeekFilter, rows: RowSet, *, fresh: bool
 ) -> AsyncIterator[Fetched]:
     """Rows that may be seen, page by page. Those of damaged pages are passed over."""
-    partition, pages, size = actor.partition, GrantedPages(queues.reading), 0
+    partition, pages, size = actor.partition, GrantedPages(queues.reading, whole=True), 0
     while rows and size < LOOK_BYTES_MAX:
         found = await pages.read(partition, rows, READ_BYTES_MAX)
-        moments = queues.reading.moments(partition.topic)
+        moments = queues.reading.moments(partition.topic, look.kept_longer)
         for entry, page in zip(found.entries, found.pages, strict=True):
             size += entry.length
             header = decode_header(page.header)

@@ -25,6 +25,8 @@ class PushedLease(NamedTuple):
     """The topic that the rows are of, if they are dead letters that were redriven."""
     partition: int = 0
     """Their partition there."""
+    asked: int = 0
+    """The number of the request by which the consumer has asked for the rows; 0 if it has not."""
 
 
 class PushedRows(NamedTuple):

@@ -27,7 +27,7 @@ class Queues:
         self.log = log
         self.reading = reading
         newest = max((actor.partition.ledgers.moment for actor in log.topics.actors()), default=0)
-        self.clock = LeaseClock(log.clock, newest)
+        self.clock = LeaseClock(log.clock, surroundings.clock.wall(), newest)
         self._alarm = Alarm(self.clock, log.flusher.fail)
         self._granter = Granter(log.flusher, self.clock, self._alarm)
         self._topics: dict[int, TopicQueue] = {}
@@ -78,6 +78,7 @@ class Queues:
             return
         queue.end()
         for subscription in queue:
+            self.letters.companions.leave(subscription)
             await self.remove_lanes(subscription)
             await self.letters.companions.release(subscription)
 

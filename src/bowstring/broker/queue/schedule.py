@@ -1,24 +1,28 @@
 """When the rows of one partition are due that were published for later. All its subscriptions share it.
 
 Two things are known of such rows. `undue` is a set of the rows that are not due, as far back as any
-cursor stands: cursors pass them by. `_near` has the rows that are due next, sorted by due time and
-offset: those of pages that are not sealed, and of sealed ones those that are due before a horizon. The
-horizon moves on, and then the blocks of the next span are read from the due sections of extents. So
-twenty million rows that are spread over a day need some megabytes. Rows leave `undue` in the step in
-which they are due, and each ledger that passed them by hears of it in the same step: a row is either
-met by a cursor or told here, never both, never neither.
+cursor stands: cursors pass them by. `_near` has the rows that are due next: those of pages that are
+not sealed, and of sealed ones those that are due before a horizon. What is due before the horizon is
+sorted by due time and offset. The horizon moves on, and then the blocks of the next span are read from
+the due sections of extents. So twenty million rows that are spread over a day need some megabytes. Rows
+leave `undue` in the step in which they are due, and each ledger that passed them by hears of it in the
+same step: a row is either met by a cursor or told here, never both, never neither.
 
 A page with due times is looked at when it is committed. Until then nothing from it on is granted.
 
+Rows that their owner has moved are due by `Partition.moved_rows`, whatever their pages and the sections
+say. That is looked up in the step in which something becomes known here, so a move that comes while
+something is read counts.
+
 Nothing here is durable. A loaded broker begins with the first consumer, and with the past: ledgers
-know which rows they passed by (`Ledger.later`), and those that are due by now are told at once.
+know which rows they passed by (`Ledger.later`), and the broker tells those that are due by now at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -29,14 +33,19 @@ from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.reading.partition_dues import PartitionDues
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.reading.row_wait import RowWait
-from bowstring.core.due_blocks import NO_DUES, Dues
+from bowstring.core.addresses import Runs
+from bowstring.core.coming_rows import ComingRows
+from bowstring.core.due_blocks import Dues, Offsets
 from bowstring.core.ledger import Ledger
 from bowstring.core.machine import NEVER
-from bowstring.core.offset_set import Offsets
 from bowstring.core.row_set import NO_ROWS, RowPool, RowSet
 
 WINDOW: Final = 60_000_000
 """Sealed rows are read so long before they are due, in microseconds, or half of it."""
+TOGETHER: Final = 50_000
+"""Rows that are due within so many microseconds behind others are told together: each telling is a
+flush, and one of its own for each of hundreds a second takes a third of a core. A row that is due
+when none was for so long is told at once."""
 AGAIN: Final = 1_000_000
 """What could not be read is read again so much later."""
 
@@ -56,9 +65,10 @@ class Schedule:
         self._told = told
         self.undue = RowPool()
         """Rows that are not due."""
-        self._near = NO_DUES
-        self._horizon = 0
-        """Sealed rows that are due before this are in `_near`."""
+        self._near = ComingRows(0)
+        """Sealed rows that are due before its horizon are in it, and all that are not sealed."""
+        self._told_until = 0
+        """When it told of rows last."""
         self._known_from = NEVER
         """Of rows from here on it is known whether they are due."""
         self._fed: set[int] = set()
@@ -87,13 +97,19 @@ class Schedule:
         if self._known_from > ledger.cursor or ledger.subscription not in self._fed:
             return NO_ROWS
         known = min(end, self._unread[0] if self._unread else NEVER)
-        if self.undue.is_empty or not self.undue.any(ledger.cursor, known):
-            return NO_ROWS
+        if self.undue.is_empty or known <= ledger.cursor or not self.undue.any(ledger.cursor, known):
+            return NO_ROWS  # a seek may have set the cursor behind pages that were not looked at
         return self.undue.among(RowSet(ledger.cursor, known))
+
+    def forget(self, subscription: int) -> None:
+        """A ledger has passed rows by and does not know whether they are due: it hears again of all that
+        are.
+        """
+        self._fed.discard(subscription)
 
     def _first_undue(self, cursor: int, known: int) -> int:
         end = min(known, self._partition.next_offset)
-        rows = self.undue.among(RowSet(cursor, end)) if self.undue.any(cursor, end) else NO_ROWS
+        rows = self.undue.among(RowSet(cursor, end)) if cursor < end and self.undue.any(cursor, end) else NO_ROWS
         return rows.first if rows else known
 
     def _begin(self, ledger: Ledger) -> bool:
@@ -103,7 +119,7 @@ class Schedule:
             self._known_from, reaches = ledger.cursor, True
         if reaches and ledger.later.is_empty:
             self._fed.add(ledger.subscription)
-            self._horizon = self._horizon or self._dues.now() + WINDOW
+            self._near.reach(self._near.horizon or self._dues.now() + WINDOW)
             return True
         if self._task is None:
             self._task = asyncio.create_task(self._load())
@@ -122,20 +138,32 @@ class Schedule:
                 ledgers = list(partition.ledgers)
                 lowest = min((ledger.cursor for ledger in ledgers), default=partition.next_offset)
                 floor = min((ledger.floor for ledger in ledgers), default=partition.next_offset)
-                pages = await dues.of_pages(dues.pages(max(floor, partition.sealed_end)))
+                near, undue = ComingRows(now + WINDOW), RowPool()
+                async for part in dues.of_pages(dues.pages(max(floor, partition.sealed_end))):
+                    near.add(part)
+                    undue.put(_later(part, now))
                 extents = await dues.extents(floor)
-                near = [await dues.between(extent, 0, now + WINDOW) for extent in extents]
-                ahead = [await dues.between(extent, now, NEVER) for extent in extents if extent.end_offset > lowest]
+                for extent in extents:
+                    near.add(await dues.between(extent, 0, now + WINDOW))
+                    if extent.end_offset > lowest:
+                        async for part in dues.later(extent, now):
+                            undue.put(_later(part, now))
                 if moves == partition.moves:
                     break
         except Exception as error:
             return self._failed(error)
         self._task, self._is_sealed = None, bool(extents)
         self._unread = [first for first in self._unread if first >= committed]
-        self._horizon, self._seals, self._known_from = now + WINDOW, partition.seals, lowest
-        self._near, self.undue = NO_DUES, RowPool()
+        self._seals, self._known_from = partition.seals, lowest
+        self._near, self.undue = near, undue
         self._fed = {ledger.subscription for ledger in ledgers}
-        self._add([*near, *pages], [*ahead, *pages], now)
+        moved = partition.moved_rows
+        if len(moved):  # those are due when their owner has said
+            offsets, _ = moved.within(0, NEVER)
+            near.keep(lambda rows: ~np.isin(rows.offsets, offsets))
+            undue.take_out(RowSet.of_offsets(offsets))
+        soon = moved.due_between(0, now + WINDOW), moved.due_between(now + WINDOW, NEVER, partition.sealed_end)
+        self._add([], [moved.due_between(now, NEVER)], now, soon)
         self._committed()
         self.woken(0)
 
@@ -146,13 +174,15 @@ class Schedule:
         try:
             while True:
                 moves, until = self._partition.moves, self._dues.now() + WINDOW
-                near = [await self._dues.between(extent, self._horizon, until) for extent in await self._dues.extents()]
+                near = [await self._dues.between(extent, self._near.horizon, until) for extent in await self._dues.extents()]
                 if moves == self._partition.moves:
                     break
         except Exception as error:
             return self._failed(error)
-        self._task, self._horizon = None, until
-        self._add(near, [], 0)
+        moved = self._partition.moved_rows.due_between(self._near.horizon, until)
+        self._task = None
+        self._near.reach(until)
+        self._add(near, [], 0, [moved])
         self._trim()
         self._committed()
         self.woken(0)
@@ -200,28 +230,37 @@ class Schedule:
         self._add(dues, dues, self._dues.now())
         return True
 
-    def _add(self, near: list[Dues], ahead: list[Dues], now: int) -> None:
-        """Rows are known: those that are due next, and those that cursors pass by if they are not due
-        now.
+    def _add(self, near: list[Dues], ahead: list[Dues], now: int, moved: Sequence[Dues] = ()) -> None:
+        """Rows are known, as they were published: those that are due next, and those that cursors pass
+        by if they are not due now. Of rows that were moved `moved` says when they are due next.
         """
-        found = [self._near, *(part for part in near if len(part.moments))]
-        if len(found) > 1:
-            moments, offsets = np.concatenate([part.moments for part in found]), np.concatenate([part.offsets for part in found])
-            order = np.lexsort((offsets, moments))
-            moments, offsets = moments[order], offsets[order]
-            again = (moments[1:] == moments[:-1]) & (offsets[1:] == offsets[:-1])
-            first = np.concatenate(([True], ~again))
-            self._near = Dues(moments[first], offsets[first])
-        for part in ahead:
-            self.undue.put(RowSet.of_offsets(part.offsets[part.moments > now]))
+        known = self._partition.moved_rows
+        for part in (*map(known.unmoved, near), *moved):
+            self._near.add(part)
+        for part in map(known.present, ahead):
+            self.undue.put(_later(part, now))
 
     def _trim(self) -> None:
         """Forgets rows that are sealed and not due before the horizon: they are read again."""
-        moments, offsets = self._near
-        kept = (moments < self._horizon) | (offsets >= self._partition.sealed_end)
-        if not kept.all():
-            self._near, self._is_sealed = Dues(moments[kept], offsets[kept]), True
+        horizon, sealed_end = self._near.horizon, self._partition.sealed_end
+        if self._near.keep(lambda rows: (rows.moments < horizon) | (rows.offsets >= sealed_end)):
+            self._is_sealed = True
         self._seals = self._partition.seals
+
+    # Rows that are moved
+
+    def rescheduled(self, runs: Runs, due: int) -> None:
+        """Their owner has given rows that are not due another due time. Those that are not in memory
+        before they are due are read then. Before anything is known here there is nothing to do.
+        """
+        if self._known_from == NEVER:
+            return
+        offsets = RowSet.of_runs(runs).offsets()
+        self._near.keep(lambda rows: ~np.isin(rows.offsets, offsets))
+        near = offsets if due < self._near.horizon else offsets[offsets >= self._partition.sealed_end]
+        self._is_sealed = self._is_sealed or len(near) < len(offsets)
+        self._add([], [], 0, [Dues(np.full(len(near), due, np.int64), near)])
+        self.woken(0)
 
     # When rows are due
 
@@ -233,17 +272,26 @@ class Schedule:
             return
         if self._seals != self._partition.seals and self._task is None:
             self._trim()
-        count = int(np.searchsorted(self._near.moments, now, side="right"))
-        if count:
-            due, self._near = self._near.offsets[:count], Dues(self._near.moments[count:], self._near.offsets[count:])
-            self._tell(due)
-        if self._is_sealed and self._task is None and self._horizon - WINDOW // 2 <= now:
+        if self._near.has_far and not self._is_sealed and self._near.horizon - WINDOW // 2 <= now:
+            self._near.reach(now + WINDOW)
+        self.tell_due(now)
+        if self._is_sealed and self._task is None and self._near.horizon - WINDOW // 2 <= now:
             self._task = asyncio.create_task(self._load_window())
         self._told()
-        following = [int(self._near.moments[0])] if len(self._near.moments) else []
-        following += [self._horizon - WINDOW // 2] if self._is_sealed and self._task is None else []
-        if following:
-            self._alarm.set(self, max(self._clock.at(min(following)), self._clock.now() + 1))
+        following = min(NEVER, max(self._near.first(), self._told_until + TOGETHER))
+        if (self._is_sealed or self._near.has_far) and self._task is None:
+            following = min(following, self._near.horizon - WINDOW // 2)
+        if following < NEVER:
+            self._alarm.set(self, max(self._clock.at(following), self._clock.now() + 1))
+
+    def tell_due(self, now: int = 0) -> None:
+        """Tells the rows that are due by now and were not told. For those who grant by keys: of a key
+        the rows that are due come in their order.
+        """
+        now = now or self._dues.now()
+        if self._near.first() <= now:
+            self._tell(self._near.take(now))
+            self._told_until = now
 
     def _tell(self, due: Offsets) -> None:
         self.undue.take_out(RowSet.of_offsets(due))
@@ -253,7 +301,15 @@ class Schedule:
                 ledger.later.come_due(due)
 
     def stop(self) -> None:
-        """The topic is gone, or the incarnation has ended."""
+        """No one needs it: the topic or its last subscription is gone, or the incarnation has ended. An
+        alarm or a commit may call it once more, and finds nothing.
+        """
         if self._task is not None:
             self._task.cancel()
             self._task = None
+        self.undue, self._near, self._unread, self._is_sealed = RowPool(), ComingRows(), [], False
+
+
+def _later(dues: Dues, now: int) -> RowSet:
+    """Those of the rows that are not due."""
+    return RowSet.of_offsets(dues.offsets[dues.moments > now])

@@ -30,6 +30,6 @@ class Schedules:
         return found
 
     def stop(self) -> None:
-        """The topic is deleted, or the incarnation is over."""
+        """No one needs them any more."""
         for schedule in self._schedules.values():
             schedule.stop()

@@ -17,7 +17,6 @@ delivery sets it aside and counts it. Nothing here is durable: a loaded broker l
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -26,90 +25,30 @@ import numpy as np
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.alarm import Alarm
-from bowstring.broker.queue.granted_pages import GrantedPages, PagesFound
 from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.lease_requests import SkipRows
+from bowstring.broker.queue.look_ahead import LookAhead
+from bowstring.broker.queue.page_looks import AHEAD_ROWS, PageLooks, PagesRead
 from bowstring.broker.queue.scouted_rows import RowLook, ScoutedRows, joined, nothing
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.reading.row_wait import RowWait
 from bowstring.core.ledger import Ledger
 from bowstring.core.row_set import NO_ROWS, RowSet
 
-AHEAD_ROWS: Final = 65_536
-"""It looks no further when it knows so many rows of a partition that can be granted."""
-BYTES_AT_ONCE: Final = 1024 * 1024
-"""About how many bytes it looks at in the step of a flush; a task does the rest."""
-BYTES_A_READ: Final = 4 * 1024 * 1024
-"""About how many a task looks at before others have their turn."""
-SMALL_ROWS: Final = 1_024
-"""A block of fewer rows is joined with the next one."""
+AHEAD_BYTES: Final = 8 * 1024 * 1024
+"""About how many bytes of pages with rows that pass a filter it looks ahead: what it has read is still
+in memory when it is delivered. It looks further for a caller that wants to know all rows, and where rows
+wait for their keys.
+"""
+ALL_ROWS: Final = 1 << 62
+"""So many rows are asked for by a caller that wants to know all."""
 SKIP_ROWS: Final = 262_144
 """So many rows that are left out, one after the other, are settled without a grant at once."""
 SKIP_MICROSECONDS: Final = 5_000_000
 """Fewer are settled so much later, if no grant has come meanwhile."""
 
 
-class _Ahead:
-    """What is known of one partition from the cursor on."""
-
-    def __init__(self, start: int) -> None:
-        self.start = start
-        self.end = start
-        """Rows of [start, end) were looked at."""
-        self.blocks: deque[ScoutedRows] = deque()
-        """Only those in which something passes."""
-        self.count = 0
-        """How many rows they have."""
-        self.settled = 0
-        """How many rows ahead were settled when they were left out of the blocks."""
-        self.task: asyncio.Task[None] | None = None
-        self.wait: RowWait | None = None
-        """Wakes it when more is committed."""
-
-    def add(self, found: ScoutedRows) -> None:
-        self.end = found.end
-        if not len(found.offsets):
-            return
-        self.count += len(found.offsets)
-        if self.blocks and len(self.blocks[-1].offsets) + len(found.offsets) < SMALL_ROWS:
-            found = joined([self.blocks.pop(), found])
-        self.blocks.append(found)
-
-    def pass_below(self, offset: int) -> None:
-        """The cursor has come here."""
-        self.start = max(self.start, offset)
-        while self.blocks and self.blocks[0].offsets[0] < offset:
-            block = self.blocks.popleft()
-            low = int(np.searchsorted(block.offsets, offset))
-            self.count -= low
-            if low < len(block.offsets):
-                self.blocks.appendleft(block.rows(low, len(block.offsets)))
-
-    def leave_out(self, ledger: Ledger) -> None:
-        """Rows may have been settled since they were looked at: deleted, or taken by retention."""
-        above = ledger.settled.above
-        settled = 0 if above.is_empty else above.count(self.start, self.end)
-        if settled and settled != self.settled:
-            kept = [block.only(~above.of(block.offsets)) for block in self.blocks]
-            self.blocks = deque(block for block in kept if len(block.offsets))
-            self.count = sum(len(block.offsets) for block in self.blocks)
-        self.settled = settled
-
-    @property
-    def first(self) -> int:
-        """The first row that passes; `end` if none does."""
-        return int(self.blocks[0].offsets[0]) if self.blocks else self.end
-
-    def stop(self, actor: PartitionActor) -> None:
-        if self.task is not None:
-            self.task.cancel()
-            self.task = None
-        if self.wait is not None:
-            actor.forget(self.wait)
-            self.wait = None
-
-
-class Scout:
+class Scout(PageLooks):
     """Looks ahead for one subscription, while it has consumers."""
 
     def __init__(
@@ -126,15 +65,13 @@ class Scout:
         """`found` is called when a partition may have more rows to grant, `failed` when it cannot
         be read.
         """
-        self._subscription = subscription
-        self._look = look
+        super().__init__(subscription, reading, look)
         self._clock = clock
         self._alarm = alarm
         self.found = found
         self._failed = failed
-        self._pages = GrantedPages(reading)
         self._sleep = reading.clock.sleep
-        self._partitions: dict[PartitionActor, _Ahead] = {}
+        self._partitions: dict[PartitionActor, LookAhead] = {}
 
     # What the granter asks
 
@@ -146,6 +83,8 @@ class Scout:
         """Rows from the cursor on that can be granted: so many and one more, or all that are known.
         Other rows of [first, end) are left out by the filter, or are settled.
         """
+        if actor in self._partitions:
+            self._partitions[actor].wants_all = most >= ALL_ROWS
         ahead, blocks, rows = self._ahead(actor, ledger), list[ScoutedRows](), 0
         for block in ahead.blocks:
             blocks.append(block)
@@ -184,54 +123,48 @@ class Scout:
         """Messages could not be read."""
         self._failed(error if isinstance(error, errors.Error) else errors.Unavailable(f"messages could not be read: {error}"))
 
-    def _ahead(self, actor: PartitionActor, ledger: Ledger) -> _Ahead:
+    def _ahead(self, actor: PartitionActor, ledger: Ledger) -> LookAhead:
         start = max(ledger.cursor, ledger.floor)
         ahead = self._partitions.get(actor)
         if ahead is None or not ahead.start <= start <= ahead.end:
             self.forget(actor)
-            ahead = self._partitions[actor] = _Ahead(start)
+            ahead = self._partitions[actor] = LookAhead(start)
+            self.begin(actor, start)
         ahead.pass_below(start)
         ahead.leave_out(ledger)
-        if ahead.task is None and ahead.count < AHEAD_ROWS:
+        if ahead.task is None and not self._is_far(ahead):
             self._look_further(actor, ahead)
         self._skip(actor, ledger, ahead)
         return ahead
 
     # Looking ahead
 
-    def _look_further(self, actor: PartitionActor, ahead: _Ahead) -> None:
+    def _look_further(self, actor: PartitionActor, ahead: LookAhead) -> None:
         """Looks at what is in memory, about as much as one step allows; a task reads the rest."""
         committed = actor.partition.committed_offset
         if ahead.end < committed:
-            found = self._pages.at_once(actor.partition, RowSet(ahead.end, committed), BYTES_AT_ONCE)
-            if found is not None:
-                ahead.add(self._looked_at(actor, RowSet(ahead.end, committed), found))
+            self.look_at_once(actor, ahead, RowSet(ahead.end, committed))
         if ahead.end >= committed:
             self._wait(actor, ahead)
-        elif ahead.count < AHEAD_ROWS:
+        elif not self._is_far(ahead):
             ahead.task = asyncio.create_task(self._read(actor, ahead))
 
-    def _wait(self, actor: PartitionActor, ahead: _Ahead) -> None:
+    def _wait(self, actor: PartitionActor, ahead: LookAhead) -> None:
         """Until more is committed."""
         if ahead.wait is None:
             ahead.wait = RowWait(lambda: self._woken(actor, ahead))
             actor.wake_when_readable(ahead.wait, ahead.end)
 
-    def _woken(self, actor: PartitionActor, ahead: _Ahead) -> bool:
+    def _woken(self, actor: PartitionActor, ahead: LookAhead) -> bool:
         ahead.wait = None
         if self._partitions.get(actor) is ahead and actor.gone is None:
             self.found(actor)
         return True
 
-    async def _read(self, actor: PartitionActor, ahead: _Ahead) -> None:
+    async def _read(self, actor: PartitionActor, ahead: LookAhead) -> None:
         """Reads pages until it knows enough rows, or is at the end."""
         try:
-            while ahead.count < AHEAD_ROWS and (committed := actor.partition.committed_offset) > ahead.end:
-                asked, before = RowSet(ahead.end, committed), ahead.count
-                ahead.add(self._looked_at(actor, asked, await self._pages.read(actor.partition, asked, BYTES_A_READ)))
-                if ahead.count > before:
-                    self.found(actor)
-                await self._sleep(0)
+            await self._read_on(actor, ahead)
         except Exception as error:
             ahead.task = None
             self.failed(error)
@@ -239,59 +172,35 @@ class Scout:
         ahead.task = None
         self.found(actor)
 
-    def _looked_at(self, actor: PartitionActor, asked: RowSet, found: PagesFound) -> ScoutedRows:
-        """The rows of these pages that can be granted. Rows before them are in no page, and those of
-        a damaged one cannot be read: their delivery tells.
+    def _is_far(self, ahead: LookAhead) -> bool:
+        """Whether it looks no further now. Rows that wait for their keys do not count in bytes."""
+        bytes_max = None if self._look.with_keys or ahead.wants_all else AHEAD_BYTES
+        return ahead.is_far(AHEAD_ROWS, bytes_max)
+
+    async def _read_on(self, actor: PartitionActor, ahead: LookAhead) -> None:
+        """The next pages are read while these are looked at. Those that are read last, and not looked
+        at, go into the cache of pages.
         """
-        parts, end = list[ScoutedRows](), asked.first
-        for entry, page in zip(found.entries, found.pages, strict=True):
-            if entry.first_offset > end:
-                parts.append(self._unseen(actor, end, entry.first_offset))
-                if parts[-1].end < entry.first_offset:
-                    return joined(parts)
-            parts.append(self._look.of_page(max(end, entry.first_offset), entry, page))
-            end = entry.end
-        if found.damaged:
-            parts.append(self._unseen(actor, end, found.damaged.stop))
-        elif not parts:
-            parts.append(self._unseen(actor, end, asked.stop))
-        return joined(parts)
-
-    def _unseen(self, actor: PartitionActor, first: int, end: int) -> ScoutedRows:
-        ledger = actor.partition.ledgers.get(self._subscription)
-        rows = RowSet(first, end) if ledger is None else ledger.settled.unsettled(first, end, AHEAD_ROWS)
-        offsets = rows.offsets()
-        looked = end if len(offsets) < AHEAD_ROWS else rows.stop
-        return self._look.unknown(first, looked, offsets)
-
-    # Looking again
-
-    def again_at_once(self, actor: PartitionActor, rows: RowSet) -> ScoutedRows | None:
-        """Rows before the cursor, which were given back: those of the first pages that hold some,
-        up to `end`. None if their pages are not in memory.
-        """
-        found = self._pages.at_once(actor.partition, rows, BYTES_AT_ONCE)
-        return None if found is None else self._look.among(rows, found)
-
-    async def again(self, actor: PartitionActor, rows: RowSet) -> ScoutedRows:
-        """The same, wherever they are."""
-        return self._look.among(rows, await self._pages.read(actor.partition, rows, BYTES_A_READ))
-
-    def left_out_of(self, rows: RowSet, found: PagesFound) -> RowSet:
-        """Those of granted rows in these pages that the filter leaves out: they were granted unseen,
-        because their pages could not be read.
-        """
-        if not self._look.has_filter:
-            return NO_ROWS
-        looked = [
-            (RowSet(entry.first_offset, entry.end), self._look.of_page(entry.first_offset, entry, page))
-            for entry, page in zip(found.entries, found.pages, strict=True)
-        ]
-        return RowSet.union((rows & whole) - RowSet.of_offsets(seen.offsets) for whole, seen in looked)
+        following: PagesRead | None = None
+        try:
+            while not self._is_far(ahead) and (committed := actor.partition.committed_offset) > ahead.end:
+                before = ahead.count
+                if following is None or following.asked.first != ahead.end:
+                    following = self.read(actor, RowSet(ahead.end, committed))
+                asked, found = following.asked, await following.task
+                following = self.read_behind(actor, found, committed)
+                await self._sleep(0)
+                self.look_at(actor, ahead, asked, found)
+                if ahead.count > before:
+                    self.found(actor)
+        except asyncio.CancelledError:
+            if following is not None:
+                following.task.cancel()
+            raise
 
     # Rows that are left out
 
-    def _skip(self, actor: PartitionActor, ledger: Ledger, ahead: _Ahead) -> None:
+    def _skip(self, actor: PartitionActor, ledger: Ledger, ahead: LookAhead) -> None:
         """Has the cursor pass rows that are left out, if there are very many; else later."""
         left_out = ahead.first - ledger.cursor
         if left_out >= SKIP_ROWS:

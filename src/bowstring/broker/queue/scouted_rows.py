@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bowstring.broker.queue.granted_pages import PagesFound
 from bowstring.broker.reading.selection import Selection
+from bowstring.broker.reading.sifted_pages import SiftedPage, sift
 from bowstring.core.pages import PageEntry, decode_header
 from bowstring.core.row_set import RowSet
 from bowstring.core.subscription_settings import KEY_SHARED, SubscriptionSettings
@@ -64,26 +65,50 @@ def joined(parts: list[ScoutedRows]) -> ScoutedRows:
     return ScoutedRows(parts[0].first, parts[-1].end, *arrays)
 
 
+class LookedAt(NamedTuple):
+    """What was found in a page."""
+
+    rows: ScoutedRows
+    sifted: SiftedPage | None = None
+    """The rows themselves, if they are few of the page."""
+
+
 class RowLook:
     """What a subscription wants to know of rows."""
 
     def __init__(self, where: Filter | None, *, with_keys: bool) -> None:
         self.has_filter = where is not None
+        self.looks_at_dues = where is not None and "due" in _columns_of(where)
         self._selection = Selection(where)
         self.with_keys = with_keys
 
-    def of_page(self, first: int, entry: PageEntry, page: Page) -> ScoutedRows:
-        """The rows of a page from the offset on that pass the filter."""
+    def of_page(self, first: int, entry: PageEntry, page: Page, *, filtered: bool = True) -> LookedAt:
+        """The rows of a page from the offset on that pass the filter. Dead letters are not filtered:
+        they have passed it where they came from.
+        """
+        if isinstance(page, SiftedPage):
+            return self._of_sifted(page)
         header = decode_header(page.header)
         batch = encoding.decode(header.columns, page.body)
-        offsets = self._selection.passing(entry, header, batch, np.arange(first, entry.end, dtype=np.int64))
-        return ScoutedRows(first, entry.end, offsets, *self._keys(batch, offsets - entry.first_offset))
+        offsets = np.arange(first, entry.end, dtype=np.int64)
+        if filtered:
+            offsets = self._selection.passing(entry, header, batch, offsets)
+        found = ScoutedRows(first, entry.end, offsets, *self._keys(batch, offsets - entry.first_offset))
+        return LookedAt(found, sift(entry, page.header, batch, offsets) if filtered and self.has_filter else None)
+
+    def _of_sifted(self, page: SiftedPage) -> LookedAt:
+        """The same of rows that passed a filter before, perhaps another one."""
+        entry, batch = page.entry._replace(rows=len(page.offsets)), encoding.decode(page.columns, page.body)
+        header, rows = decode_header(page.header), np.arange(entry.first_offset, entry.end, dtype=np.int64)
+        rows = self._selection.passing(entry, header, batch, rows, page.offsets) - entry.first_offset
+        return LookedAt(ScoutedRows(entry.first_offset, page.entry.end, page.offsets[rows], *self._keys(batch, rows)))
 
     def _keys(self, batch: pa.RecordBatch, rows: NDArray[np.int64]) -> Keys:
         if not self.with_keys or "key" not in batch.schema.names:
             return self._no_keys(len(rows))
         column = batch.column("key")
-        return id_hashes(column)[rows], column.is_valid().to_numpy(zero_copy_only=False)[rows]
+        are_there = column.is_valid().to_numpy(zero_copy_only=False)[rows] if column.null_count else np.ones(len(rows), np.bool_)
+        return id_hashes(column)[rows], are_there
 
     def _no_keys(self, count: int) -> Keys:
         return (np.zeros(count, np.uint64), np.zeros(count, np.bool_)) if self.with_keys else (_NO_HASHES, _NO_FLAGS)
@@ -95,7 +120,7 @@ class RowLook:
     def among(self, rows: RowSet, found: PagesFound) -> ScoutedRows:
         """Those of the rows that are in these pages, which need not follow each other, or should be."""
         pages = zip(found.entries, found.pages, strict=True)
-        parts = [self.of_page(max(rows.first, entry.first_offset), entry, page) for entry, page in pages]
+        parts = [self.of_page(max(rows.first, entry.first_offset), entry, page, filtered=False).rows for entry, page in pages]
         end = found.damaged.stop if found.damaged else parts[-1].end if parts else rows.stop
         asked = rows.below(end)
         missing = (asked - RowSet.of_runs([(part.first, part.end - part.first) for part in parts])).offsets()
@@ -112,3 +137,13 @@ def look_of(settings: SubscriptionSettings) -> RowLook | None:
     if not settings.where and not with_keys:
         return None
     return RowLook(filters.parse(settings.where, None) if settings.where else None, with_keys=with_keys)
+
+
+def _columns_of(tree: Filter) -> set[str]:
+    """The names of the columns that a filter looks at."""
+    if isinstance(tree, filters.Every | filters.Any):
+        return set[str]().union(*map(_columns_of, tree.parts))
+    if isinstance(tree, filters.Not):
+        return _columns_of(tree.part)
+    other = tree.other if isinstance(tree, filters.Compare) else None
+    return {tree.column.name, other.name} if isinstance(other, filters.ColumnName) else {tree.column.name}

@@ -46,6 +46,11 @@ class SlotOwners:
         """Rows of these keys were looked at."""
         np.add.at(self._loads, slots_of(hashes[hashes != KEYLESS]), 1.0)
 
+    def owner_of(self, key: int) -> str:
+        """The consumer that a key prefers, by its hash; empty if there is none."""
+        number = int(self.owners[key % SLOTS])
+        return next((name for name, each in self.numbers.items() if each == number), "")
+
     def join(self, name: str) -> None:
         """A consumer is connected: it gets its share."""
         if name not in self.numbers:
@@ -68,6 +73,10 @@ class SlotOwners:
             self._idle.discard(name)
         elif waiting:
             self._full.setdefault(name, now)
+
+    def took(self, name: str) -> None:
+        """A consumer was granted rows: it works, also if it is full whenever it is looked at."""
+        self._full.pop(name, None)
 
     def next_look(self, now: int) -> int | None:
         """When to look again whether a consumer takes nothing; None for whenever."""

@@ -7,6 +7,7 @@ and follows the changes of the ledgers when they are applied.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -20,8 +21,8 @@ from bowstring.broker.queue.scout import Scout
 from bowstring.broker.topics import Topic
 from bowstring.core.addresses import Runs
 from bowstring.core.ledger import Ledger
-from bowstring.core.ledger_changes import Grant, Settle
-from bowstring.core.subscription_settings import SubscriptionSettings
+from bowstring.core.ledger_changes import Grant, SetAsideReason, Settle
+from bowstring.core.subscription_settings import DEAD_LETTER, KEEP, SubscriptionSettings
 
 FIRST_MEAN = 1024.0
 """The size of a message, in bytes, where nothing is known about the partition yet."""
@@ -77,6 +78,10 @@ class LiveSubscription:
         """Looks at rows before they are granted, if that is needed."""
         self.keys: KeyShare | None = None
         """Shares the keys of a key-shared subscription out."""
+        self.awaiting: set[asyncio.Event] = set()
+        """Set when more may be known of rows (`lease_by_id`)."""
+        self.leaving: asyncio.Task[None] | None = None
+        """It is being deleted: its name and its companion are free, and this is the rest of it."""
         self.ended: errors.Error | None = None
         topic.actors[0].followers[self] = None  # all of them end together
 
@@ -179,6 +184,8 @@ class LiveSubscription:
 
     def may_grant(self, actor: PartitionActor) -> None:
         """A partition may have rows to grant."""
+        for event in self.awaiting:
+            event.set()
         if self.consumers:
             self.waiting[actor] = None
             if self.hungry or self.apart:
@@ -191,9 +198,24 @@ class LiveSubscription:
         return ledger.waiting(self.end(actor, ledger), now)
 
     def end(self, actor: PartitionActor, ledger: Ledger) -> int:
-        """Rows from the cursor up to there are due."""
+        """Rows from the cursor up to there are due. Those of a lane wait until they are redriven."""
+        if ledger.lane:
+            return ledger.cursor
         end = actor.partition.next_offset
-        return end if self.schedules is None or ledger.lane else min(end, self.schedules[actor].limit(ledger))
+        return end if self.schedules is None else min(end, self.schedules[actor].limit(ledger))
+
+    def kept_longer(self, actor: PartitionActor) -> int | None:
+        """For how long after the retention of their topic it still gets rows of a partition; None for
+        ever.
+        """
+        if self.is_lane(actor):
+            return None  # what was redriven is never too old
+        return 0 if self.settings.unsettled != KEEP else self.settings.keep_max or None
+
+    @property
+    def fate_of_old_rows(self) -> SetAsideReason:
+        """What becomes of granted rows that are too old. Retention may not have come to them yet."""
+        return SetAsideReason.OVERTAKEN if self.settings.unsettled == DEAD_LETTER else SetAsideReason.EXPIRED
 
     def mean(self, actor: PartitionActor) -> float:
         """About how many bytes a message of the partition has."""

@@ -31,6 +31,7 @@ class QueuePartitionFacts(NamedTuple):
     backlog: int
     leased: int
     later: int = 0
+    overtaken: int = 0
 
 
 class QueueConsumerFacts(NamedTuple):
@@ -41,6 +42,15 @@ class QueueConsumerFacts(NamedTuple):
     address: str
     leased: int
     credit: int
+
+
+class LetterFacts(NamedTuple):
+    """The dead letters of a subscription."""
+
+    dead: int
+    """Dead letters that are not settled."""
+    redriven: int
+    """Those of them that were redriven."""
 
 
 class SubscriptionFacts(NamedTuple):
@@ -62,6 +72,7 @@ class SubscriptionFacts(NamedTuple):
     rates: RatesFacts
     partitions: list[QueuePartitionFacts]
     consumers: list[QueueConsumerFacts]
+    letters: LetterFacts
 
 
 async def describe(queues: Queues, topic: str, name: str) -> SubscriptionFacts:
@@ -100,6 +111,7 @@ async def facts_of(queues: Queues, subscription: LiveSubscription) -> Subscripti
         rates=subscription.rates.facts(),
         partitions=partitions,
         consumers=_consumers(subscription),
+        letters=_letters(subscription),
     )
     await queues.log.durable()
     return facts._replace(oldest=await oldest_arrival(queues, subscription))
@@ -111,6 +123,15 @@ def figures_of(subscription: LiveSubscription) -> Iterator[tuple[int, LedgerFigu
         partition = actor.partition
         if subscription.number in partition.ledgers:
             yield partition.number, partition.ledgers.figures(subscription.number, partition.committed_offset)
+
+
+def _letters(subscription: LiveSubscription) -> LetterFacts:
+    companion, dead, redriven = subscription.companion, 0, 0
+    for actor in () if companion is None else companion.actors:
+        if (ledger := subscription.ledger(actor)) is not None:
+            dead += ledger.backlog(actor.partition.committed_offset)
+            redriven += len(ledger.redriven)
+    return LetterFacts(dead, redriven)
 
 
 def _consumers(subscription: LiveSubscription) -> list[QueueConsumerFacts]:

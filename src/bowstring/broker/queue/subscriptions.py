@@ -7,7 +7,9 @@ the next offset of each partition at one moment.
 
 from __future__ import annotations
 
+import asyncio
 import difflib
+from collections.abc import Awaitable
 from typing import Final, NamedTuple
 
 from bowstring import errors
@@ -90,7 +92,7 @@ async def _create(
     answered = PartitionActor.ask_together(asked)
     subscription = queues.add(topic, number, name, settings, created)
     await answered
-    await queues.letters.companions.create(subscription)
+    await queues.letters.companions.created(subscription)
     told = {"mode": settings.mode, "lease": settings.lease / 1e6, "client": caller.address}
     queues.observer.note("subscription-created", topic=topic.row.name, subscription=name, **told)
     return subscription
@@ -117,7 +119,7 @@ async def alter(queues: Queues, topic: str, name: str, given: GivenSettings, cal
 
 
 async def delete(queues: Queues, topic: str, name: str, caller: Caller, *, missing_ok: bool) -> bool:
-    """Says whether there was one. Its consumers are ended when that is durable."""
+    """Says whether there was one. Its consumers are ended when that is durable, also if the caller goes."""
     queue = queues.of(queues.log.topics.topic(topic))
     subscription = queue.get(name)
     if subscription is None:
@@ -128,14 +130,28 @@ async def delete(queues: Queues, topic: str, name: str, caller: Caller, *, missi
     asked = [(actor, UnsubscribePartition(subscription.number_in(actor))) for actor in subscription.actors()]
     answered = PartitionActor.ask_together(asked)
     queue.remove(subscription)
+    queues.letters.companions.leave(subscription)
     if subscription.companion is not None:
         queues.of(subscription.companion).remove_lane(subscription)
+    subscription.leaving = asyncio.create_task(_end(queues, subscription, answered))
+    subscription.leaving.add_done_callback(_drop_error)
+    await asyncio.shield(subscription.leaving)
+    queues.observer.note("subscription-deleted", topic=topic, subscription=name, client=caller.address)
+    return True
+
+
+async def _end(queues: Queues, subscription: LiveSubscription, answered: Awaitable[object]) -> None:
+    """The rest of a deletion, once it is durable."""
     await answered
     await queues.letters.companions.release(subscription)
     subscription.detach()
     subscription.closed(deleted(subscription))
-    queues.observer.note("subscription-deleted", topic=topic, subscription=name, client=caller.address)
-    return True
+
+
+def _drop_error(task: asyncio.Task[None]) -> None:
+    """Its error is for its caller; if the caller has gone, the error is dropped."""
+    if not task.cancelled():
+        task.exception()
 
 
 # Looking and checking

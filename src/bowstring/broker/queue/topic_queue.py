@@ -19,10 +19,10 @@ from bowstring.broker.queue.scouted_rows import look_of
 from bowstring.broker.queue.subscription import LiveSubscription
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.topics import Topic
-from bowstring.core.changes import Append, Change, Delete, Floor
-from bowstring.core.ledger_changes import Condemn, Expire, GiveBack, Grant, Redrive, Reset, SetAside, Settle
+from bowstring.core.changes import Append, Change, Delete, Floor, Reschedule
+from bowstring.core.ledger_changes import Condemn, Expire, GiveBack, Grant, Overtake, Redrive, Reset, SetAside, Settle
 
-QueueChange = Grant | Settle | Expire | GiveBack | SetAside | Reset | Condemn | Redrive
+QueueChange = Grant | Settle | Expire | GiveBack | SetAside | Reset | Condemn | Redrive | Overtake
 """The changes of a ledger after which something may be granted, or is to be ended or written."""
 
 
@@ -65,7 +65,10 @@ class TopicQueue:
         self._ends = {actor: LeaseEnds(self, actor) for actor in topic.actors}
         self._later = {actor: LaterRows(self, actor) for actor in topic.actors}
         self._schedules: Schedules | None = None
-        """None before there was a subscription."""
+        """None while there is no subscription. The next one begins with the past, as after a restart."""
+        self._dated: dict[PartitionActor, list[int]] = {}
+        """Where pages begin that have due times and were not committed when the last such page was
+        decided. They are not in the past yet."""
         for actor in topic.actors:
             actor.taken = self.taken
             self._set_alarm(actor)
@@ -83,6 +86,9 @@ class TopicQueue:
         """A subscription is there. Some have to look at rows before they are granted."""
         if self._schedules is None:
             self._schedules = Schedules(reading, self._clock, self._alarm, self._may_grant)
+            for actor in self._dated:
+                for first_offset in self._uncommitted(actor):
+                    self._schedules[actor].appended(first_offset)
         subscription.schedules = self._schedules
         look = look_of(subscription.settings)
         if look is not None:
@@ -99,6 +105,8 @@ class TopicQueue:
     def remove(self, subscription: LiveSubscription) -> None:
         """The subscription is being deleted: its name is free."""
         del self._by_name[subscription.name], self._by_number[subscription.number]
+        if not self._by_name:
+            self._stop_schedules()
 
     def remove_lane(self, subscription: LiveSubscription) -> None:
         """The same of a subscription of another topic."""
@@ -111,14 +119,17 @@ class TopicQueue:
         for change in changes:
             if isinstance(change, Append):
                 if change.rows:
-                    if change.due and self._schedules is not None and self._by_number:
-                        self._schedules[actor].appended(change.first_offset)
+                    if change.due:
+                        self._dated_page(actor, change.first_offset)
                     for subscription in self._by_number.values():
                         subscription.may_grant(actor)
+            elif isinstance(change, Reschedule):
+                if self._schedules is not None:
+                    self._schedules[actor].rescheduled(change.runs, change.due)
             elif isinstance(change, Delete | Floor):
                 for subscription in self._by_number.values():
                     self._leases_changed(subscription, actor, change)
-            elif isinstance(change, Grant | Settle | Expire | GiveBack | SetAside | Reset | Condemn | Redrive):
+            elif isinstance(change, Grant | Settle | Expire | GiveBack | SetAside | Reset | Condemn | Redrive | Overtake):
                 self._told(actor, change)
 
     def _told(self, actor: PartitionActor, change: QueueChange) -> None:
@@ -134,8 +145,11 @@ class TopicQueue:
         elif isinstance(change, Settle):
             subscription.settled(actor, ledger, change)
         else:
-            if isinstance(change, Reset) and subscription.scout is not None:
+            if isinstance(change, Reset | Condemn) and subscription.scout is not None:
                 subscription.scout.forget(actor)
+                subscription.scout.passed_unseen(actor, ledger.later.rows(), ledger.floor)
+            if isinstance(change, Condemn) and self._schedules is not None:
+                self._schedules[actor].forget(subscription.number)
             subscription.leases_changed(actor, ledger)
         self._set_later(subscription, actor)
         if ledger.condemned:
@@ -150,14 +164,28 @@ class TopicQueue:
 
     # Rows that are due later
 
+    def _dated_page(self, actor: PartitionActor, first_offset: int) -> None:
+        self._dated[actor] = [*self._uncommitted(actor), first_offset]
+        if self._schedules is not None:
+            self._schedules[actor].appended(first_offset)
+
+    def _uncommitted(self, actor: PartitionActor) -> list[int]:
+        """Where pages begin that have due times and are not committed."""
+        committed = actor.partition.committed_offset
+        return [first_offset for first_offset in self._dated.get(actor, ()) if first_offset >= committed]
+
     def _may_grant(self, actor: PartitionActor) -> None:
         for subscription in self._by_number.values():
             subscription.may_grant(actor)
 
     def end(self) -> None:
         """The topic is deleted, or the incarnation is over."""
+        self._stop_schedules()
+
+    def _stop_schedules(self) -> None:
         if self._schedules is not None:
             self._schedules.stop()
+            self._schedules = None
 
     # Rows that come again later
 
@@ -202,7 +230,7 @@ class TopicQueue:
             keys = subscription.keys
             request = ExpireEnded(subscription.number_in(actor), self._clock.now, None if keys is None else keys.behind(actor))
             if keys is not None:
-                request.revoked_told = partial(keys.revoked, actor.partition.number)
+                request.revoked_told = partial(keys.revoked, subscription.place(actor))
             actor.receive(request)
             subscription.rates.count(expired=max(0, request.held_before - ledger.leases.rows_held))
         self._set_alarm(actor)

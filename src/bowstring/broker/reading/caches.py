@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, NamedTuple, TypeVar
 
+from bowstring.broker.reading.sifted_pages import SiftedPages
 from bowstring.ports.store import Page, Reference
 
 Key = TypeVar("Key", bound=Hashable)
@@ -76,3 +77,11 @@ class Caches(NamedTuple):
 
     tail: PageCache[TailKey]
     pages: PageCache[Reference]
+    sifted: SiftedPages
+
+
+def caches_of(tail_bytes: int, pages_bytes: int) -> Caches:
+    """Caches of these sizes. Sifted pages are there only for subscriptions with a filter; then they take
+    up to a quarter of what pages take.
+    """
+    return Caches(PageCache(tail_bytes, touch=False), PageCache(pages_bytes, touch=True), SiftedPages(pages_bytes // 4))

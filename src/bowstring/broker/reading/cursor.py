@@ -72,5 +72,5 @@ def out_of_range(topic: str, partition: Partition, offset: int, argument: str = 
     return errors.OutOfRange(
         f"{topic}/{partition.number} {held}, {offset} was asked for.",
         hint=f"Use {argument}='beginning', or an offset in {first}..{partition.committed_offset}.",
-        details={"first": str(first), "next": str(partition.committed_offset)},
+        details={"partition": str(partition.number), "first": str(first), "next": str(partition.committed_offset)},
     )

@@ -7,7 +7,7 @@ read once, and their due times stay in a cache that is bounded in bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
 from typing import NamedTuple
 
 from bowstring.broker.reading.caches import ByteCache
@@ -24,6 +24,8 @@ from bowstring.ports.failures import Damaged
 from bowstring.ports.store import Reference
 
 _OVERHEAD = 200
+BLOCKS_A_PIECE = 64
+"""So many blocks of due times are one piece: a quarter of a million rows."""
 
 StretchKey = tuple[int, int, Reference | None]
 """What a stretch is known by. An extent that is rewritten is another one."""
@@ -69,6 +71,15 @@ class DueTimes:
 
     async def between(self, partition: Partition, stretch: Stretch, since: int, horizon: int) -> Dues:
         """The rows that are due in [since, horizon). Raises Damaged where nobody can tell."""
+        stored, moved = await self.stored_between(partition, stretch, since, horizon), partition.moved_rows
+        if not len(moved):
+            return stored
+        return joined([moved.unmoved(stored), moved.due_between(since, horizon, stretch.first_offset, stretch.end_offset)])
+
+    async def stored_between(self, partition: Partition, stretch: Stretch, since: int, horizon: int, *, guess: bool = True) -> Dues:
+        """The same by the due times with which the rows were published. Rows of a page that cannot be
+        read count as due with the last of them; without a guess it raises Damaged.
+        """
         section = await self._section(stretch)
         if section is not None:
             try:
@@ -76,28 +87,54 @@ class DueTimes:
                 return joined([block.released_before(since, horizon) for block in blocks])
             except Damaged:  # the pages tell the same
                 pass
-        parts = [await self._of_page(partition, entry) for entry in await self._entries(stretch, since)]
+        parts = [await self._of_page(partition, entry, guess=guess) for entry in await self._entries(stretch, since)]
         return joined([part.released_before(since, horizon) for part in parts])
+
+    async def stored_pieces(self, partition: Partition, stretch: Stretch, since: int, horizon: int) -> AsyncGenerator[Dues]:
+        """The same, a few blocks after the other: an extent may have more rows than there is memory for.
+        A row may come twice.
+        """
+        section = await self._section(stretch)
+        if section is not None:
+            numbers = section.directory.released_before(since, horizon)
+            try:
+                for start in numbers[::BLOCKS_A_PIECE]:
+                    some = range(start, min(start + BLOCKS_A_PIECE, numbers.stop))
+                    yield joined([(await self._block(section, number)).released_before(since, horizon) for number in some])
+                return
+            except Damaged:  # the pages tell the same
+                pass
+        yield await self.stored_between(partition, stretch, since, horizon)
 
     async def earliest(self, partition: Partition, stretch: Stretch, horizon: int) -> int:
         """When the first row is due that is not due before the horizon; NEVER if there is none. Raises Damaged."""
+        stored, moved = await self._stored_earliest(partition, stretch, horizon), partition.moved_rows
+        first = moved.due_between(horizon, NEVER, stretch.first_offset, stretch.end_offset).earliest if len(moved) else None
+        return stored if first is None else min(stored, first)
+
+    async def _stored_earliest(self, partition: Partition, stretch: Stretch, horizon: int) -> int:
+        """The same of rows that are not moved."""
+        unmoved = partition.moved_rows.unmoved
         section = await self._section(stretch)
         if section is not None:
             try:
                 for number in section.directory.from_horizon(horizon):
-                    found = (await self._block(section, number)).from_horizon(horizon).earliest
+                    found = unmoved((await self._block(section, number)).from_horizon(horizon)).earliest
                     if found is not None:
                         return found
                 return NEVER
             except Damaged:
                 pass
         parts = [await self._of_page(partition, entry) for entry in await self._entries(stretch, horizon)]
-        moments = [moment for part in parts if (moment := part.from_horizon(horizon).earliest) is not None]
+        moments = [moment for part in parts if (moment := unmoved(part.from_horizon(horizon)).earliest) is not None]
         return min(moments, default=NEVER)
 
     async def all(self, partition: Partition, extents: Iterable[Extent]) -> Dues:
-        """Every row of these extents, which follow each other, that has a due time. Raises Damaged."""
-        return joined([await self.between(partition, Stretch(extent), 0, NEVER) for extent in extents])
+        """Every row of these extents, which follow each other, that has a due time, as it was published.
+        Raises Damaged if something cannot be read: this is written into a new section, where a guess
+        would stay.
+        """
+        return joined([await self.stored_between(partition, Stretch(extent), 0, NEVER, guess=False) for extent in extents])
 
     # Sections
 
@@ -135,13 +172,15 @@ class DueTimes:
             entries = (await self._extents.index(stretch.extent)).state()
         return [entry for entry in entries if entry.due and entry.due >= since]
 
-    async def _of_page(self, partition: Partition, entry: PageEntry) -> Dues:
+    async def _of_page(self, partition: Partition, entry: PageEntry, *, guess: bool = True) -> Dues:
         key = partition.topic, partition.number, entry.first_offset, entry.rows
         found = self._pages.get(key)
         if found is None:
             try:
-                found = dues_in((await self._reader.pages(partition, [entry]))[0], entry)
+                found = dues_in((await self._reader.stored(partition, [entry]))[0], entry)
             except Damaged:
+                if not guess:
+                    raise
                 return all_at_last(entry)
             self._pages.keep(key, found, found.bytes + _OVERHEAD)
         return found

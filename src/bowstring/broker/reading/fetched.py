@@ -13,6 +13,9 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bowstring.core.pages import Origin
 from bowstring.messages import encoding
 from bowstring.messages.metadata import is_compressed
@@ -24,6 +27,13 @@ JOINED_BYTES_MAX = 1024 * 1024
 JOINED_ROWS_MAX = 65_536
 
 
+FetchedRuns = NDArray[np.int64]
+"""A line for each run of consecutive offsets that arrived together: its first offset, its rows, its
+arrival. A page may have a hundred thousand of them, so they are an array.
+"""
+NO_RUNS: FetchedRuns = np.empty((0, 3), np.int64)
+
+
 class Fetched(NamedTuple):
     """Rows of one page or of several, or (without data) deleted rows that were passed over."""
 
@@ -33,9 +43,9 @@ class Fetched(NamedTuple):
     schema: int
     columns: int
     rows: int
-    runs: list[tuple[int, int, int]]
-    """Offset, rows and arrival of each."""
+    runs: FetchedRuns
     origins: list[Origin]
+    """Rows of one origin lie as far from one another in the producer's batch as by their offsets."""
     data: Buffer | None
     size: int
 
@@ -72,7 +82,7 @@ def _alike(one: Fetched, other: Fetched) -> bool:
 
 def _one(group: list[Fetched]) -> Fetched:
     whole = encoding.rewrite_together([encoding.decode(piece.columns, piece.data) for piece in group if piece.data is not None])
-    runs = list(itertools.chain.from_iterable(piece.runs for piece in group))
+    runs = np.concatenate([piece.runs for piece in group])
     origins = list(itertools.chain.from_iterable(piece.origins for piece in group))
     size = sum(piece.size for piece in group)
     batch = group[0]._replace(columns=whole.mask, rows=whole.rows, data=whole.data, size=size)

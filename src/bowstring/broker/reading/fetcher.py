@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from bowstring import errors
 from bowstring.broker.reading.cursor import Cursor, cursor_at
-from bowstring.broker.reading.fetched import Fetched, joined
+from bowstring.broker.reading.fetched import NO_RUNS, Fetched, joined
 from bowstring.broker.reading.notices import Notices, Runs, deleted_runs
 from bowstring.broker.reading.page_cutting import cut
 from bowstring.broker.reading.places import offset_at
@@ -202,7 +202,7 @@ class Fetcher:
         """Nothing is left up to there: whatever it was has expired as a whole."""
         cursor.check_overtaken(self._topic)
         cursor.offset = max(cursor.offset, offset)
-        return [Fetched(cursor.actor.partition.number, cursor.offset, 0, 0, 0, 0, [], [], None, 0)]
+        return [Fetched(cursor.actor.partition.number, cursor.offset, 0, 0, 0, 0, NO_RUNS, [], None, 0)]
 
     # For notices
 

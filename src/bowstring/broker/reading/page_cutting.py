@@ -7,19 +7,17 @@ padding (invariant 13). So it is where the reader wants only some of the rows or
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from bowstring.broker.reading.cursor import Cursor, out_of_range
-from bowstring.broker.reading.fetched import Fetched
+from bowstring.broker.reading.fetched import NO_RUNS, Fetched, FetchedRuns
 from bowstring.broker.reading.page_reader import arrivals
 from bowstring.broker.reading.selection import EVERYTHING, Selection
+from bowstring.broker.reading.sifted_pages import SiftedPage
 from bowstring.broker.reading.visibility import Moments, is_whole, visible
 from bowstring.broker.witness import Witness
-from bowstring.core.offset_set import runs_of
 from bowstring.core.pages import Origin, PageEntry, PageHeader, decode_header
 from bowstring.core.partition import Partition
 from bowstring.messages import encoding
@@ -61,7 +59,8 @@ def whole_page(partition: Partition, end: int, entry: PageEntry, page: Page) -> 
     """A page untouched; the reader goes on at `end`."""
     header = decode_header(page.header)
     one = entry.arrived == entry.arrived_last
-    runs = [(entry.first_offset, entry.rows, entry.arrived)] if one else _dated(entry, header, np.arange(entry.first_offset, entry.end))
+    run = (entry.first_offset, entry.rows, entry.arrived)
+    runs = np.array((run,), np.int64) if one else _dated(entry, header, np.arange(entry.first_offset, entry.end))
     origins, body = list(header.origins), page.body
     return Fetched(partition.number, end, entry.arrived, header.schema, header.columns, entry.rows, runs, origins, body, len(body))
 
@@ -77,7 +76,7 @@ def some_rows(
 ) -> Fetched:
     """Rows of a page as a message of their own; the reader goes on at `end`."""
     if not len(offsets):
-        return Fetched(partition.number, end, entry.arrived, header.schema, header.columns, 0, [], [], None, 0)
+        return Fetched(partition.number, end, entry.arrived, header.schema, header.columns, 0, NO_RUNS, [], None, 0)
     rows = offsets - entry.first_offset
     runs, origins = _dated(entry, header, offsets), _origins(header.origins, rows)
     taken = selection.taken(batch, rows)
@@ -87,25 +86,37 @@ def some_rows(
     return Fetched(partition.number, end, entry.arrived, header.schema, taken.mask, taken.rows, runs, origins, data, len(data))
 
 
-def _dated(entry: PageEntry, header: PageHeader, offsets: NDArray[np.int64]) -> list[tuple[int, int, int]]:
+def sifted_rows(partition: Partition, end: int, page: SiftedPage, header: PageHeader, offsets: NDArray[np.int64]) -> Fetched:
+    """Rows of a sifted page, of which it has all."""
+    entry, columns, data = page.entry, page.columns, page.body
+    runs, origins = _dated(entry, header, offsets), _origins(header.origins, offsets - entry.first_offset)
+    if len(offsets) < len(page.offsets):
+        taken = encoding.take(encoding.decode(columns, data), np.searchsorted(page.offsets, offsets))
+        columns, data = taken.mask, taken.data
+    return Fetched(partition.number, end, entry.arrived, header.schema, columns, len(offsets), runs, origins, data, len(data))
+
+
+def _dated(entry: PageEntry, header: PageHeader, offsets: NDArray[np.int64]) -> FetchedRuns:
     """Runs of consecutive offsets that arrived together."""
-    if entry.arrived == entry.arrived_last:
-        return [(offset, rows, entry.arrived) for offset, rows in runs_of(offsets)]
-    arrived = arrivals(header, entry)[offsets - entry.first_offset]
-    breaks = np.flatnonzero((np.diff(offsets) != 1) | (np.diff(arrived) != 0)) + 1
-    starts = np.concatenate(([0], breaks, [len(offsets)]))
-    return [(int(offsets[a]), int(b - a), int(arrived[a])) for a, b in itertools.pairwise(starts)]
+    arrived = None if entry.arrived == entry.arrived_last else arrivals(header, entry)[offsets - entry.first_offset]
+    begins = np.ones(len(offsets), np.bool_)
+    np.not_equal(offsets[1:], offsets[:-1] + 1, out=begins[1:])
+    if arrived is not None:
+        begins[1:] |= arrived[1:] != arrived[:-1]
+    starts = np.flatnonzero(begins)
+    runs = np.empty((len(starts), 3), np.int64)
+    runs[:, 0] = offsets[starts]
+    runs[:, 1] = np.diff(starts, append=len(offsets))
+    runs[:, 2] = entry.arrived if arrived is None else arrived[starts]
+    return runs
 
 
 def _origins(origins: tuple[Origin, ...], rows: NDArray[np.int64]) -> list[Origin]:
-    """The origins of the rows that are left: one for each run within one origin, since the kit
-    makes ids from consecutive rows.
-    """
+    """The origins of the rows that are left."""
+    starts = np.cumsum([0, *(origin.rows for origin in origins)])
+    borders = np.searchsorted(rows, starts)
     found: list[Origin] = []
-    start = 0
-    for origin in origins:
-        inside = rows[(rows >= start) & (rows < start + origin.rows)]
-        if len(inside):
-            found += [origin._replace(rows=n, first_row=origin.first_row + first - start) for first, n in runs_of(inside)]
-        start += origin.rows
+    for number in np.flatnonzero(np.diff(borders)).tolist():
+        origin, low, high = origins[number], borders[number], borders[number + 1]
+        found.append(origin._replace(rows=int(high - low), first_row=origin.first_row + int(rows[low] - starts[number])))
     return found

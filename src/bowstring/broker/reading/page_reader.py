@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bowstring.broker.reading.caches import Caches, TailKey
 from bowstring.broker.reading.extents import Extents
+from bowstring.broker.reading.moved_page import with_moved_dues
 from bowstring.broker.witness import UNWITNESSED, Witness
 from bowstring.core.pages import LOST, Origin, PageEntry, PageHeader, decode_header
 from bowstring.core.partition import Partition
@@ -72,9 +73,14 @@ class PageReader:
         return partition.pages[at] if at < len(partition.pages) else None
 
     async def pages(self, partition: Partition, entries: Sequence[PageEntry], *, keep: bool = True) -> list[Page]:
-        """The pages of these entries, in their order. Raises Damaged, naming the offsets. `keep`
-        them if others may want them soon.
+        """The pages of these entries, in their order, with the due times that their rows have now.
+        Raises Damaged, naming the offsets. `keep` them if others may want them soon.
         """
+        pages = await self.stored(partition, entries, keep=keep)
+        return [with_moved_dues(partition, entry, page) for entry, page in zip(entries, pages, strict=True)]
+
+    async def stored(self, partition: Partition, entries: Sequence[PageEntry], *, keep: bool = True) -> list[Page]:
+        """The same pages as they were published."""
         found = [self._cached(partition, entry) for entry in entries]
         missing = [at for at, page in enumerate(found) if page is None]
         if missing:
@@ -89,6 +95,11 @@ class PageReader:
 
     def held(self, partition: Partition, entries: Sequence[PageEntry]) -> list[Page] | None:
         """The pages of these entries if all of them are in memory, and there are any."""
+        pages = self.stored_held(partition, entries)
+        return None if pages is None else [with_moved_dues(partition, *both) for both in zip(entries, pages, strict=True)]
+
+    def stored_held(self, partition: Partition, entries: Sequence[PageEntry]) -> list[Page] | None:
+        """The same pages as they were published."""
         found = [page for entry in entries if (page := self._cached(partition, entry)) is not None]
         return found if found and len(found) == len(entries) else None
 

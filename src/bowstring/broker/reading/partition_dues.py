@@ -1,18 +1,26 @@
-"""Which rows of one partition are due when: what its due sections tell, and its pages that are not
-sealed.
+"""Which rows of one partition were published to be due when: what its due sections tell, and its pages
+that are not sealed. Their owner may have moved them since (`Partition.moved_rows`).
 """
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from bowstring import errors
 from bowstring.broker.reading.due_times import Stretch
-from bowstring.broker.reading.page_dues import dues_in
+from bowstring.broker.reading.page_dues import dues_in, expiries_in
 from bowstring.broker.reading.reading import Reading
-from bowstring.core.due_blocks import Dues
+from bowstring.core.due_blocks import NO_DUES, Dues
 from bowstring.core.machine import NEVER
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.sections import DUE
 from bowstring.ports.extents import Extent
+from bowstring.ports.failures import Damaged
+from bowstring.ports.store import Reference
+
+TRIES_MAX: Final = 10
 
 
 class PartitionDues:
@@ -21,6 +29,8 @@ class PartitionDues:
     def __init__(self, partition: Partition, reading: Reading) -> None:
         self._partition = partition
         self._reading = reading
+        self._tries: dict[Reference, int] = {}
+        """How often extents could not be read, one time after the other."""
 
     def now(self) -> int:
         """The time by which rows are due."""
@@ -32,8 +42,32 @@ class PartitionDues:
         return [extent for extent in found if extent.end_offset > first and extent.section(DUE) is not None]
 
     async def between(self, extent: Extent, since: int, horizon: int) -> Dues:
-        """The rows of an extent that are due in [since, horizon)."""
-        return await self._reading.due_times.between(self._partition, Stretch(extent), since, horizon)
+        """The rows of an extent that are due in [since, horizon). Raises Damaged."""
+        try:
+            found = await self._reading.due_times.stored_between(self._partition, Stretch(extent), since, horizon)
+        except Damaged as error:
+            self._raise_or_give_up(extent, error)
+            return NO_DUES
+        self._tries.pop(extent.index, None)
+        return found
+
+    async def later(self, extent: Extent, since: int) -> AsyncGenerator[Dues]:
+        """The rows of an extent that are due at that moment or later, piece by piece. Raises Damaged."""
+        try:
+            async for piece in self._reading.due_times.stored_pieces(self._partition, Stretch(extent), since, NEVER):
+                yield piece
+        except Damaged as error:
+            self._raise_or_give_up(extent, error)
+
+    def _raise_or_give_up(self, extent: Extent, error: Damaged) -> None:
+        """Neither the due times of an extent nor its index can be read. What a read finds damaged may be
+        whole the next time, so that is tried some times. Then its rows count as due, so that they hold
+        nothing up: they cannot be delivered, and are set aside when they are to be.
+        """
+        tries = self._tries[extent.index] = self._tries.get(extent.index, 0) + 1
+        if tries < TRIES_MAX:
+            raise error
+        self._reading.note_damage(self._partition, error)
 
     def pages(self, first: int) -> list[PageEntry]:
         """Committed pages with rows from the offset on that are not sealed and have due times."""
@@ -43,25 +77,35 @@ class PartitionDues:
         entries = self._partition.pages.between(max(first, start), self._partition.committed_offset, NEVER, NEVER)
         return [entry for entry in entries if entry.due]
 
-    async def of_pages(self, entries: list[PageEntry]) -> list[Dues]:
-        """The due times of such pages."""
-        return [await self._reading.due_times.between(self._partition, Stretch(None, entry), 0, NEVER) for entry in entries]
+    async def of_pages(self, entries: list[PageEntry]) -> AsyncGenerator[Dues]:
+        """The due times of such pages, one after the other."""
+        for entry in entries:
+            yield await self._reading.due_times.stored_between(self._partition, Stretch(None, entry), 0, NEVER)
 
-    async def of_offsets(self, offsets: list[int]) -> dict[int, int]:
-        """When these rows are due, as far as they have a due time and can be read."""
-        found: dict[int, int] = {}
+    async def of_offsets(self, offsets: list[int]) -> dict[int, tuple[int, int]]:
+        """When these rows are due and when they expire (0 for never), as far as they have a due time.
+        Raises Corrupt.
+        """
+        try:
+            return await self._of_offsets(offsets)
+        except Damaged as error:
+            raise errors.Corrupt(f"topic {self._partition.topic}, partition {self._partition.number}: {error}") from error
+
+    async def _of_offsets(self, offsets: list[int]) -> dict[int, tuple[int, int]]:
+        found: dict[int, tuple[int, int]] = {}
         reader, end = self._reading.reader, 0
         for offset in sorted(offsets):
             if offset < end:
                 continue
             for entry in await reader.entries(self._partition, offset, offset + 1, 1, 1):
                 end = entry.end
-                (page,) = await reader.pages(self._partition, [entry])
-                dues = dues_in(page, entry)
-                found |= dict(zip(dues.offsets.tolist(), dues.moments.tolist(), strict=True))
+                (page,) = await reader.stored(self._partition, [entry])
+                dues, expires = dues_in(page, entry), expiries_in(page, entry)
+                ends = expires[dues.offsets - entry.first_offset].tolist()
+                found |= dict(zip(dues.offsets.tolist(), zip(dues.moments.tolist(), ends, strict=True), strict=True))
         return {offset: found[offset] for offset in offsets if offset in found}
 
     def held(self, entries: list[PageEntry]) -> list[Dues] | None:
         """The same, if the pages are in memory."""
-        pages = self._reading.reader.held(self._partition, entries) if entries else []
+        pages = self._reading.reader.stored_held(self._partition, entries) if entries else []
         return None if pages is None else [dues_in(page, entry) for page, entry in zip(pages, entries, strict=True)]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from bowstring.broker.reading.page_reader import arrivals
 from bowstring.core.pages import PageEntry, PageHeader
 from bowstring.messages import encoding, schema
+from bowstring.messages.columns import integers
 from bowstring.messages.filters import Filter
 
 MOMENT_BYTES = 8
@@ -47,8 +48,17 @@ class Selection(NamedTuple):
             return False
         return unwanted.bit_count() * MOMENT_BYTES * entry.rows * SMALL_PART <= entry.length
 
-    def passing(self, entry: PageEntry, header: PageHeader, batch: pa.RecordBatch, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of the offsets that pass the filter."""
+    def passing(
+        self,
+        entry: PageEntry,
+        header: PageHeader,
+        batch: pa.RecordBatch,
+        offsets: NDArray[np.int64],
+        numbers: NDArray[np.int64] | None = None,
+    ) -> NDArray[np.int64]:
+        """Those of the offsets that pass the filter. `numbers` are the offsets that the rows of the batch
+        have in truth, if they do not follow each other.
+        """
         if self.where is None or not len(offsets):
             return offsets
         import pyarrow.compute as pc
@@ -57,12 +67,12 @@ class Selection(NamedTuple):
 
         def column_of(name: str) -> pa.Array | None:
             if name == "offset":
-                return pa.array(np.arange(entry.first_offset, entry.first_offset + entry.rows, dtype=np.int64))
+                return integers(np.arange(entry.first_offset, entry.end, dtype=np.int64) if numbers is None else numbers)
             if name == "partition":
-                return pa.array(np.full(entry.rows, header.partition, np.int64))
+                return integers(np.full(entry.rows, header.partition, np.int64))
             given = batch.column(name) if name in batch.schema.names else None
             if name == "arrived" or (name == "created" and (given is None or given.null_count)):
-                arrived = pa.array(arrivals(header, entry)).view(_MOMENT)
+                arrived = integers(arrivals(header, entry)).view(_MOMENT)
                 return arrived if given is None else pc.coalesce(given, arrived)
             return given
 

@@ -2,7 +2,8 @@
 
 A page of the journal that cannot be read keeps the seal from going on. It is tried again at the
 next one; after `TRIES_MAX` it is written down as lost, so that one bad page does not let the
-journal grow for ever: its offsets then answer `Corrupt`.
+journal grow for ever: its offsets then answer `Corrupt`. A page of a segment stays where it is. If
+it has due times it is tried as often, because the due section would delay its rows otherwise.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class ExtentDrafting:
             self._copied = 0
             await self._clock.sleep(PAUSE_SECONDS)
         try:
-            pages = await self._reader.pages(partition, entries, keep=False)
+            pages = await self._reader.stored(partition, entries, keep=False)
         except Damaged:
             return await self._one_by_one(partition, entries)
         found = coalesce(entries, pages, None if hurry else self._cutting(partition))
@@ -85,22 +86,24 @@ class ExtentDrafting:
 
     async def _one_by_one(self, partition: Partition, entries: list[PageEntry]) -> list[Sealable]:
         """Some of these pages cannot be read. Those in segments stay there. Raises Damaged for
-        others, until they have been tried often enough: then they are lost.
+        those of the journal and those with due times, until they have been tried often enough: then
+        the former are lost, and the rows of the latter count as due when the last of them is.
         """
         found: list[Sealable] = []
         for entry in entries:
-            if entry.segment:
-                found.append(Sealable(entry, None, all_at_last(entry)))
+            if entry.segment and not entry.due:
+                found.append(Sealable(entry, None))
                 continue
             try:
-                found += coalesce([entry], await self._reader.pages(partition, [entry]), None)
+                found += coalesce([entry], await self._reader.stored(partition, [entry]), None)
             except Damaged as error:
                 key = partition.topic, partition.number, entry.first_offset
                 self._tries[key] = self._tries.get(key, 0) + 1
                 if self._tries[key] < TRIES_MAX:
                     raise
                 self._note_damage(partition, error)
-                found.append(Sealable(entry._replace(segment=LOST, position=0, length=0), None, all_at_last(entry)))
+                stays = entry if entry.segment else entry._replace(segment=LOST, position=0, length=0)
+                found.append(Sealable(stays, None, all_at_last(entry)))
         return found
 
     def _cutting(self, partition: Partition) -> Cutting | None:

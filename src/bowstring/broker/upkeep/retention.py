@@ -45,9 +45,12 @@ class _Seen(NamedTuple):
     empty_until: int
     """Where the log ended, if nothing was in it; else 0."""
     outlook: Outlook
+    rescheduled: int
+    """The version of the moved rows."""
 
     def holds(self, partition: Partition) -> bool:
-        same = self.moves == partition.moves and self.floor == partition.retained.floor
+        seen, there = (self.moves, self.floor, self.rescheduled), (partition.moves, partition.retained.floor, partition.moved_rows.version)
+        same = seen == there
         return same and self.empty_until in (0, partition.committed_offset)
 
 
@@ -109,13 +112,13 @@ class Retention:
                 partition.bytes_behind = await self._survey.bytes_behind(partition)
 
     async def _look(self, partition: Partition) -> _Seen:
-        moves, end, floor = partition.moves, partition.committed_offset, partition.retained.floor
+        moves, end, floor, rescheduled = partition.moves, partition.committed_offset, partition.retained.floor, partition.moved_rows.version
         outlook = await self._survey.outlook(partition)
-        return _Seen(moves, floor, 0 if outlook.arrived != NEVER else end, outlook)
+        return _Seen(moves, floor, 0 if outlook.arrived != NEVER else end, outlook, rescheduled)
 
     def _releases(self, partition: Partition, seen: _Seen, horizon: int) -> bool:
-        """Whether rows that are kept are to be released: once a minute, if the time of some is over, some are deleted, or a lease has
-        ended that kept some.
+        """Whether rows that are kept are to be released: once a minute, if the time of some is over, some are deleted, or subscriptions
+        may need some no more.
         """
         if not len(partition.retained.kept):
             return False
@@ -124,7 +127,7 @@ class Retention:
             return False
         self._kept_at[key] = monotonic
         deleted = len(partition.deletions.among(partition.retained.kept)) > 0
-        return seen.outlook.due < horizon or deleted or self._survey.lease_ended(partition)
+        return seen.outlook.due < horizon or deleted or self._survey.may_release(partition)
 
     async def _retain(self, topic: Topic, actor: PartitionActor, seen: _Seen, horizon: int) -> bool:
         """Raises the floor as far as it goes, and waits for the commit. Says whether anything has changed."""
@@ -134,7 +137,7 @@ class Retention:
             return False
         retained, messages = partition.retained, partition.messages
         before = retained.floor, len(retained.kept)
-        raised = actor.ask(RaiseFloor(lambda partition, _: decide(partition, surveyed.facts)))
+        raised = actor.ask(RaiseFloor(lambda partition, now: decide(partition, surveyed.facts, now)))
         self._note(partition, seen, surveyed)
         expired = messages - partition.messages
         await raised

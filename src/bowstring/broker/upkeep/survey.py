@@ -2,8 +2,8 @@
 
 Nothing is read twice for it. Of each stretch of rows below the floor it is remembered up to which
 horizon its due times were looked at, and which comes next, so that a minute in which nothing is due
-costs nothing, and one in which some rows are costs the blocks that these are in. Where a lease kept
-rows and has ended, all due times are looked at again: they may be kept for another reason.
+costs nothing, and one in which some rows are costs the blocks that these are in. Where a subscription
+kept rows and needs them no more, all due times are looked at again: they may be kept for another reason.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from bowstring.broker.reading.page_reader import PageReader
 from bowstring.core import retention
 from bowstring.core.due_blocks import Offsets
 from bowstring.core.machine import NEVER
+from bowstring.core.overtaking import KeepLimit, spans_kept
 from bowstring.core.pages import LOST, PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.retention import NO_ROWS, Facts, HeldRows, Outlook
@@ -77,9 +78,9 @@ class Survey:
         self._known.clear()
         self._held.clear()
 
-    def lease_ended(self, partition: Partition) -> bool:
-        """Whether rows below the floor are kept by a lease no more."""
-        return self._held.ended(partition)
+    def may_release(self, partition: Partition) -> bool:
+        """Whether a subscription needs rows below the floor no more, or perhaps not for much longer."""
+        return self._held.has_limits(partition) or self._held.ended(partition)
 
     # Glances
 
@@ -91,7 +92,7 @@ class Survey:
         floor, extents = partition.retained.floor, await self.extents_of(partition)
         expires = min((extent.expires for extent in extents if extent.expires), default=NEVER)
         known = self._known.get((partition.topic, partition.number), {})
-        due = min([known[s.key].due if s.key in known else 0 for s in self._below(partition, extents)], default=NEVER)
+        due = min([_due(partition, s, known.get(s.key)) for s in self._below(partition, extents)], default=NEVER)
         above = next((extent for extent in extents if extent.end_offset > floor), None)
         if above is not None and above.first_offset >= floor:
             return Outlook(above.arrived_first, due, expires)
@@ -120,31 +121,32 @@ class Survey:
         remembered = self._known.get((partition.topic, partition.number), {})
         below = self._below(partition, extents)
         passed = await self._passed(partition, extents, horizon)
+        limits = {span: await self._limit(partition, extents, horizon - span) for span in sorted(spans_kept(partition.ledgers))}
         gone: list[Offsets] = []
         touched = {stretch.key: stretch for stretch in passed.stretches}
         unknown = {stretch.key for stretch in passed.unknown}
         for stretch in below:
             known = remembered.get(stretch.key, _Known(-1, 0))
-            if self._held.ended(partition, stretch.first_offset, stretch.end_offset):
+            if self._held.ended(partition, stretch.first_offset, stretch.end_offset, limits):
                 known = _Known(-1, 0)
-            if known.due < horizon:
+            if _due(partition, stretch, known) < horizon:
                 touched[stretch.key] = stretch
                 try:
                     gone.append(await self._gone(partition, stretch, known, horizon))
-                except Damaged:  # nobody can tell, so they stay
+                except Damaged:  # it is not known, so they stay
                     unknown.add(stretch.key)
         known = {stretch.key: remembered[stretch.key] for stretch in below if stretch.key in remembered}
         for key, stretch in touched.items():
             known[key] = _Known(-1, horizon) if key in unknown else await self._known_of(partition, stretch, horizon)
         shed_to = await self._shed_to(partition, surplus) if surplus > 0 else 0
         spans = [(stretch.first_offset, stretch.end_offset - stretch.first_offset) for stretch in passed.unknown]
-        facts = Facts(max(passed.aged_to, floor), shed_to, _all(passed.rows), _all(gone), tuple(spans))
+        facts = Facts(max(passed.aged_to, floor), shed_to, _all(passed.rows), _all(gone), tuple(spans), limits)
         return Surveyed(facts, passed.arrived, known)
 
     def remember(self, partition: Partition, surveyed: Surveyed) -> None:
         """What follows from the facts is decided."""
         self._known[partition.topic, partition.number] = surveyed.known
-        self._held.note(partition)
+        self._held.note(partition, surveyed.facts.limits)
 
     async def _gone(self, partition: Partition, stretch: Stretch, known: _Known, horizon: int) -> Offsets:
         """The rows of a stretch below the floor that are kept no longer. Raises Damaged."""
@@ -153,6 +155,30 @@ class Survey:
         later = await self._due_times.between(partition, stretch, horizon, NEVER)
         kept = partition.retained.kept.within(stretch.first_offset, min(stretch.end_offset, partition.retained.floor))
         return np.setdiff1d(kept, later.offsets, assume_unique=True)
+
+    async def _limit(self, partition: Partition, extents: list[Extent], horizon: int) -> KeepLimit:
+        """How far rows are kept that came before the horizon, which is earlier than that of retention."""
+        offset, later = partition.retained.first, list[Offsets]()
+        for extent in extents:
+            if extent.end_offset <= offset:
+                continue
+            reach = await self._reach_in(extent, max(offset, extent.first_offset), horizon)
+            try:
+                later.append((await self._due_times.between(partition, Stretch(extent), horizon, NEVER)).offsets)
+            except Damaged:  # how old its rows are is not known
+                return KeepLimit.found(min(reach.offset, extent.first_offset), later)
+            offset = reach.offset
+            if reach.is_over:
+                return KeepLimit.found(offset, later)
+        entries = partition.pages.between(max(offset, partition.sealed_end), partition.readable_offset, 1 << 62, 1 << 62)
+        offset = retention.aged(entries, offset, horizon).offset
+        dated = [
+            entry
+            for entry in entries
+            if entry.end <= offset and (entry.due >= horizon or partition.moved_rows.any(entry.first_offset, entry.end))
+        ]
+        later += [(await self._due_times.between(partition, Stretch(None, entry), horizon, NEVER)).offsets for entry in dated]
+        return KeepLimit.found(offset, later)
 
     async def _known_of(self, partition: Partition, stretch: Stretch, horizon: int) -> _Known:
         try:
@@ -199,7 +225,7 @@ class Survey:
             entries = partition.pages.between(offset, partition.readable_offset, 1 << 62, PAGES_A_READ)
             reach = retention.aged(entries, offset, horizon)
             for entry in entries:
-                if entry.end <= reach.offset and entry.due >= horizon:
+                if entry.end <= reach.offset and (entry.due >= horizon or partition.moved_rows.any(entry.first_offset, entry.end)):
                     passed = await self._with_dues(partition, passed, Stretch(None, entry), horizon)
             passed = passed._replace(aged_to=max(passed.aged_to, reach.offset), arrived=reach.arrived)
             if reach.is_over or not entries:
@@ -248,6 +274,16 @@ class Survey:
             elif extent.first_offset < retained.floor and (entries := await self._index_entries(extent)) is not None:
                 size += sum(entry.length for entry in entries if not retained.any(entry.first_offset, entry.end))
         return size
+
+
+def _due(partition: Partition, stretch: Stretch, known: _Known | None) -> int:
+    """When the first row of a stretch is due that is kept: rows may have been moved since it was looked
+    at.
+    """
+    if known is None:
+        return 0
+    moved = partition.moved_rows.due_between(max(known.since, 0), NEVER, stretch.first_offset, stretch.end_offset).earliest
+    return known.due if moved is None else min(known.due, moved)
 
 
 def _all(parts: Iterable[Offsets]) -> Offsets:

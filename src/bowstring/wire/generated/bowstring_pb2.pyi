@@ -302,7 +302,7 @@ class FetchRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[FetchOpen, _Mapping]] = ..., credit: _Optional[int] = ...) -> None: ...
 
 class FetchAnswer(_message.Message):
-    __slots__ = ("partition", "next_offset", "arrived", "schema", "columns", "rows", "runs", "origins", "stored_bytes", "now", "notice", "batch")
+    __slots__ = ("partition", "next_offset", "arrived", "schema", "columns", "rows", "runs", "origins", "stored_bytes", "now", "notice", "batch", "scattered")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     ARRIVED_FIELD_NUMBER: _ClassVar[int]
@@ -315,6 +315,7 @@ class FetchAnswer(_message.Message):
     NOW_FIELD_NUMBER: _ClassVar[int]
     NOTICE_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
+    SCATTERED_FIELD_NUMBER: _ClassVar[int]
     partition: int
     next_offset: int
     arrived: int
@@ -327,7 +328,8 @@ class FetchAnswer(_message.Message):
     now: int
     notice: FetchNotice
     batch: bytes
-    def __init__(self, partition: _Optional[int] = ..., next_offset: _Optional[int] = ..., arrived: _Optional[int] = ..., schema: _Optional[int] = ..., columns: _Optional[int] = ..., rows: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., origins: _Optional[_Iterable[_Union[Origin, _Mapping]]] = ..., stored_bytes: _Optional[int] = ..., now: _Optional[int] = ..., notice: _Optional[_Union[FetchNotice, _Mapping]] = ..., batch: _Optional[bytes] = ...) -> None: ...
+    scattered: ScatteredRows
+    def __init__(self, partition: _Optional[int] = ..., next_offset: _Optional[int] = ..., arrived: _Optional[int] = ..., schema: _Optional[int] = ..., columns: _Optional[int] = ..., rows: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., origins: _Optional[_Iterable[_Union[Origin, _Mapping]]] = ..., stored_bytes: _Optional[int] = ..., now: _Optional[int] = ..., notice: _Optional[_Union[FetchNotice, _Mapping]] = ..., batch: _Optional[bytes] = ..., scattered: _Optional[_Union[ScatteredRows, _Mapping]] = ...) -> None: ...
 
 class Run(_message.Message):
     __slots__ = ("offset", "rows", "arrived")
@@ -338,6 +340,18 @@ class Run(_message.Message):
     rows: int
     arrived: int
     def __init__(self, offset: _Optional[int] = ..., rows: _Optional[int] = ..., arrived: _Optional[int] = ...) -> None: ...
+
+class ScatteredRows(_message.Message):
+    __slots__ = ("offsets", "rows", "arrived", "arrived_rows")
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    ARRIVED_FIELD_NUMBER: _ClassVar[int]
+    ARRIVED_ROWS_FIELD_NUMBER: _ClassVar[int]
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    rows: _containers.RepeatedScalarFieldContainer[int]
+    arrived: _containers.RepeatedScalarFieldContainer[int]
+    arrived_rows: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ..., arrived: _Optional[_Iterable[int]] = ..., arrived_rows: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class FetchNotice(_message.Message):
     __slots__ = ("retention", "partition", "deleted", "done")
@@ -551,6 +565,26 @@ class CancelMessagesAnswer(_message.Message):
     topic_id: int
     def __init__(self, messages: _Optional[_Iterable[_Union[DeletedMessage, _Mapping]]] = ..., topic_id: _Optional[int] = ...) -> None: ...
 
+class MoveMessagesRequest(_message.Message):
+    __slots__ = ("topic", "group", "ids", "due")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    DUE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    due: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ..., due: _Optional[int] = ...) -> None: ...
+
+class MoveMessagesAnswer(_message.Message):
+    __slots__ = ("messages", "topic_id")
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[DeletedMessage]
+    topic_id: int
+    def __init__(self, messages: _Optional[_Iterable[_Union[DeletedMessage, _Mapping]]] = ..., topic_id: _Optional[int] = ...) -> None: ...
+
 class CreateSubscriptionRequest(_message.Message):
     __slots__ = ("topic", "name", "mode", "beginning", "latest", "moment", "lease", "exists_ok", "max_deliveries", "backoff", "dead_letters", "unsettled", "keep_max", "where")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -713,8 +747,106 @@ class PeekAnswer(_message.Message):
     pages: _containers.RepeatedCompositeFieldContainer[FetchAnswer]
     def __init__(self, pages: _Optional[_Iterable[_Union[FetchAnswer, _Mapping]]] = ...) -> None: ...
 
+class ListDeadLettersRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "where", "ids", "after_partition", "after_offset", "limit", "places", "redriven_too")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    AFTER_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    REDRIVEN_TOO_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    where: str
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    after_partition: int
+    after_offset: int
+    limit: int
+    places: bool
+    redriven_too: bool
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., where: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ..., after_partition: _Optional[int] = ..., after_offset: _Optional[int] = ..., limit: _Optional[int] = ..., places: _Optional[bool] = ..., redriven_too: _Optional[bool] = ...) -> None: ...
+
+class ListDeadLettersAnswer(_message.Message):
+    __slots__ = ("dead_letters", "pages", "letters", "redriven", "more", "next_partition", "next_offset", "found")
+    DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    PAGES_FIELD_NUMBER: _ClassVar[int]
+    LETTERS_FIELD_NUMBER: _ClassVar[int]
+    REDRIVEN_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    dead_letters: str
+    pages: _containers.RepeatedCompositeFieldContainer[FetchAnswer]
+    letters: _containers.RepeatedCompositeFieldContainer[LetterRows]
+    redriven: _containers.RepeatedCompositeFieldContainer[LetterRows]
+    more: bool
+    next_partition: int
+    next_offset: int
+    found: _containers.RepeatedCompositeFieldContainer[FoundLetter]
+    def __init__(self, dead_letters: _Optional[str] = ..., pages: _Optional[_Iterable[_Union[FetchAnswer, _Mapping]]] = ..., letters: _Optional[_Iterable[_Union[LetterRows, _Mapping]]] = ..., redriven: _Optional[_Iterable[_Union[LetterRows, _Mapping]]] = ..., more: _Optional[bool] = ..., next_partition: _Optional[int] = ..., next_offset: _Optional[int] = ..., found: _Optional[_Iterable[_Union[FoundLetter, _Mapping]]] = ...) -> None: ...
+
+class LetterRows(_message.Message):
+    __slots__ = ("partition", "offsets", "rows")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    rows: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition: _Optional[int] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class FoundLetter(_message.Message):
+    __slots__ = ("partition", "offset", "refused")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    offset: int
+    refused: Error
+    def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ..., refused: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
+class RedriveRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "letters")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    LETTERS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    letters: _containers.RepeatedCompositeFieldContainer[LetterRows]
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., letters: _Optional[_Iterable[_Union[LetterRows, _Mapping]]] = ...) -> None: ...
+
+class RedriveAnswer(_message.Message):
+    __slots__ = ("redriven", "gone")
+    REDRIVEN_FIELD_NUMBER: _ClassVar[int]
+    GONE_FIELD_NUMBER: _ClassVar[int]
+    redriven: int
+    gone: _containers.RepeatedCompositeFieldContainer[LetterRows]
+    def __init__(self, redriven: _Optional[int] = ..., gone: _Optional[_Iterable[_Union[LetterRows, _Mapping]]] = ...) -> None: ...
+
+class PurgeDeadLettersRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "letters")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    LETTERS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    letters: _containers.RepeatedCompositeFieldContainer[LetterRows]
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., letters: _Optional[_Iterable[_Union[LetterRows, _Mapping]]] = ...) -> None: ...
+
+class PurgeDeadLettersAnswer(_message.Message):
+    __slots__ = ("purged", "held")
+    PURGED_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    purged: int
+    held: _containers.RepeatedCompositeFieldContainer[LetterRows]
+    def __init__(self, purged: _Optional[int] = ..., held: _Optional[_Iterable[_Union[LetterRows, _Mapping]]] = ...) -> None: ...
+
 class Subscription(_message.Message):
-    __slots__ = ("topic", "name", "id", "topic_id", "mode", "lease", "created", "backlog", "leased", "oldest", "delivered_rate", "acked_rate", "nacked_rate", "expired_rate", "partitions", "consumers", "max_deliveries", "backoff", "dead_letters", "unsettled", "keep_max", "where")
+    __slots__ = ("topic", "name", "id", "topic_id", "mode", "lease", "created", "backlog", "leased", "oldest", "delivered_rate", "acked_rate", "nacked_rate", "expired_rate", "partitions", "consumers", "max_deliveries", "backoff", "dead_letters", "unsettled", "keep_max", "where", "dead", "redriven")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
@@ -737,6 +869,8 @@ class Subscription(_message.Message):
     UNSETTLED_FIELD_NUMBER: _ClassVar[int]
     KEEP_MAX_FIELD_NUMBER: _ClassVar[int]
     WHERE_FIELD_NUMBER: _ClassVar[int]
+    DEAD_FIELD_NUMBER: _ClassVar[int]
+    REDRIVEN_FIELD_NUMBER: _ClassVar[int]
     topic: str
     name: str
     id: int
@@ -759,23 +893,27 @@ class Subscription(_message.Message):
     unsettled: str
     keep_max: int
     where: str
-    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., id: _Optional[int] = ..., topic_id: _Optional[int] = ..., mode: _Optional[str] = ..., lease: _Optional[int] = ..., created: _Optional[int] = ..., backlog: _Optional[int] = ..., leased: _Optional[int] = ..., oldest: _Optional[int] = ..., delivered_rate: _Optional[float] = ..., acked_rate: _Optional[float] = ..., nacked_rate: _Optional[float] = ..., expired_rate: _Optional[float] = ..., partitions: _Optional[_Iterable[_Union[SubscriptionPartition, _Mapping]]] = ..., consumers: _Optional[_Iterable[_Union[ConsumerFacts, _Mapping]]] = ..., max_deliveries: _Optional[int] = ..., backoff: _Optional[_Union[Backoff, _Mapping]] = ..., dead_letters: _Optional[str] = ..., unsettled: _Optional[str] = ..., keep_max: _Optional[int] = ..., where: _Optional[str] = ...) -> None: ...
+    dead: int
+    redriven: int
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., id: _Optional[int] = ..., topic_id: _Optional[int] = ..., mode: _Optional[str] = ..., lease: _Optional[int] = ..., created: _Optional[int] = ..., backlog: _Optional[int] = ..., leased: _Optional[int] = ..., oldest: _Optional[int] = ..., delivered_rate: _Optional[float] = ..., acked_rate: _Optional[float] = ..., nacked_rate: _Optional[float] = ..., expired_rate: _Optional[float] = ..., partitions: _Optional[_Iterable[_Union[SubscriptionPartition, _Mapping]]] = ..., consumers: _Optional[_Iterable[_Union[ConsumerFacts, _Mapping]]] = ..., max_deliveries: _Optional[int] = ..., backoff: _Optional[_Union[Backoff, _Mapping]] = ..., dead_letters: _Optional[str] = ..., unsettled: _Optional[str] = ..., keep_max: _Optional[int] = ..., where: _Optional[str] = ..., dead: _Optional[int] = ..., redriven: _Optional[int] = ...) -> None: ...
 
 class SubscriptionPartition(_message.Message):
-    __slots__ = ("partition", "floor", "cursor", "backlog", "leased", "later")
+    __slots__ = ("partition", "floor", "cursor", "backlog", "leased", "later", "overtaken")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     FLOOR_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     BACKLOG_FIELD_NUMBER: _ClassVar[int]
     LEASED_FIELD_NUMBER: _ClassVar[int]
     LATER_FIELD_NUMBER: _ClassVar[int]
+    OVERTAKEN_FIELD_NUMBER: _ClassVar[int]
     partition: int
     floor: int
     cursor: int
     backlog: int
     leased: int
     later: int
-    def __init__(self, partition: _Optional[int] = ..., floor: _Optional[int] = ..., cursor: _Optional[int] = ..., backlog: _Optional[int] = ..., leased: _Optional[int] = ..., later: _Optional[int] = ...) -> None: ...
+    overtaken: int
+    def __init__(self, partition: _Optional[int] = ..., floor: _Optional[int] = ..., cursor: _Optional[int] = ..., backlog: _Optional[int] = ..., leased: _Optional[int] = ..., later: _Optional[int] = ..., overtaken: _Optional[int] = ...) -> None: ...
 
 class ConsumerFacts(_message.Message):
     __slots__ = ("name", "connected", "address", "leased", "credit")
@@ -870,7 +1008,7 @@ class ExplainKeyAnswer(_message.Message):
     def __init__(self, now: _Optional[int] = ..., standings: _Optional[_Iterable[_Union[KeyStanding, _Mapping]]] = ..., consumers: _Optional[int] = ...) -> None: ...
 
 class KeyStanding(_message.Message):
-    __slots__ = ("partition", "consumer", "since", "until", "held", "waiting", "first", "later", "preferred", "looked", "stopped")
+    __slots__ = ("partition", "consumer", "since", "until", "held", "waiting", "first", "later", "preferred", "looked", "stopped", "suspect")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
     SINCE_FIELD_NUMBER: _ClassVar[int]
@@ -882,6 +1020,7 @@ class KeyStanding(_message.Message):
     PREFERRED_FIELD_NUMBER: _ClassVar[int]
     LOOKED_FIELD_NUMBER: _ClassVar[int]
     STOPPED_FIELD_NUMBER: _ClassVar[int]
+    SUSPECT_FIELD_NUMBER: _ClassVar[int]
     partition: int
     consumer: str
     since: int
@@ -893,7 +1032,8 @@ class KeyStanding(_message.Message):
     preferred: str
     looked: int
     stopped: bool
-    def __init__(self, partition: _Optional[int] = ..., consumer: _Optional[str] = ..., since: _Optional[int] = ..., until: _Optional[int] = ..., held: _Optional[int] = ..., waiting: _Optional[int] = ..., first: _Optional[int] = ..., later: _Optional[int] = ..., preferred: _Optional[str] = ..., looked: _Optional[int] = ..., stopped: _Optional[bool] = ...) -> None: ...
+    suspect: int
+    def __init__(self, partition: _Optional[int] = ..., consumer: _Optional[str] = ..., since: _Optional[int] = ..., until: _Optional[int] = ..., held: _Optional[int] = ..., waiting: _Optional[int] = ..., first: _Optional[int] = ..., later: _Optional[int] = ..., preferred: _Optional[str] = ..., looked: _Optional[int] = ..., stopped: _Optional[bool] = ..., suspect: _Optional[int] = ...) -> None: ...
 
 class ReleaseLeasesAnswer(_message.Message):
     __slots__ = ("messages",)
@@ -936,13 +1076,14 @@ class HeldLeases(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., grants: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ConsumeRequest(_message.Message):
-    __slots__ = ("open", "credit", "settle", "extend", "ready", "pong", "leaving")
+    __slots__ = ("open", "credit", "settle", "extend", "ready", "pong", "lease", "leaving")
     OPEN_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     SETTLE_FIELD_NUMBER: _ClassVar[int]
     EXTEND_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     PONG_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
     LEAVING_FIELD_NUMBER: _ClassVar[int]
     open: ConsumeOpen
     credit: ConsumeCredit
@@ -950,8 +1091,9 @@ class ConsumeRequest(_message.Message):
     extend: _containers.RepeatedCompositeFieldContainer[ExtendRows]
     ready: bool
     pong: int
+    lease: _containers.RepeatedCompositeFieldContainer[LeaseIds]
     leaving: bool
-    def __init__(self, open: _Optional[_Union[ConsumeOpen, _Mapping]] = ..., credit: _Optional[_Union[ConsumeCredit, _Mapping]] = ..., settle: _Optional[_Iterable[_Union[SettleRows, _Mapping]]] = ..., extend: _Optional[_Iterable[_Union[ExtendRows, _Mapping]]] = ..., ready: _Optional[bool] = ..., pong: _Optional[int] = ..., leaving: _Optional[bool] = ...) -> None: ...
+    def __init__(self, open: _Optional[_Union[ConsumeOpen, _Mapping]] = ..., credit: _Optional[_Union[ConsumeCredit, _Mapping]] = ..., settle: _Optional[_Iterable[_Union[SettleRows, _Mapping]]] = ..., extend: _Optional[_Iterable[_Union[ExtendRows, _Mapping]]] = ..., ready: _Optional[bool] = ..., pong: _Optional[int] = ..., lease: _Optional[_Iterable[_Union[LeaseIds, _Mapping]]] = ..., leaving: _Optional[bool] = ...) -> None: ...
 
 class ConsumeCredit(_message.Message):
     __slots__ = ("messages", "bytes")
@@ -1006,7 +1148,7 @@ class ExtendRows(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., number: _Optional[int] = ..., lease: _Optional[int] = ..., grants: _Optional[_Iterable[int]] = ..., runs: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ConsumeAnswer(_message.Message):
-    __slots__ = ("now", "opened", "page", "lease", "settled", "extended", "lost", "ping", "revoked", "standing", "batch")
+    __slots__ = ("now", "opened", "page", "lease", "settled", "extended", "lost", "ping", "revoked", "standing", "batch", "leased")
     NOW_FIELD_NUMBER: _ClassVar[int]
     OPENED_FIELD_NUMBER: _ClassVar[int]
     PAGE_FIELD_NUMBER: _ClassVar[int]
@@ -1018,6 +1160,7 @@ class ConsumeAnswer(_message.Message):
     REVOKED_FIELD_NUMBER: _ClassVar[int]
     STANDING_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
+    LEASED_FIELD_NUMBER: _ClassVar[int]
     now: int
     opened: ConsumeOpened
     page: FetchAnswer
@@ -1029,7 +1172,46 @@ class ConsumeAnswer(_message.Message):
     revoked: _containers.RepeatedCompositeFieldContainer[RevokedRows]
     standing: str
     batch: bytes
-    def __init__(self, now: _Optional[int] = ..., opened: _Optional[_Union[ConsumeOpened, _Mapping]] = ..., page: _Optional[_Union[FetchAnswer, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., settled: _Optional[_Iterable[_Union[RowsSettled, _Mapping]]] = ..., extended: _Optional[_Iterable[_Union[RowsExtended, _Mapping]]] = ..., lost: _Optional[_Iterable[_Union[HeldLeases, _Mapping]]] = ..., ping: _Optional[int] = ..., revoked: _Optional[_Iterable[_Union[RevokedRows, _Mapping]]] = ..., standing: _Optional[str] = ..., batch: _Optional[bytes] = ...) -> None: ...
+    leased: IdsLeased
+    def __init__(self, now: _Optional[int] = ..., opened: _Optional[_Union[ConsumeOpened, _Mapping]] = ..., page: _Optional[_Union[FetchAnswer, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., settled: _Optional[_Iterable[_Union[RowsSettled, _Mapping]]] = ..., extended: _Optional[_Iterable[_Union[RowsExtended, _Mapping]]] = ..., lost: _Optional[_Iterable[_Union[HeldLeases, _Mapping]]] = ..., ping: _Optional[int] = ..., revoked: _Optional[_Iterable[_Union[RevokedRows, _Mapping]]] = ..., standing: _Optional[str] = ..., batch: _Optional[bytes] = ..., leased: _Optional[_Union[IdsLeased, _Mapping]] = ...) -> None: ...
+
+class LeaseIds(_message.Message):
+    __slots__ = ("number", "ids")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, number: _Optional[int] = ..., ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class IdsLeased(_message.Message):
+    __slots__ = ("number", "own", "refused")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    OWN_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    own: _containers.RepeatedCompositeFieldContainer[OwnLease]
+    refused: _containers.RepeatedCompositeFieldContainer[RefusedId]
+    def __init__(self, number: _Optional[int] = ..., own: _Optional[_Iterable[_Union[OwnLease, _Mapping]]] = ..., refused: _Optional[_Iterable[_Union[RefusedId, _Mapping]]] = ...) -> None: ...
+
+class OwnLease(_message.Message):
+    __slots__ = ("row", "partition", "grant", "offset")
+    ROW_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    GRANT_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    row: int
+    partition: int
+    grant: int
+    offset: int
+    def __init__(self, row: _Optional[int] = ..., partition: _Optional[int] = ..., grant: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class RefusedId(_message.Message):
+    __slots__ = ("row", "error")
+    ROW_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    row: int
+    error: Error
+    def __init__(self, row: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class RevokedRows(_message.Message):
     __slots__ = ("partition", "grant", "offsets", "rows")
@@ -1062,7 +1244,7 @@ class ConsumeOpened(_message.Message):
     def __init__(self, topic_id: _Optional[int] = ..., subscription_id: _Optional[int] = ..., mode: _Optional[str] = ..., lease: _Optional[int] = ..., created: _Optional[bool] = ..., requests: _Optional[_Iterable[int]] = ..., retention: _Optional[int] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ("grant", "until", "again", "retry_counts", "retry_rows", "topic", "partition")
+    __slots__ = ("grant", "until", "again", "retry_counts", "retry_rows", "topic", "partition", "asked")
     GRANT_FIELD_NUMBER: _ClassVar[int]
     UNTIL_FIELD_NUMBER: _ClassVar[int]
     AGAIN_FIELD_NUMBER: _ClassVar[int]
@@ -1070,6 +1252,7 @@ class Lease(_message.Message):
     RETRY_ROWS_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
     grant: int
     until: int
     again: bool
@@ -1077,7 +1260,8 @@ class Lease(_message.Message):
     retry_rows: _containers.RepeatedScalarFieldContainer[int]
     topic: str
     partition: int
-    def __init__(self, grant: _Optional[int] = ..., until: _Optional[int] = ..., again: _Optional[bool] = ..., retry_counts: _Optional[_Iterable[int]] = ..., retry_rows: _Optional[_Iterable[int]] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
+    asked: int
+    def __init__(self, grant: _Optional[int] = ..., until: _Optional[int] = ..., again: _Optional[bool] = ..., retry_counts: _Optional[_Iterable[int]] = ..., retry_rows: _Optional[_Iterable[int]] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., asked: _Optional[int] = ...) -> None: ...
 
 class RowsSettled(_message.Message):
     __slots__ = ("partition", "request", "refused")
