@@ -30,9 +30,11 @@ def sent(client: bowstring.Client, rows: int, *, key: bytes | None = None, count
 
 
 def idle(client: bowstring.Client, subscription: str = "billing", **more: object) -> bowstring.Consumer:
-    """A consumer that is pushed nothing."""
+    """A consumer that is pushed nothing, and has given back what came before it paused."""
     consumer = client.consumer("orders", subscription, **more)
     consumer.pause()
+    consumer.lease(["no-such"])  # answered behind everything that was pushed before
+    consumer.flush()
     return consumer
 
 
