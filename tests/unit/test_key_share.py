@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from bowstring.broker.queue import key_share, keyed_partition, look_ahead
+from bowstring.broker.queue.crumbs import CRUMBS_MICROSECONDS
 from bowstring.broker.queue.holdings import ConsumerCredit
 from bowstring.core.ledger_changes import Settlement
 from tests.unit.queue_scene import Customer, QueueScene
+from tests.unit.test_alarm import SECOND
 
 
 def key_shared(partitions: int) -> QueueScene:
@@ -69,3 +71,42 @@ async def test_the_search_for_a_free_key_goes_on_with_the_next_flush(monkeypatch
     scene.flusher.settle()
     assert ada.values == [b"a", b"b"]
     scene.check()
+
+
+async def test_a_few_rows_wait_a_little_if_their_consumer_has_plenty():
+    scene = key_shared(partitions=1)
+    scene.publish(keys=[b"%d" % number for number in range(20)])
+    ada = scene.customer()
+    scene.flusher.settle()
+    scene.publish(keys=[b"late"])
+    scene.flusher.settle()
+    assert len(ada.values) == 20
+    await scene.clock.move(CRUMBS_MICROSECONDS / SECOND)
+    scene.flusher.settle()
+    assert ada.values[20:] == [b"late"]
+    scene.check()
+
+
+async def test_an_earlier_alarm_does_not_forget_the_few_rows_that_wait():
+    scene = key_shared(partitions=1)
+    assert scene.subscription.keys is not None
+    scene.publish(keys=[b"%d" % number for number in range(20)])
+    ada = scene.customer()
+    scene.flusher.settle()
+    scene.lease_alarm.set(scene.subscription.keys, scene.clock.now() + CRUMBS_MICROSECONDS // 4)
+    scene.publish(keys=[b"late"])
+    scene.flusher.settle()
+    for _ in range(2):
+        await scene.clock.move(CRUMBS_MICROSECONDS / 2 / SECOND)
+        scene.flusher.settle()
+    assert ada.values[20:] == [b"late"]
+
+
+async def test_a_consumer_that_has_little_gets_a_single_row_at_once():
+    scene = key_shared(partitions=1)
+    scene.publish(keys=[b"a", b"b", b"c"])
+    ada = scene.customer()
+    scene.flusher.settle()
+    scene.publish(keys=[b"d"])
+    scene.flusher.settle()
+    assert ada.values == [b"a", b"b", b"c", b"d"]

@@ -25,24 +25,19 @@ from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.log.flusher import Flusher
 from bowstring.broker.queue.consumer import LiveConsumer
+from bowstring.broker.queue.crumbs import CRUMBS_MICROSECONDS, PLENTY
 from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.lease_requests import GrantToConsumer, PassRows
 from bowstring.broker.queue.subscription import LiveSubscription
 from bowstring.broker.queue.suspects import Suspects
 from bowstring.core.granting import ChosenRows, Granted, choose
 from bowstring.core.ledger import Ledger
-from bowstring.core.partition import Partition
 from bowstring.core.row_set import NO_ROWS, RowSet
 
 SHARE_MIN: Final = 16
 """As many consumers are served at once as get so many rows, if there are so many."""
 PARTITIONS_AT_ONCE: Final = 64
 """So many partitions of a subscription take part in one flush."""
-
-PLENTY: Final = 4
-"""A consumer has plenty if it has more than so many times what it has room for."""
-CRUMBS_MICROSECONDS: Final = 20_000
-"""So long it waits at most for that little."""
 
 Open = deque[tuple[PartitionActor, Ledger]]
 """Partitions that have rows to grant, the next one first."""
@@ -133,7 +128,7 @@ class Granter:
         chosen: ChosenRows | None = None
         end = subscription.end(actor, ledger)
         if subscription.scout is None or ledger.lane:
-            most = _to_a_page_end(actor.partition, ledger, most, self._clock.now())
+            most = _to_a_page_end(actor, ledger, most, self._clock.now())
         else:
             scouted = subscription.scout.eligible(actor, ledger, most)
             offsets = scouted.offsets[: np.searchsorted(scouted.offsets, end)]
@@ -201,11 +196,11 @@ def pass_by(subscription: LiveSubscription, actor: PartitionActor, ledger: Ledge
         actor.receive(PassRows(subscription.number, clock.now, undue, skipped))
 
 
-def _to_a_page_end(partition: Partition, ledger: Ledger, most: int, now: int) -> int:
+def _to_a_page_end(actor: PartitionActor, ledger: Ledger, most: int, now: int) -> int:
     """So many rows, or a few less if they end with a page then: a page that is granted whole goes
     out untouched. Rows that come again come before those behind the cursor.
     """
-    start, again = max(ledger.cursor, ledger.floor), ledger.waiting(0, now)
+    partition, start, again = actor.partition, max(ledger.cursor, ledger.floor), ledger.waiting(0, now)
     stop = start + most - again
     if stop >= partition.next_offset or stop <= start:
         return most

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from bowstring.broker.log.actor import PartitionActor
+from bowstring.broker.queue.crumbs import Crumbs
 from bowstring.broker.queue.keyed_partition import KeyedPartition
 from bowstring.broker.queue.scout import Scout
 from bowstring.broker.queue.slot_owners import SlotOwners
@@ -17,7 +18,6 @@ from bowstring.core.changes import Change, Delete, Floor
 from bowstring.core.granting import ChosenRows, Granted
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import Condemn, Expire, GiveBack, Grant, Overtake, Redrive, Reset, SetAside, Settle
-from bowstring.core.row_set import RowSet
 from bowstring.core.settling import Behind, GrantRows, RevokedRows
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class KeyShare:
         self._wake_at = wake_at
         self._partitions: dict[PartitionActor, KeyedPartition] = {}
         self._slots = SlotOwners()
+        self._crumbs: Crumbs[tuple[LiveConsumer, PartitionActor]] = Crumbs()
         self.goes_on = False
         """Whether the next look may find more, though nothing has changed by then."""
 
@@ -78,7 +79,7 @@ class KeyShare:
         elif isinstance(change, Delete | Floor | Condemn | Overtake):
             known.rows_left(ledger)
         elif isinstance(change, Redrive):
-            known.come_again(ledger, RowSet.of_spans(change.rows))
+            known.come_again(ledger, change)
         elif isinstance(change, Settle | GiveBack | SetAside):
             known.follow(ledger, [part.grant for part in change.parts])
         else:
@@ -108,6 +109,7 @@ class KeyShare:
     def leave(self, consumer: LiveConsumer) -> None:
         """A consumer is not connected any more. What it holds it holds on."""
         self._slots.leave(consumer.name)
+        self._crumbs.forget(lambda place: place[0] is consumer)
         self._planned()
         if not self._slots.numbers:
             for known in self._partitions.values():
@@ -121,6 +123,7 @@ class KeyShare:
         """
         subscription, now, granting = self._subscription, self._now(), 0
         self._look_at_consumers(now)
+        self._crumbs.looked()
         self.goes_on = False
         for actor in list(subscription.waiting):
             if not subscription.hungry or granting == PARTITIONS_AT_ONCE:
@@ -131,8 +134,8 @@ class KeyShare:
             if ledger is None or actor.closed is not None or not known.is_prepared or not subscription.end(actor, ledger):
                 del subscription.waiting[actor]
                 continue
-            rooms = {consumer: consumer.holdings.room(subscription.mean(actor)) for consumer in subscription.hungry}
             known.come_back(ledger, now)
+            rooms = self._rooms(actor, now)
             has_seen_all = self._look_further(ledger, known, rooms, subscription.end(actor, ledger))
             parked = known.keys.parked
             has_granted = self._share_out(actor, ledger, known, rooms, grant)
@@ -145,7 +148,14 @@ class KeyShare:
                 del subscription.waiting[actor]
             else:
                 subscription.waiting.move_to_end(actor)
+        self._look_at_crumbs(now)
         return granting > 0
+
+    def _rooms(self, actor: PartitionActor, now: int) -> dict[LiveConsumer, int]:
+        """How many rows of a partition each consumer may get. Those that have room for a few only wait."""
+        mean = self._subscription.mean(actor)
+        rooms = {consumer: consumer.holdings.room(mean) for consumer in self._subscription.hungry}
+        return {one: most for one, most in rooms.items() if not most or not self._are_crumbs(one, actor, most, now)}
 
     def _share_out(
         self, actor: PartitionActor, ledger: Ledger, known: KeyedPartition, rooms: dict[LiveConsumer, int], grant: GrantKeys
@@ -159,16 +169,21 @@ class KeyShare:
             choice = known.choose(ledger, self._slots.numbers[consumer.name], most, share, now)
             if choice is None:
                 continue
-            granted = grant(consumer, actor, choice.chosen)
+            are_crumbs = self._are_crumbs(consumer, actor, len(choice.keyed.offsets), now)
+            granted = None if are_crumbs else grant(consumer, actor, choice.chosen)
             if granted is None:
                 known.keys.put_back(choice.keyed)
                 continue
+            self._crumbs.granted((consumer, actor))
             known.keys.grant(granted.number, choice.keyed)
             self._slots.took(consumer.name)
             has_granted = True
             if consumer in subscription.hungry:
                 subscription.hungry.move_to_end(consumer)
         return has_granted
+
+    def _are_crumbs(self, consumer: LiveConsumer, actor: PartitionActor, rows: int, now: int) -> bool:
+        return self._crumbs.are_left((consumer, actor), rows, consumer.holdings.rows, now)
 
     def has_suspects(self, actor: PartitionActor, ledger: Ledger) -> bool:
         """Whether suspects of a partition may be granted."""
@@ -210,8 +225,19 @@ class KeyShare:
             self._subscription.may_grant(actor)
 
     def woken(self, now: int) -> None:
-        """A consumer may have taken nothing for a second (`Sleeper`)."""
+        """A consumer may have taken nothing for a second, or something small has waited (`Sleeper`)."""
         self._look_at_consumers(now)
+        self._look_at_crumbs(now)
+
+    def _look_at_crumbs(self, now: int) -> None:
+        """The next flush decides about small grants that have waited long enough."""
+        next_look = self._crumbs.next_look
+        if next_look is None:
+            return
+        if next_look > now:
+            self._wake_at(self, next_look)
+        elif (actor := next(iter(self._subscription.waiting), None)) is not None:
+            self._subscription.may_grant(actor)
 
     def _look_at_consumers(self, now: int) -> None:
         """Finds those that take nothing, and those that take something again."""

@@ -27,6 +27,7 @@ from bowstring.core.key_barrier import none_are
 from bowstring.core.key_rows import NO_KEY_ROWS, KeyRows
 from bowstring.core.keys import KEYLESS, KeyedRows, Owners
 from bowstring.core.ledger import Ledger
+from bowstring.core.ledger_changes import Redrive
 from bowstring.core.machine import NEVER
 from bowstring.core.offset_set import Offsets
 from bowstring.core.row_set import NO_ROWS, RowSet
@@ -163,10 +164,10 @@ class KeyedPartition:
             self._todo = RowSet.union((self._todo, due - self._due))
             self._due = due
 
-    def come_again(self, ledger: Ledger, rows: RowSet) -> None:
+    def come_again(self, ledger: Ledger, redrive: Redrive) -> None:
         """Rows of a lane were redriven."""
         if self._looked:
-            self._todo = RowSet.union((self._todo, rows))
+            self._todo = RowSet.union((self._todo, RowSet.of_spans(redrive.rows)))
             self._looked = max(self._looked, ledger.cursor)
 
     async def _read(self) -> None:
