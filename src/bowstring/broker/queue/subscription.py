@@ -267,8 +267,9 @@ class LiveSubscription:
         leases = ledger.leases.of_grant(grant)
         rows, apart = sum(len(lease.rows) for lease in leases), any(lease.apart for lease in leases)
         consumer.holdings.update(actor, grant, rows, self.mean(actor), apart=apart)
-        if apart and consumer not in self.apart:
+        if apart and consumer not in self.apart:  # it comes back
             self.set_apart(consumer)
+            consumer.had_suspects = True
         elif consumer in self.apart and not consumer.holdings.rows and consumer.had_suspects:
             self.rejoin(consumer)
 

@@ -37,6 +37,9 @@ class Suspects:
 
     def share_out(self, subscription: LiveSubscription) -> bool:
         """Says whether something was granted."""
+        for consumer in tuple(subscription.apart):
+            if not consumer.holdings.rows and not consumer.may_be_apart:  # it pauses, or is not ready yet
+                subscription.rejoin(consumer)
         most = max(1, len(subscription.consumers) // SHARE)
         if len(subscription.apart) >= most and all(consumer.holdings.apart for consumer in subscription.apart):
             return False  # all that may be are occupied
@@ -49,7 +52,7 @@ class Suspects:
         self._choose(subscription, most)
         has_granted = False
         for consumer in tuple(subscription.apart):
-            while partitions and not consumer.holdings.rows and consumer.ended is None:
+            while partitions and not consumer.holdings.rows:
                 actor, ledger = partitions[-1]
                 if self._grant(subscription, consumer, actor, ledger):
                     has_granted = consumer.had_suspects = True
@@ -88,7 +91,7 @@ class Suspects:
         )
 
     def _grant(self, subscription: LiveSubscription, consumer: LiveConsumer, actor: PartitionActor, ledger: Ledger) -> bool:
-        most = max(1, consumer.holdings.credit.messages)
+        most = consumer.holdings.credit.messages
         if subscription.keys is not None:
             return subscription.keys.grant_apart(consumer, actor, ledger, most, self._ask_chosen)
         return self._ask(consumer, actor, most) is not None
