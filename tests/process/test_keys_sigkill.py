@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import os
 import random
 from collections import defaultdict
@@ -20,9 +19,7 @@ import pytest
 
 import bowstring.aio
 from bowstring import errors
-from tests.process.serving import start
-from tests.process.test_queue_sigkill import LIMIT_SECONDS, PARTITIONS, SUBSCRIPTION, TOPIC, Crew, Hold, Line, held
-from tests.process.test_sigkill import free_port, killed_and_back
+from tests.process.killing import TOPIC, Crew, Hold, Line, held, worked_off
 
 KEYS = 12
 AHEAD_MAX = 300
@@ -34,7 +31,8 @@ Place = tuple[int, int]
 class KeyedStream:
     """A producer of messages with keys, and what it has stored."""
 
-    def __init__(self, address: str, crew: Crew) -> None:
+    def __init__(self, address: str, crew: Crew, source: random.Random) -> None:
+        del source
         self._address = address
         self._crew = crew
         self.keys: dict[Place, str] = {}
@@ -93,33 +91,9 @@ def _of_key(grants: dict[int, dict[int, list[Hold]]]) -> Iterator[str]:
 
 @pytest.mark.parametrize("kills", [4, pytest.param(100, marks=pytest.mark.long)])
 async def test_keys_stay_in_order_when_broker_and_workers_are_killed(tmp_path: Path, kills: int) -> None:
-    source = random.Random(os.environ.get("BOWSTRING_KILL_SEED", "keys"))
-    arguments = ("--data", str(tmp_path), "--listen", f"127.0.0.1:{free_port()}", "--segment-bytes-first", "1MiB")
-    served = await asyncio.to_thread(start, *arguments)
-    try:
-        async with asyncio.timeout(LIMIT_SECONDS), bowstring.aio.connect(served.address) as client:
-            await client.create_topic(TOPIC, partitions=PARTITIONS)
-            await client.create_subscription(TOPIC, SUBSCRIPTION, mode="key_shared")
-            crew = Crew(served.address, source, gathered=1)
-            stream = KeyedStream(served.address, crew)
-            producing = asyncio.create_task(stream.run())
-            for _ in range(kills):
-                await crew.acks(source.randrange(1, 40))
-                if source.random() < 0.5:
-                    served = await killed_and_back(served, arguments)
-                else:
-                    await crew.kill_one()
-            stream.over = True
-            await producing
-            while (await client.subscription(TOPIC, SUBSCRIPTION)).backlog:
-                await crew.acks(1)
-            await crew.leave()
-    finally:
-        served.process.kill()
-        served.process.communicate()
-    (tmp_path / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in crew.lines), "utf-8")
+    stream, lines = await worked_off(tmp_path, "keys", kills, KeyedStream, mode="key_shared", gathered=1)
     assert len(stream.keys) > 5 * kills
-    assert list(broken_orders(crew.lines, stream.keys)) == []
+    assert list(broken_orders(lines, stream.keys)) == []
 
 
 def test_orders_are_told_apart_from_what_breaks_them():

@@ -5,7 +5,6 @@ was cancelled, one that was moved comes at its new time, and none is lost.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import time
@@ -17,9 +16,8 @@ import pytest
 
 import bowstring.aio
 from bowstring import errors
-from tests.process.serving import start
-from tests.process.test_queue_sigkill import LIMIT_SECONDS, PARTITIONS, SUBSCRIPTION, TOPIC, Crew, Line, broken_promises
-from tests.process.test_sigkill import free_port, killed_and_back
+from tests.process.killing import TOPIC, Crew, Line, worked_off
+from tests.process.test_queue_sigkill import broken_promises
 
 LATEST_SECONDS = 1.5
 """Messages are due so much later at most."""
@@ -104,35 +102,11 @@ def broken_schedules(lines: list[Line], due: dict[Place, float], cancelled: set[
 
 @pytest.mark.parametrize("kills", [4, pytest.param(100, marks=pytest.mark.long)])
 async def test_schedules_hold_when_broker_and_workers_are_killed(tmp_path: Path, kills: int) -> None:
-    source = random.Random(os.environ.get("BOWSTRING_KILL_SEED", "schedules"))
-    arguments = ("--data", str(tmp_path), "--listen", f"127.0.0.1:{free_port()}", "--segment-bytes-first", "1MiB")
-    served = await asyncio.to_thread(start, *arguments)
-    try:
-        async with asyncio.timeout(LIMIT_SECONDS), bowstring.aio.connect(served.address) as client:
-            await client.create_topic(TOPIC, partitions=PARTITIONS)
-            await client.create_subscription(TOPIC, SUBSCRIPTION)
-            crew = Crew(served.address, source)
-            plan = Plan(served.address, crew, source)
-            planning = asyncio.create_task(plan.run())
-            for _ in range(kills):
-                await crew.acks(source.randrange(1, 40))
-                if source.random() < 0.5:
-                    served = await killed_and_back(served, arguments)
-                else:
-                    await crew.kill_one()
-            plan.over = True
-            await planning
-            while (await client.subscription(TOPIC, SUBSCRIPTION)).backlog:
-                await crew.acks(1)
-            await crew.leave()
-    finally:
-        served.process.kill()
-        served.process.communicate()
-    (tmp_path / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in crew.lines), "utf-8")
+    plan, lines = await worked_off(tmp_path, "schedules", kills, Plan)
     assert len(plan.due) > 5 * kills
     assert plan.cancelled, "nothing was cancelled"
-    assert list(broken_schedules(crew.lines, plan.due, plan.cancelled, plan.doubtful)) == []
-    assert list(broken_promises(crew.lines, plan.expected)) == []
+    assert list(broken_schedules(lines, plan.due, plan.cancelled, plan.doubtful)) == []
+    assert list(broken_promises(lines, plan.expected)) == []
 
 
 def test_schedules_are_told_apart_from_what_breaks_them():
