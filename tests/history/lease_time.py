@@ -32,8 +32,9 @@ class LeaseClocks(NamedTuple):
     """Rows that the broker has set aside because it could not read them: the identity of the
     subscription, partition, offset."""
 
-    def earliest(self, time: float) -> float:
-        return self.origin + (time + self.behind(time) - self.uncertain) * 1e6
+    def earliest(self, time: float, until: float = 0.0) -> float:
+        """At a moment, or at any later one until another: the next incarnation may begin further behind."""
+        return self.origin + (time + self.behind(max(time, until)) - self.uncertain) * 1e6
 
     def latest(self, time: float) -> float:
         return self.origin + (time + self.ahead(time) + self.uncertain) * 1e6

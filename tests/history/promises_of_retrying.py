@@ -35,7 +35,7 @@ def counts_rise_by_one(queue: QueueFacts, facts: Facts, clocks: LeaseClocks) -> 
     for stays in queue.in_order():
         send = facts.sends.get(labels[stays[0].place])
         if send is not None:
-            begun = clocks.earliest(send.invoked)
+            begun = clocks.earliest(send.invoked, stays[0].first.time)
             yield from _risen(queue, stays[0], 0, Bounds(0, _hidden(begun, _granted(stays[0], clocks))))
         for before, after in pairwise(stays):
             if not before.settled(ACK):
@@ -61,7 +61,7 @@ def _risen(queue: QueueFacts, stay: Stay, before: int, bounds: Bounds) -> Cases:
 def _bounds(queue: QueueFacts, before: Stay, after: Stay, clocks: LeaseClocks) -> Bounds:
     """The delivery before may count, and so may those that nobody has seen."""
     taken = queue.taken_since(before, clocks)
-    end = _end(before, taken, clocks)
+    end = _end(before, taken, after.first.time, clocks)
     hidden = _hidden(end, _granted(after, clocks))
     if before.settled(NACK) or before.settled(REJECT):
         return Bounds(1, 1 + hidden)
@@ -71,11 +71,11 @@ def _bounds(queue: QueueFacts, before: Stay, after: Stay, clocks: LeaseClocks) -
     return Bounds(0 if taken <= after.first.time or released else 1, 1 + hidden)
 
 
-def _end(stay: Stay, taken: float, clocks: LeaseClocks) -> float:
-    """The earliest that it can have ended, by the clock of leases."""
+def _end(stay: Stay, taken: float, until: float, clocks: LeaseClocks) -> float:
+    """The earliest that it can have ended, by the clock of leases up to a moment."""
     back = min((ask.written for ask, outcome in stay.asks if ask.operation == SETTLE and outcome != ACK), default=inf)
     if min(back, taken) < inf:
-        return max(stay.first.granted, min(clocks.earliest(min(back, taken)), stay.until()))
+        return max(stay.first.granted, min(clocks.earliest(min(back, taken), until), stay.until()))
     return stay.until()
 
 

@@ -148,15 +148,19 @@ def _may_have_lost(queue: QueueFacts, stay: Stay, decision: Decision, clocks: Le
 
 def _may_be_revoked(queue: QueueFacts, stay: Stay, decision: Decision) -> bool:
     """Whether a kit may know that the row is revoked: it was told, or its own application has given an
-    earlier one of its key back.
+    earlier one of its key back, or the kit has, because the consumer closes.
     """
     if queue.keys is None:
         return False
     if queue.sessions[decision.session].revoked.get((stay.place, stay.grant), decision.ended + 1) <= decision.ended:
         return True
-    mates = {mate.place for mate in queue.keys.mates(stay)}
+    mates = list(queue.keys.mates(stay))
+    asks = (ask for mate in mates for ask, outcome in mate.asks if outcome == NACK)
+    if any(ask.session == decision.session and ask.written <= decision.ended for ask in asks):
+        return True
+    places = {mate.place for mate in mates}
     mine = (each for each in queue.decisions if each.session == decision.session and each.invoked <= decision.ended)
-    return any(each.row.place in mates and each.row.grant == stay.grant and each.row.outcome == NACK for each in mine)
+    return any(each.row.place in places and each.row.grant == stay.grant and each.row.outcome == NACK for each in mine)
 
 
 CHECKERS: tuple[Promise, ...] = (

@@ -17,6 +17,7 @@ from tests.history.lease_events import (
     DECIDE,
     EXTEND,
     HANDED,
+    KEY_SHARED,
     LEAVE,
     LOST,
     PUSHED,
@@ -28,7 +29,7 @@ from tests.history.lease_events import (
     Consuming,
     Delivery,
 )
-from tests.history.lease_time import EXACT
+from tests.history.lease_time import EXACT, LeaseClocks
 from tests.history.queue_checkers import check_queues
 
 SECOND = 1_000_000
@@ -38,8 +39,10 @@ SPAN = 10
 class QueueStory:
     """Steps are told in the order of time."""
 
-    def __init__(self, start: str = BEGINNING, made: float = 0.0) -> None:
+    def __init__(self, start: str = BEGINNING, made: float = 0.0, key: str = "") -> None:
+        """With a `key` all messages have it, and the subscription is key-shared."""
         self.time = 0.0
+        self._key = key
         self.history = History(lambda: self.time)
         self._done(0, CREATE, settings=Settings())
         self.rows: dict[int, Row] = {}
@@ -60,7 +63,7 @@ class QueueStory:
 
     def publish(self, time: float, offset: int, error: str = "") -> None:
         name = f"<m-{offset}>"
-        row = Row(name, f"id-{offset}", value=fingerprint(value_of(name, 50)), natural=True, group="g")
+        row = Row(name, f"id-{offset}", self._key, value=fingerprint(value_of(name, 50)), natural=True, group="g")
         self.rows[offset] = row._replace(partition=0, offset=offset, arrived=SECOND, natural=False)
         self._done(time, PUBLISH, [row], [row._replace(error=error) if error else self.rows[offset]], producer="p", sequence=offset)
 
@@ -88,7 +91,9 @@ class QueueStory:
         self, time: float, name: str, operation: str, rows: Iterable[Delivery] = (), messages: Iterable[Row] = (), **facts: int
     ) -> None:
         self.time = time
-        about = Consuming("s", name.split("/")[0], "1.1", tuple(rows), stream=self._streams.get(name, 0), **facts)  # type: ignore[arg-type]
+        identity = name.split("/")[0], "1.1", tuple(rows)
+        mode = KEY_SHARED if self._key else ""
+        about = Consuming("s", *identity, stream=self._streams.get(name, 0), mode=mode, **facts)  # type: ignore[arg-type]
         self.history.happened(name, operation, "t", about, messages, session=name)
 
     def open(self, time: float, name: str = "ada", credit: int = 100) -> None:
@@ -161,8 +166,8 @@ class QueueStory:
         self.history.opened("f", FINAL, "t", {0: 0})
         self.history.read("f", FINAL, "t", list(self.rows.values()))
 
-    def broken(self, clocks: Clocks | None = None) -> set[str]:
-        return {violation.checker for violation in check_queues(self.history.events, EXACT, clocks)}
+    def broken(self, clocks: Clocks | None = None, leases: LeaseClocks = EXACT) -> set[str]:
+        return {violation.checker for violation in check_queues(self.history.events, leases, clocks)}
 
     def cases(self) -> list[str]:
         return [str(violation) for violation in check_queues(self.history.events, EXACT)]

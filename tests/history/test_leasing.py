@@ -11,6 +11,7 @@ import pytest
 from tests.history.events import line, parsed
 from tests.history.keeping import Clocks
 from tests.history.lease_events import ACK, LATEST, NACK, REJECT, RELEASE
+from tests.history.lease_time import LeaseClocks
 from tests.history.queue_story import QueueStory
 
 TRUE = Clocks(0, lambda _: 0.0, 0.0)
@@ -204,6 +205,25 @@ def test_what_was_acked_is_not_told_to_be_lost(story: QueueStory):
     assert story.broken() == {"an_application_is_told_what_came"}
 
 
+def test_what_a_kit_nacks_by_itself_takes_the_later_rows_of_its_key_along():
+    """Its consumer closes, and has not said so yet."""
+    story = QueueStory(key="k")
+    story.open(2)
+    story.take(3, 1, 1, 2)
+    story.ask(4, 1, NACK, 1, 1)
+    story.decide(5, ACK, 1, 2, told="lease-lost")
+    assert not story.broken()
+
+
+def test_a_kit_that_has_nacked_a_row_loses_no_earlier_one_of_its_key():
+    story = QueueStory(key="k")
+    story.open(2)
+    story.take(3, 1, 1, 2)
+    story.ask(4, 1, NACK, 1, 2)
+    story.decide(5, ACK, 1, 1, told="lease-lost")
+    assert story.broken() == {"an_application_is_told_what_came"}
+
+
 # ---- retry counts
 
 
@@ -226,6 +246,14 @@ def test_a_delivery_that_nobody_saw_may_have_counted(story: QueueStory):
     story.settle(6, 2, RELEASE, 2, 1)
     story.push(6.5, 3, 1, retries=3)
     assert story.broken() == {"counts_rise_by_one"}
+
+
+def test_a_delivery_that_nobody_saw_may_have_counted_when_the_clock_of_leases_began_further_behind(story: QueueStory):
+    """By that clock it may have lasted a second, though the message was sent less than a second before."""
+    fallen = LeaseClocks(0, lambda time: 0.0 if time < 1.5 else -1.0, lambda _: 0.0)
+    story.push(1.9, 1, 1, retries=1)
+    assert "counts_rise_by_one" not in story.broken(leases=fallen)
+    assert "counts_rise_by_one" in story.broken()
 
 
 def test_an_expired_lease_counts(story: QueueStory):

@@ -13,8 +13,9 @@ from bowstring.broker.queue.letter_requests import BuryRows
 from bowstring.core.condemned import LastDelivery
 from bowstring.core.ledger import Ledger
 from bowstring.core.row_set import RowSet
-from tests.simulation.planting import CALM, QUEUE, bug
+from tests.simulation.planting import CALM, POWER, QUEUE, bug
 
+HOLDING = QUEUE.only(seconds=12.0, consumers=2, holds=0.6, nacks=0.3, named_consumers=1.0, plain_consumers=1.0, lease_seconds=2.0)
 REJECTING = QUEUE.only(rejects=0.3, nacks=0.1)
 
 
@@ -56,4 +57,11 @@ def suspects_stand_beside_rows_of_other_partitions() -> Generator[None]:
         return self.is_ready and self.ended is None and self.holdings.has_room
 
     with patch.object(LiveConsumer, "has_room", property(has_room)):
+        yield
+
+
+@bug(POWER, HOLDING)
+def suspects_come_to_a_consumer_that_is_not_ready() -> Generator[None]:
+    """One that comes back gets others when it has settled those that it had, and again with its old leases."""
+    with patch.object(LiveConsumer, "may_be_apart", property(lambda self: self.ended is None)):
         yield
