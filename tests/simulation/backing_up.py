@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 PROMISE: Final = "a_backup_holds_what_was_committed"
 PAGES_A_STEP: Final = 3
 """So few that commits come between the steps of the smallest catalog."""
+FILL_SECONDS: Final = 20.0
+"""About how long the segments of a backup take at most, however many they are."""
 _DESCRIPTOR: Final = 900
 _FOLDER: Final = f"/proc/self/fd/{_DESCRIPTOR}"
 """The same name in every process, for names are in errors, and errors are in the digest."""
@@ -88,8 +90,9 @@ class SimulatedArchive(HostArchive):
 
     async def fill(self) -> Filled:
         assert self._making is not None
-        for segment in sorted(self._making.needed):
-            await asyncio.sleep(after(self._source, 0.3))
+        needed = sorted(self._making.needed)
+        for segment in needed:
+            await asyncio.sleep(after(self._source, min(0.3, FILL_SECONDS / len(needed))))
             self._put(segment_name(segment))
         return await super().fill()
 
