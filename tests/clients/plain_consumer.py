@@ -50,6 +50,7 @@ class PlainConsumer:
         self._ids = field(9, b"")  # a missing subscription is made, with what is usual
         self._requests: dict[int, int] = {}
         """The last number of each partition."""
+        self._numbers_from = 0
         self._bound = 0
         self._pushes: list[Push] = []
         self.held: dict[tuple[int, int], set[int]] = {}
@@ -93,8 +94,10 @@ class PlainConsumer:
 
     def settle(self, partition: int, *parts: Part) -> int:
         """Says what became of messages; gives the number of the request."""
-        request = self._requests[partition] = self._requests.get(partition, 0) + 1
-        answered = min([one for at, one in self._unanswered if at == partition], default=request) - 1
+        open_ones = [one for at, one in self._unanswered if at == partition]
+        last = self._requests.get(partition, 0)
+        request = self._requests[partition] = (last if open_ones else max(last, self._numbers_from)) + 1
+        answered = min(open_ones, default=request) - 1
         settlement = field(1, partition) + field(2, request) + field(3, answered) + arrays(*parts)
         self._unanswered[partition, request], self._written[partition, request] = (settlement, parts), microseconds()
         try:
@@ -137,7 +140,7 @@ class PlainConsumer:
         for opened in given.get(2, ()):
             told = dict(fields(opened))
             self._ids = field(7, told[1]) + field(8, told[2])
-            self._requests = self._requests or dict(enumerate(unpacked(told.get(6, b""))))
+            self._numbers_from = int(told.get(8, 0))
             self._bound, self._opening = now - self._opening, 0
         for settled in given.get(5, ()):
             self._bound = now - self._settled(settled)

@@ -38,6 +38,7 @@ class Conversation(Inbound):
         self._requests: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.requests: dict[int, int] = {}
         """The last number of each partition."""
+        self.numbers_from = 0
 
     def put(self, request: bytes | None) -> None:
         self._requests.put_nowait(request)
@@ -49,7 +50,7 @@ class Conversation(Inbound):
         header, _ = split(joined(message))
         answer = pb.ConsumeAnswer.FromString(header)
         if answer.HasField("opened"):
-            self.requests |= dict(enumerate(answer.opened.requests))
+            self.numbers_from = answer.opened.numbers_from
         if answer.ping:
             self.put(pb.ConsumeRequest(pong=answer.ping).SerializeToString())
         self.take(answer)
@@ -80,7 +81,7 @@ class Honest(Conversation):
         if answer.HasField("lease"):
             at, runs = answer.page.partition, wire.runs_in(answer.page)
             self.got.update((at, offset + row) for offset, rows in runs for row in range(rows))
-            last = self.requests.get(at, 0)
+            last = self.requests.get(at, self.numbers_from)
             settle = pb.SettleRows(partition=at, request=last + 1, answered=last - self.unanswered)
             settle.grants.append(answer.lease.grant)
             settle.outcomes.append(1)
@@ -168,7 +169,7 @@ async def prod(gateway: Gateway, source: random.Random, name: str) -> str:
         waiting.cancel()
         return await served
     held = await waiting
-    first = conversation.requests.get(held.partition, 0) + 1
+    first = conversation.numbers_from + 1
     for request in itertools.islice(mutants(source, held, first), source.randrange(1, REQUESTS_EACH)):
         conversation.put(request)
     conversation.put(None)

@@ -66,21 +66,22 @@ type Extension struct {
 
 // Consumer holds messages of one subscription, over as many streams as it takes.
 type Consumer struct {
-	open       *pb.ConsumeOpen
-	credit     *pb.ConsumeCredit
-	dial       func() (consumeStream, error)
-	stream     consumeStream
-	began      time.Time
-	opening    int64             // when the stream was opened, until that is answered
-	bound      int64             // the lease time is at most so far ahead of our clock
-	requests   map[uint32]uint64 // the last number of each partition
-	unanswered []*Settlement     // in the order of their numbers
-	extensions map[uint64]*Extension
-	number     uint64
-	held       map[leaseKey]map[uint64]bool // offsets, until their settlement is answered
-	newest     leaseKey                     // of the last push: more of it may be to come
-	pushes     []*Push                      // not handed out yet
-	lost       []leaseKey
+	open        *pb.ConsumeOpen
+	credit      *pb.ConsumeCredit
+	dial        func() (consumeStream, error)
+	stream      consumeStream
+	began       time.Time
+	opening     int64             // when the stream was opened, until that is answered
+	bound       int64             // the lease time is at most so far ahead of our clock
+	requests    map[uint32]uint64 // the last number of each partition
+	numbersFrom uint64            // numbers go on above this, once nothing is unanswered
+	unanswered  []*Settlement     // in the order of their numbers
+	extensions  map[uint64]*Extension
+	number      uint64
+	held        map[leaseKey]map[uint64]bool // offsets, until their settlement is answered
+	newest      leaseKey                     // of the last push: more of it may be to come
+	pushes      []*Push                      // not handed out yet
+	lost        []leaseKey
 }
 
 func newConsumer(open *pb.ConsumeOpen, credit uint64, dial func() (consumeStream, error)) (*Consumer, error) {
@@ -183,11 +184,7 @@ func (c *Consumer) receive() error {
 
 func (c *Consumer) take(answer *pb.ConsumeAnswer) error {
 	if opened := answer.Opened; opened != nil {
-		if c.open.TopicId == 0 {
-			for partition, last := range opened.Requests {
-				c.requests[uint32(partition)] = last
-			}
-		}
+		c.numbersFrom = opened.NumbersFrom
 		c.open.TopicId, c.open.SubscriptionId = opened.TopicId, opened.SubscriptionId
 		c.bound, c.opening = answer.Now-c.opening, 0
 	}
@@ -283,6 +280,9 @@ func (c *Consumer) settle(partition uint32, parts []Part) (*Settlement, error) {
 		if err := c.receive(); err != nil {
 			return nil, err
 		}
+	}
+	if c.ahead(partition) == 0 {
+		c.requests[partition] = max(c.requests[partition], c.numbersFrom)
 	}
 	rows := &pb.SettleRows{Partition: partition, Request: c.requests[partition] + 1}
 	rows.Answered = rows.Request - 1 - c.ahead(partition)

@@ -59,6 +59,7 @@ class PlainConsumer:
         self.stream = stream
         self.requests: dict[int, int] = {}
         """The number of the last request in each partition."""
+        self.numbers_from = 0
         self.kept: list[Answer] = []
         self._reading: asyncio.Task[Any] | None = None
         """Waits for the next message: a stream whose `read` is cancelled ends."""
@@ -148,5 +149,5 @@ async def consume(
     given = instance if instance is not None else name.encode().ljust(16, b"-")
     opened = pb.ConsumeOpen(topic=topic, subscription=subscription, consumer=name, instance=given, **opening)
     await consumer.send(open=opened, credit=pb.ConsumeCredit(**(MUCH if credit is None else credit)), ready=ready)
-    await consumer.next("opened")
+    consumer.numbers_from = (await consumer.next("opened")).told.opened.numbers_from
     return consumer

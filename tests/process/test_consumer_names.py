@@ -142,6 +142,26 @@ async def test_a_consumer_that_is_silent_for_two_seconds_loses_its_name(channel:
     assert (await second.next("push")).told.lease.again
 
 
+async def test_a_settlement_that_never_came_is_not_taken_for_one_of_the_program_that_had_the_name_meanwhile(channel: Channel, shop: Shop):
+    first = await consume(channel, "orders", "billing", instance=b"1" * 16)
+    await shop.publish(b"a", b"b")
+    grant = (await first.next("push")).told.lease.grant
+    never_sent = rows_settled(0, first.numbers_from + 1, ACK, [(grant, [(1, 1)])], answered=first.numbers_from)
+    await gone(first, channel)
+    second = await consume(channel, "orders", "billing", instance=b"2" * 16)
+    assert second.numbers_from > first.numbers_from
+    await second.next("push")
+    second.requests[0] = second.numbers_from
+    await second.settle(0, ACK, [(grant, [(2, 1)])], answered=second.numbers_from)
+    await gone(second, channel)
+    back = await consume(channel, "orders", "billing", instance=b"1" * 16)
+    await back.send(settle=[never_sent])
+    (settled,) = (await back.next("settled")).told.settled
+    assert [(list(each.offsets), list(each.rows)) for each in settled.refused] == [([1], [1])]
+    back.requests[0] = back.numbers_from
+    assert not (await back.settle(0, ACK, [(grant, [(1, 1)])], answered=back.numbers_from)).refused
+
+
 async def test_a_name_that_gets_free_meanwhile_is_taken_at_once(channel: Channel, shop: Shop):
     first = await consume(channel, "orders", "billing")
     coming = asyncio.create_task(consume(channel, "orders", "billing", instance=b"2" * 16))

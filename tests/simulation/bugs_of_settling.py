@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.queue import leased_page
+from bowstring.broker.queue.consumer import LiveConsumer
 from bowstring.broker.queue.lease_requests import SettleForConsumer
 from bowstring.core import ledger_state, settling
 from bowstring.core.ledger import Ledger
@@ -20,6 +21,9 @@ from tests.simulation.planting import CALM, CRASHES, CUTS, POWER, QUEUE, SEALED_
 BROKEN = CUTS.only(cut_rate=0.03, cut_every=0.4, half_open=0.0)
 NEWER = SEALED_QUEUE.only(nacks=0.7, seal_seconds=0.3, upkeep_seconds=0.2, producers=4, seconds=12.0, pause_seconds=0.03)
 KILLED = CRASHES.only(crash_every=1.0, down_seconds=0.1, inside_operations=200)
+
+SILENCE = CUTS.only(cut_every=1.0, half_open=0.8, half_open_seconds=4.0)
+SHARED_NAMES = QUEUE.only(seconds=20.0, collisions=0.5, named_consumers=1.0, plain_consumers=1.0, lease_seconds=5.0, consume_seconds=1.0)
 
 # ---- settlements -------------------------------------------------------------------------------------------------------
 
@@ -205,4 +209,16 @@ def leases_are_missing_in_the_snapshot() -> Generator[None]:
         ledger.leases.clear()
 
     with patch.object(ledger_state, "_restore_head", wrong):
+        yield
+
+
+@bug(SILENCE, SHARED_NAMES)
+def a_request_of_a_program_that_had_the_name_before_is_taken_for_a_repeat() -> Generator[None]:
+    """It never came, and the broker says "done", because the next program has used its number."""
+
+    def numbers_from(self: LiveConsumer) -> int:
+        known = (ledger.consumers.named(self.name) for _, ledger in self.subscription.ledgers())
+        return max((consumer.request for consumer in known if consumer is not None), default=0)
+
+    with patch.object(LiveConsumer, "numbers_from", numbers_from):
         yield

@@ -138,7 +138,7 @@ class PlainConsumer:
             for row in mine:
                 if row.place in self._seen and self._seen[row.place].grant == row.grant:
                     del self._seen[row.place]
-            number = self._last[partition] = self._last.get(partition, self._known(partition)) + 1
+            number = self._last[partition] = self._last_number(partition) + 1
             message = pb.SettleRows(partition=partition, request=number)
             _fill(message, mine)
             made.append(Settling(message, mine))
@@ -146,10 +146,10 @@ class PlainConsumer:
             self._write_soon(pb.ConsumeRequest(settle=[self._numbered(message)]), made[-1])
         return made
 
-    def _known(self, partition: int) -> int:
-        """The last request that the broker knows of a consumer of this name."""
-        known = self._opened.requests if self._opened is not None else []
-        return known[partition] if partition < len(known) else 0
+    def _last_number(self, partition: int) -> int:
+        """The last request of a partition, or where the broker says that numbers go on, once nothing is unanswered."""
+        last, start = self._last.get(partition, 0), 0 if self._opened is None else self._opened.numbers_from
+        return last if any(asked == partition for asked, _ in self._requests) else max(last, start)
 
     def _numbered(self, message: pb.SettleRows) -> pb.SettleRows:
         """With the last number up to which all answers have come."""
@@ -234,9 +234,11 @@ class PlainConsumer:
                 header, data = split(message)
                 answer = pb.ConsumeAnswer.FromString(header)
                 self._learn(answer.now, opened)
-                if self._opened is None and answer.HasField("opened"):
+                if answer.HasField("opened"):
+                    is_first = self._opened is None
                     self._opened, self._order.is_keyed = answer.opened, answer.opened.mode == KEY_SHARED
-                    await self._send_again(stream)
+                    if is_first:
+                        await self._send_again(stream)
                 self._heard(answer, data)
             raise errors.Unavailable("the stream has ended.")
         finally:

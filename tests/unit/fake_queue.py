@@ -118,9 +118,9 @@ class FakeSession:
 
     def opened(self) -> None:
         lease = self._opening.lease or LEASE
-        last = [ledger.requests.get(self.name, 0) for ledger in self._queue.ledgers]
+        last = max(ledger.requests.get(self.name, 0) for ledger in self._queue.ledgers) // -1_000 * -1_000
         told = pb.ConsumeOpened(
-            topic_id=self._queue.topic.id, subscription_id=self._queue.number, mode="shared", lease=lease, requests=last
+            topic_id=self._queue.topic.id, subscription_id=self._queue.number, mode="shared", lease=lease, numbers_from=last
         )
         self.answer(opened=told)
 

@@ -114,7 +114,7 @@ def test_rows_become_runs_of_offsets_and_back(runs, rows, expected):
 def test_requests_are_numbered_upwards_and_bounded_in_runs(monkeypatch):
     monkeypatch.setattr(settle_requests, "RUNS_MAX", 4)
     page, other = page_of((1, 20)), page_of((101, 3), grant=2)
-    lane = RequestLane(0, last=7)
+    lane = RequestLane(0, numbers_from=7)
     requests = lane.add([MarkedPart(page, ACK, np.arange(0, 20, 2)), MarkedPart(other, NACK, None)])
     assert [request.message.request for request in requests] == [8, 9, 10]
     assert [len(request.message.offsets) for request in requests] == [4, 4, 3]
@@ -133,6 +133,17 @@ def test_a_request_says_up_to_which_the_answers_have_come():
     assert [message.answered for message in lane.to_write([third], 0.0)] == [0]
     del lane.unanswered[1]
     assert [message.answered for message in lane.to_write([third], 0.0)] == [2]
+
+
+def test_numbers_go_on_where_the_broker_says_once_nothing_is_unanswered():
+    lane, page = RequestLane(0, numbers_from=7), page_of((1, 9))
+    (first,) = lane.add([MarkedPart(page, ACK, np.array([0]))])
+    lane.numbers_from = 1_000
+    (second,) = lane.add([MarkedPart(page, ACK, np.array([1]))])
+    lane.unanswered.clear()
+    (third,) = lane.add([MarkedPart(page, ACK, np.array([2]))])
+    assert [request.message.request for request in (first, second, third)] == [8, 9, 1_001]
+    assert [message.answered for message in lane.to_write([third], 0.0)] == [1_000]
 
 
 def test_extensions_are_divided_by_partition_and_by_runs():

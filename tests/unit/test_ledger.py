@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bowstring import errors
-from bowstring.core import granting, journal, settling
+from bowstring.core import granting, journal, request_series, settling
 from bowstring.core.changes import Delete, Floor, Reason
 from bowstring.core.leases import GRANTS_MAX
 from bowstring.core.ledger import Ledger
@@ -173,6 +173,31 @@ def test_a_repeated_ack_is_done_also_after_the_lease_has_ended_and_after_a_resta
     loaded.restore(queue.ledger.snapshot())
     for ledger in (queue.ledger, loaded):
         assert settling.settle(ledger, request, queue.now) == settling.RowsDone((), (), repeated=True)
+
+
+def test_a_request_of_an_older_series_is_refused_and_not_taken_for_a_repeat():
+    """It never came, and another program has settled under the name since."""
+    queue = Queue()
+    first, second = queue.grant(2), queue.grant(2)
+    older, newer = request_series.begun(4), request_series.begun(5)
+    queue.send(SettleRequest("ada", newer + 1, [OutcomeRows(first.number, ACK)], newer))
+    late = SettleRequest("ada", older + 9, [OutcomeRows(second.number, ACK, run(3, 2))], older + 8)
+    loaded = Ledger(1, 0, 7)
+    loaded.restore(queue.ledger.snapshot())
+    for ledger in (queue.ledger, loaded):
+        done = settling.settle(ledger, late, queue.now)
+        assert (done.changes, done.repeated) == ((), False)
+        assert [lost.rows for lost in done.refused] == [run(3, 2)]
+    assert queue.send(SettleRequest("ada", newer + 2, [OutcomeRows(second.number, ACK)], newer + 1)).refused == ()
+
+
+def test_series_rise_with_every_opening_and_with_the_time():
+    assert request_series.next_series(80 * SECOND, 0, 0) == 640
+    assert request_series.next_series(80 * SECOND, 640, 0) == 641
+    ahead = request_series.begun(900) + 3
+    assert request_series.next_series(80 * SECOND, 641, ahead) == 901
+    assert request_series.series_of(request_series.begun(901)) == 901
+    assert request_series.series_of(request_series.begun(901) + request_series.REQUESTS - 1) == 901
 
 
 def test_refusals_are_remembered_until_the_consumer_has_the_answer():

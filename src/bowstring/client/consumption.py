@@ -219,7 +219,7 @@ class Consumption:
         self._topic_id, self._subscription_id = told.opened.topic_id, told.opened.subscription_id
         self._watch.span = told.opened.lease
         self.settlements.is_keyed = told.opened.mode == KEY_SHARED
-        self.settlements.told(told.opened.requests)
+        self.settlements.told(told.opened.numbers_from)
         self.settlements.retention = told.opened.retention or NEVER
         self._is_open = True
         self.opened.set()

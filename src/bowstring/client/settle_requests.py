@@ -47,10 +47,12 @@ class SentSettlement:
 class RequestLane:
     """The requests of a consumer in one partition."""
 
-    def __init__(self, partition: int, last: int = 0) -> None:
+    def __init__(self, partition: int, numbers_from: int = 0) -> None:
         self._partition = partition
-        self.last = last
+        self.last = numbers_from
         """The number of the newest request; the next one is above it."""
+        self.numbers_from = numbers_from
+        """Numbers go on above this, once nothing is unanswered."""
         self.unanswered: dict[int, SentSettlement] = {}
         """By number, upwards."""
 
@@ -59,6 +61,8 @@ class RequestLane:
         return [self._request(some) for some in _divided(parts)]
 
     def _request(self, parts: list[tuple[MarkedPart, list[int], list[int]]]) -> SentSettlement:
+        if not self.unanswered:
+            self.last = max(self.last, self.numbers_from)
         self.last += 1
         message = pb.SettleRows(partition=self._partition, request=self.last)
         for part, offsets, rows in parts:

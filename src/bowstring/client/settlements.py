@@ -80,6 +80,7 @@ class Settlements:
         self._enlisted: deque[LeasedPage | Extension] = deque()
         self._woken = False
         self._lanes: dict[int, RequestLane] = {}
+        self._numbers_from = 0
         self._rounds: deque[set[SentSettlement]] = deque()
         """The requests of each round that are not answered."""
         self.retention = NEVER
@@ -141,18 +142,16 @@ class Settlements:
 
     # ---- requests
 
-    def told(self, last_requests: Iterable[int]) -> None:
-        """The broker has told the last numbers of this consumer's name, by partition. They matter to
-        a new consumer under an old name.
-        """
-        for partition, number in enumerate(last_requests):
-            lane = self._lane(partition)
-            lane.last = max(lane.last, number)
+    def told(self, numbers_from: int) -> None:
+        """The broker has told where the numbers of requests go on."""
+        self._numbers_from = numbers_from
+        for lane in self._lanes.values():
+            lane.numbers_from = numbers_from
 
     def _lane(self, partition: int) -> RequestLane:
         lane = self._lanes.get(partition)
         if lane is None:
-            lane = self._lanes[partition] = RequestLane(partition)
+            lane = self._lanes[partition] = RequestLane(partition, self._numbers_from)
         return lane
 
     def awake(self) -> None:

@@ -11,7 +11,7 @@ same grant has: they are **revoked**, which means given back uncounted by the sa
 the keys is asked (`Behind`).
 
 A repeat of a request changes nothing and gets the answer of the first time, but for who holds the
-refused rows: the answer says that as it is now.
+refused rows: the answer says that as it is now. A request of an older series is none (`request_series`).
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from bowstring.core.ledger_changes import (
     Settlement,
 )
 from bowstring.core.machine import NEVER
+from bowstring.core.request_series import series_of
 from bowstring.core.row_set import NO_ROWS, RowSet
 
 UNANSWERED_MAX = 1_024
@@ -145,6 +146,8 @@ def settle(ledger: Ledger, request: SettleRequest, now: int, behind: Behind | No
     if consumer is None:
         return RowsDone((), _told(ledger, [GrantRows(part.grant, part.rows) for part in request.parts], now))
     if request.number <= consumer.request:
+        if series_of(request.number) < series_of(consumer.request):
+            return RowsDone((), _told(ledger, [GrantRows(part.grant, part.rows) for part in request.parts], now))
         remembered = [GrantRows(part.grant, _rows(part.rows)) for part in consumer.refused.get(request.number, ())]
         return RowsDone((), _told(ledger, remembered, now), repeated=True)
     held, parts, beyond, reasons = _Held(ledger, consumer.number, now), list[SettledPart](), list[GrantRows](), list[str]()

@@ -68,10 +68,10 @@ class ConsumeOpened(NamedTuple):
     mode: str
     lease: int
     created: bool
-    requests: Sequence[int]
-    """Of each partition the last request of the consumer's name."""
     retention: int
     """How long the topic keeps messages, in microseconds."""
+    numbers_from: int
+    """The consumer's requests are numbered upwards from this."""
 
 
 class ConsumePush(NamedTuple):

@@ -19,6 +19,7 @@ from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.lease_requests import ExtendForConsumer, GiveBackGrants, SettleForConsumer
 from bowstring.broker.queue.pushes import PushReceiver
 from bowstring.broker.queue.settlement import TimedOutcome
+from bowstring.core.request_series import begun, next_series
 from bowstring.core.settling import GrantRows, OutcomeRows, RowsDone, SettleRequest
 
 if TYPE_CHECKING:
@@ -134,19 +135,14 @@ class LiveConsumer:
                 others[number] = beside
         return lost, others
 
-    def last_requests(self) -> list[int]:
-        """Of each partition the number of the last request under its name; those behind the last
-        entry have none. A program that begins anew under the name goes on from there, or its first
-        requests would be taken for repeats.
+    def numbers_from(self) -> int:
+        """The numbers of its requests begin above this: a series of their own, after those of all programs
+        that have had its name.
         """
-        found: list[int] = []
-        for actor, ledger in self.subscription.ledgers():
-            known = ledger.consumers.named(self.name)
-            if known is not None and known.request:
-                number = self.subscription.place(actor)
-                found += [0] * (number + 1 - len(found))
-                found[number] = known.request
-        return found
+        known = (ledger.consumers.named(self.name) for _, ledger in self.subscription.ledgers())
+        last = max((consumer.request for consumer in known if consumer is not None), default=0)
+        self.subscription.series = next_series(self.now(), self.subscription.series, last)
+        return begun(self.subscription.series)
 
     def ready(self) -> None:
         """It has sent everything again that was not answered: it may get messages."""

@@ -67,6 +67,8 @@ class LiveSubscription:
         """Those that get suspects of a crash, and nothing else (`suspects`)."""
         self.waiting: OrderedDict[PartitionActor, None] = OrderedDict()
         """Partitions that may have rows to grant, in turn; kept only while there are consumers."""
+        self.series = 0
+        """The newest series of requests that a consumer has begun."""
         self._means: dict[PartitionActor, float] = {}
         self.companion: Topic | None = None
         """The topic with its dead letters, once there is one."""

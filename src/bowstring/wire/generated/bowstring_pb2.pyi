@@ -1226,22 +1226,22 @@ class RevokedRows(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., grant: _Optional[int] = ..., offsets: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ConsumeOpened(_message.Message):
-    __slots__ = ("topic_id", "subscription_id", "mode", "lease", "created", "requests", "retention")
+    __slots__ = ("topic_id", "subscription_id", "mode", "lease", "created", "retention", "numbers_from")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_ID_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
-    REQUESTS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_FIELD_NUMBER: _ClassVar[int]
+    NUMBERS_FROM_FIELD_NUMBER: _ClassVar[int]
     topic_id: int
     subscription_id: int
     mode: str
     lease: int
     created: bool
-    requests: _containers.RepeatedScalarFieldContainer[int]
     retention: int
-    def __init__(self, topic_id: _Optional[int] = ..., subscription_id: _Optional[int] = ..., mode: _Optional[str] = ..., lease: _Optional[int] = ..., created: _Optional[bool] = ..., requests: _Optional[_Iterable[int]] = ..., retention: _Optional[int] = ...) -> None: ...
+    numbers_from: int
+    def __init__(self, topic_id: _Optional[int] = ..., subscription_id: _Optional[int] = ..., mode: _Optional[str] = ..., lease: _Optional[int] = ..., created: _Optional[bool] = ..., retention: _Optional[int] = ..., numbers_from: _Optional[int] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("grant", "until", "again", "retry_counts", "retry_rows", "topic", "partition", "asked")
