@@ -374,7 +374,8 @@ class _Sorting:
         return [
             stay
             for stay in mine
-            if any(push.session == session.name for push in stay.pushes) and not any(ask.operation == SETTLE for ask, _ in stay.asks)
+            if any(push.session == session.name for push in stay.pushes)
+            and not any(ask.operation == SETTLE and ask.session == session.name for ask, _ in stay.asks)
         ]
 
     def answered(self, event: Event) -> None:

@@ -90,7 +90,8 @@ def a_consumer_leaves_with_nothing(queue: QueueFacts, clocks: LeaseClocks) -> Ca
             came = [push.time for push in stay.pushes if push.session == session.name and push.time <= session.left]
             if not came:
                 continue
-            settled = any(ask.operation == SETTLE and ask.answered <= session.left for ask, _ in stay.asks if ask.session == session.name)
+            answered = [ask for ask, _ in stay.asks if ask.session == session.name and ask.answered <= session.left]
+            settled = any(ask.operation == SETTLE or ask.refuses(stay.grant, stay.place[1]) for ask in answered)
             lost = session.lost.get((stay.place[0], stay.grant), inf) <= session.left
             ended = clocks.latest(session.left) + clocks.late * 1e6 >= stay.until(session.left)
             revoked = queue.keys is not None and queue.keys.revoked_since(stay, clocks) <= session.left
