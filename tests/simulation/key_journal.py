@@ -44,6 +44,18 @@ def keys_of(events: Iterable[Event]) -> dict[tuple[str, int, int], Row]:
     return found
 
 
+def readable(grants: Iterable[KeyedGrant], events: Iterable[Event]) -> Iterator[KeyedGrant]:
+    """The grants with those of their rows that came to a consumer by them: where bits rot, a page may not be
+    readable. Its rows are granted as if they had no key, and set aside when they are to be pushed.
+    """
+    came: dict[tuple[str, int, int], set[int]] = {}
+    for event in events:
+        for row in event.queue.rows if event.operation == PUSHED else ():
+            came.setdefault((event.queue.identity, row.partition, row.grant), set()).add(row.offset)
+    for grant in grants:
+        yield grant._replace(rows=grant.rows & came.get((grant.identity, grant.partition, grant.number), set()))
+
+
 def check_keys(
     grants: Iterable[KeyedGrant], rows: dict[tuple[str, int, int], Row], sometimes: Callable[[str, int], None]
 ) -> list[Violation]:
