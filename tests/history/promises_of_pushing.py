@@ -58,7 +58,7 @@ def _credits(session: Session, push: Push) -> list[Wrote]:
         confirmed = [
             ask.answers[0][1]
             for ask in session.asks
-            if ask.answers and ask.answered_on == push.stream and ask.streams.get(push.stream, -1.0) >= wrote[at].time
+            if ask.answers and ask.answered_on == push.stream and ask.streams.get(push.stream, -1.0) > wrote[at].time
         ]
         if confirmed and min(confirmed) + ROUNDED < push.granted:
             return wrote[at:]

@@ -214,6 +214,31 @@ async def test_a_batch_whose_page_is_gone_is_never_said_not_to_be_stored(house: 
         assert (await wire.publish(stream, 2, [bytes(100_000)])).refused.kind == "outcome-unknown"
 
 
+async def test_a_sealed_batch_is_recognised_as_long_as_its_producer_is_silent(house: House):
+    """It is sent again after a long break, or the clock has jumped: the window goes by the producer's newest batch."""
+    async with channel_to(house) as channel:
+        stream = await wire.open_publish(channel, "orders")
+        for number in (1, 2):
+            await wire.publish(stream, number, [b"a"])
+        await house.seal()
+        house.clock.ahead += 10 * WINDOW
+        again = await wire.publish(stream, 1, [b"a"])
+        assert (again.stored.first_offset, again.stored.duplicate) == (1, True)
+
+
+async def test_a_batch_that_may_be_in_a_section_too_old_to_be_searched_is_not_said_to_be_refused(house: House):
+    async with channel_to(house) as channel:
+        stream = await wire.open_publish(channel, "orders")
+        await wire.publish(stream, 1, [b"a"])
+        await house.seal()
+        for number, previous in ((3, 1), (4, 3)):
+            house.clock.ahead += 0.8 * WINDOW
+            await wire.publish(stream, number, [b"a"], previous=previous, sent=house.clock.now())
+            await house.seal()
+        assert (await wire.publish(stream, 4, [b"a"], previous=3)).stored.duplicate
+        assert (await wire.publish(stream, 2, [b"a"])).refused.kind == "outcome-unknown"
+
+
 async def test_a_longer_window_knows_what_was_published_under_a_shorter_one(house: House):
     await send(house, "a")
     await grow_old(house, "never sealed")

@@ -16,7 +16,7 @@ from bowstring.core.natural_ids import Hits
 from bowstring.core.pages import Origin
 from bowstring.core.partition import Partition
 from bowstring.ports.extents import Extent
-from tests.simulation.planting import CALM, CUTS, KEEPING, SEALING, bug
+from tests.simulation.planting import CALM, CRASHES, CUTS, KEEPING, SEALING, bug
 
 OLD = SEALING.only(seconds=20.0, window_seconds=1.0, finds=1.0, seal_seconds=0.5)
 
@@ -103,4 +103,11 @@ def an_extent_counts_as_whole_though_pages_are_gone() -> Generator[None]:
         return True
 
     with patch.object(Lookups, "_is_whole", whole):
+        yield
+
+
+@bug(CRASHES.only(jump_every=0.5, jump_seconds=600.0), SEALING.only(seal_seconds=0.3, window_seconds=60.0, producers=4, seconds=15.0))
+def sealed_batches_are_looked_for_by_the_wall_clock() -> Generator[None]:
+    """The clock has jumped, or a producer was silent for long: its last batch is said never to have been stored."""
+    with patch.object(lookups, "_horizon", lambda partition, names, now: now - partition.window):
         yield

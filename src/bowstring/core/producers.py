@@ -124,6 +124,11 @@ class Batches:
             return Absent.FORGOTTEN
         return Absent.SEALED if self._marks and number <= self._marks[-1][0] else Absent.PASSED_OVER
 
+    def may_have_arrived_before(self, moment: int, number: int) -> bool:
+        """Whether a sealed batch may be so old. It arrived after the last one of the seal before its own."""
+        earlier = [arrived for last, arrived in self._marks if last < number]
+        return not earlier or earlier[-1] < moment
+
     def unfound(self, number: int) -> Absent:
         """What can be said of a number that is in no section either."""
         return Absent.FORGOTTEN if number <= self._odd_until else Absent.PASSED_OVER

@@ -79,7 +79,7 @@ class Lookups:
         if lookup.old and ids is not None:
             same, arrived = await self._with_old(partition, ids.hashes, (same, arrived), texts, now)
         batches = await self._batches(partition, lookup, now)
-        complete = len(batches) == len(lookup.batches) or await self._is_complete(partition)
+        complete = len(batches) == len(lookup.batches) or await self._is_complete(partition, lookup.batches, now)
         groups = await self._groups(partition, np.concatenate((same.offsets, lookup.owned))) if lookup.owned is not None else {}
         return Found(moves, same, arrived, batches, complete, groups)
 
@@ -88,8 +88,15 @@ class Lookups:
         groups = await self._reader.groups(partition, offsets)
         return {offset: group for offset, group in zip(offsets.tolist(), groups, strict=True) if group is not None}
 
-    async def _is_complete(self, partition: Partition) -> bool:
-        """Whether no extent has gone with time, and the cleaner has left no page behind."""
+    async def _is_complete(self, partition: Partition, names: Iterable[BatchName], now: int) -> bool:
+        """Whether all was looked at: no extent has gone with time, the cleaner has left no page behind, and none of
+        the batches can be in a section that is too old to be searched.
+        """
+        for name in names:
+            known, horizon = partition.producers.get(name.producer), _horizon(partition, [name], now)
+            is_old = known is not None and known.may_have_arrived_before(horizon, name.number)
+            if is_old and await self._extents.older(partition, horizon):
+                return False
         end = 1
         for extent in await self._extents.of(partition):
             if extent.first_offset != end or not await self._is_whole(extent):
@@ -137,7 +144,7 @@ class Lookups:
         names, found = lookup.batches, dict[BatchName, SealedBatch]()
         if not names:
             return found
-        hashes, horizon = _hashes_of(names), now - max(partition.window, MINUTE)
+        hashes, horizon = _hashes_of(names), _horizon(partition, names, now)
         hits = await self._sealed.candidates(partition, hashes, horizon)
         await self._compare_batches(partition, _named(names, hits), found)
         if lookup.old:
@@ -166,6 +173,15 @@ class Lookups:
             for start, origin in await self._reader.origins(partition, offset):
                 if (origin.producer, origin.number, start - origin.first_row) == (*name, offset):
                     found[name] = SealedBatch(offset, origin.first_row + origin.rows + origin.rest, origin.group)
+
+
+def _horizon(partition: Partition, names: Iterable[BatchName], now: int) -> int:
+    """What is remembered of a producer's batches reaches so far back. That goes by the arrival of its newest batch: since
+    then nothing was forgotten, however long it has been silent, and wherever the clock is now.
+    """
+    known = (partition.producers.get(name.producer) for name in names)
+    newest = (producer.newest for producer in known if producer is not None)
+    return min(newest, default=now) - max(partition.window, MINUTE)
 
 
 def _hashes_of(names: tuple[BatchName, ...]) -> Hashes:
