@@ -8,13 +8,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from bowstring.broker.counters import Counters
-from bowstring.broker.log.flusher import Flush, Flusher
-from bowstring.core.changes import Position
+from bowstring.broker.log.flusher import OFTEN, PATIENCE, Flush, Flusher
+from bowstring.core.changes import Append, Position
+from bowstring.core.ledger_changes import Settle
+from bowstring.ports.store import Page
 from bowstring.settings import Settings
-from tests.unit.virtual_time import FakeClock
+from tests.unit.virtual_time import FakeClock, on_virtual_time
 
 CHANGE = Position(1, 0, "reader", 1, 5)
 LATER = Position(1, 0, "reader", 2, 6)
+SETTLED = Settle(1, 0, 1, 1, 1, ())
 
 
 class Desk:
@@ -101,3 +104,70 @@ async def test_a_request_during_a_commit_waits_for_its_end():
         desk.let.set()
         await rest()
     assert decided == [0, 1]
+
+
+def publish(flusher: Flusher) -> None:
+    change = Append(1, 0, first_offset=1, rows=1, arrived=1, columns=2, producer=b"p" * 16, number=1)
+    flusher.add(change, Page(b"header", b"body"))
+
+
+async def publish_often(flusher: Flusher) -> None:
+    for _ in range(3):
+        publish(flusher)
+        await asyncio.sleep(OFTEN / 2)
+
+
+@on_virtual_time
+async def test_settlements_go_with_the_next_publish_while_publishes_come_often():
+    desk = Desk()
+    async with flushing(desk) as flusher:
+        await publish_often(flusher)
+        flusher.add(SETTLED)
+        await asyncio.sleep(PATIENCE / 2)
+        assert desk.committed_changes == [1, 1, 1]
+        publish(flusher)
+        await rest()
+        assert desk.committed_changes == [1, 1, 1, 2]
+
+
+@on_virtual_time
+async def test_settlements_wait_for_no_longer_than_that_when_no_publish_comes():
+    desk = Desk()
+    async with flushing(desk) as flusher:
+        await publish_often(flusher)
+        flusher.add(SETTLED)
+        flusher.request()
+        await asyncio.sleep(0.9 * PATIENCE)
+        flusher.add(SETTLED)
+        assert len(desk.committed_changes) == 3
+        await asyncio.sleep(0.2 * PATIENCE)
+        assert desk.committed_changes == [1, 1, 1, 2]
+
+
+@on_virtual_time
+async def test_what_is_no_settlement_takes_those_that_wait_along():
+    desk = Desk()
+    async with flushing(desk) as flusher:
+        await publish_often(flusher)
+        flusher.add(SETTLED)
+        await rest()
+        flusher.add(CHANGE)
+        await rest()
+        assert desk.committed_changes == [1, 1, 1, 2]
+
+
+@on_virtual_time
+async def test_settlements_do_not_wait_where_publishes_are_rare():
+    desk = Desk()
+    async with flushing(desk) as flusher:
+        publish(flusher)
+        await asyncio.sleep(OFTEN / 2)
+        flusher.add(SETTLED)
+        await rest()
+        assert desk.committed_changes == [1, 1]
+        await publish_often(flusher)
+        await asyncio.sleep(2 * OFTEN)
+        flusher.add(SETTLED)
+        await rest()
+        assert desk.committed_changes[-1] == 1
+        assert len(desk.committed_changes) == 6

@@ -5,8 +5,10 @@ then let the answers go.
                       (stage one: large flushes)      (stage two: every flush)
 
 Two flushes can be on their way: while one is being committed, the next writes and syncs its
-segment. There is no timer. An idle broker takes a change at once; under load, whatever came while
-the flush before was on its way is the next flush, so flushes grow by themselves. A flush with few
+segment. An idle broker takes a change at once; under load, whatever came while the flush before was
+on its way is the next flush, so flushes grow by themselves. Only settlements alone wait, for a
+millisecond at most, while publishes come often: the next publish takes them along, and finds no
+flush on its way that it has to wait for. A flush with few
 bytes of pages carries them in its journal row, and needs one sync instead of two; it has no stage
 one, so it waits until the commit before is done and gathers meanwhile.
 
@@ -24,18 +26,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from bowstring import frames
 from bowstring.broker.counters import Counters
 from bowstring.core.changes import Append, Change, Paged
 from bowstring.core.journal import encode
+from bowstring.core.ledger_changes import Settle
 from bowstring.ports.clock import Clock
 from bowstring.ports.journal import Journal
 from bowstring.ports.store import Page, Reference, Store
 from bowstring.settings import Settings
 
 Callback = Callable[[], None]
+
+PATIENCE: Final = 0.001
+"""So many seconds settlements wait for a publish."""
+OFTEN: Final = 0.002
+"""Publishes come often if flushes with pages are no further apart."""
 
 
 class Watcher(Protocol):
@@ -63,11 +71,14 @@ class Flush:
         self.inlined: bytes | None = None
         """The frames of its pages, if its journal row holds them."""
         self.answers: list[Callback] = []
+        self.is_patient = True
+        """It has settlements only."""
         self.begun = self.taken = 0.0
         """When its first change came, and when it was taken, by the monotonic clock."""
 
     def add(self, change: Change, page: Page | None) -> None:
         """Raises TypeError for a page whose change has no place to say where it is."""
+        self.is_patient = self.is_patient and isinstance(change, Settle)
         if page is not None:
             if not isinstance(change, Paged):
                 raise TypeError(f"{type(change).__name__} carries no page")
@@ -120,6 +131,8 @@ class Flusher:
         """Called when a flush is about to be taken. What they decide goes into it."""
         self._requested = False
         """Whether they are to be called although nothing is pending."""
+        self._published = self._apart = 0.0
+        """When the first page of the newest flush with pages came, and how long that was after the one before."""
         self.flushes = 0
         self.committed = sequence
         """The sequence of the last flush that was committed."""
@@ -130,6 +143,9 @@ class Flusher:
         """A change that was decided. It goes into the next flush."""
         if not self._pending.changes:
             self._pending.begun = self._monotonic()
+        if page is not None and not self._pending.pages:
+            before, self._published = self._published, self._monotonic()
+            self._apart = self._published - before
         self._pending.add(change, page)
         if self._commit is None or self._is_worth_overlapping():
             self._arrived.set()
@@ -223,9 +239,19 @@ class Flusher:
                 for decide in self.before_take:
                     decide()
                 if self._pending.changes:
-                    return
+                    patience = self._patience()
+                    if patience <= 0:
+                        return
+                    asyncio.get_running_loop().call_later(patience, self._arrived.set)
             self._arrived.clear()
             await self._arrived.wait()
+
+    def _patience(self) -> float:
+        """How long the pending flush waits for a publish."""
+        now = self._monotonic()
+        if not self._pending.is_patient or max(self._apart, now - self._published) > OFTEN:
+            return 0.0
+        return self._pending.begun + PATIENCE - now
 
     def _is_worth_overlapping(self) -> bool:
         """Whether the pending flush is large enough to be written while another is committed."""
