@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from bowstring.broker.counters import Counters
 from bowstring.broker.log.flusher import OFTEN, PATIENCE, Flush, Flusher
 from bowstring.core.changes import Append, Position
@@ -142,6 +144,17 @@ async def test_settlements_wait_for_no_longer_than_that_when_no_publish_comes():
         assert len(desk.committed_changes) == 3
         await asyncio.sleep(0.2 * PATIENCE)
         assert desk.committed_changes == [1, 1, 1, 2]
+
+
+@on_virtual_time
+async def test_settlements_wait_for_no_longer_than_that_while_the_clock_stands_still(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(FakeClock, "monotonic", lambda self: 5.0)
+    desk = Desk()
+    async with flushing(desk) as flusher:
+        await publish_often(flusher)
+        flusher.add(SETTLED)
+        await asyncio.sleep(1.1 * PATIENCE)
+        assert desk.committed_changes == [1, 1, 1, 1]
 
 
 @on_virtual_time

@@ -72,7 +72,9 @@ class Flush:
         """The frames of its pages, if its journal row holds them."""
         self.answers: list[Callback] = []
         self.is_patient = True
-        """It has settlements only."""
+        """It has settlements only, and they have not waited for long enough."""
+        self.is_waiting = False
+        """Settlements wait for a publish."""
         self.begun = self.taken = 0.0
         """When its first change came, and when it was taken, by the monotonic clock."""
 
@@ -238,20 +240,23 @@ class Flusher:
                 self._requested = False
                 for decide in self.before_take:
                     decide()
-                if self._pending.changes:
-                    patience = self._patience()
-                    if patience <= 0:
-                        return
-                    asyncio.get_running_loop().call_later(patience, self._arrived.set)
+                if self._pending.changes and not self._waits(self._pending):
+                    return
             self._arrived.clear()
             await self._arrived.wait()
 
-    def _patience(self) -> float:
-        """How long the pending flush waits for a publish."""
-        now = self._monotonic()
-        if not self._pending.is_patient or max(self._apart, now - self._published) > OFTEN:
-            return 0.0
-        return self._pending.begun + PATIENCE - now
+    def _waits(self, flush: Flush) -> bool:
+        """Whether the flush waits for a publish."""
+        if not flush.is_patient or max(self._apart, self._monotonic() - self._published) > OFTEN:
+            return False
+        if not flush.is_waiting:
+            flush.is_waiting = True
+            asyncio.get_running_loop().call_later(PATIENCE, self._waits_no_more, flush)
+        return True
+
+    def _waits_no_more(self, flush: Flush) -> None:
+        flush.is_patient = False
+        self._arrived.set()
 
     def _is_worth_overlapping(self) -> bool:
         """Whether the pending flush is large enough to be written while another is committed."""
