@@ -53,10 +53,10 @@ def a_held_row_is_not_refused(queue: QueueFacts, clocks: LeaseClocks) -> Cases:
 
 
 def _overtakes(other: Ask, ask: Ask) -> bool:
-    """Whether a settlement may come before an extension that is older: one that is not answered is sent again behind the settlements of
-    a new stream.
+    """Whether a settlement may come before a request that is older: what is not answered is sent again, an extension behind the
+    settlements of the new stream, and a settlement behind those of a program that had the name meanwhile.
     """
-    return ask.operation != SETTLE and other.written < ask.answered
+    return (ask.operation != SETTLE or ask.session != other.session) and other.written < ask.answered
 
 
 def _first_named(ask: Ask, stay: Stay) -> bool:

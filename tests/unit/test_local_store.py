@@ -221,6 +221,21 @@ async def test_the_pool_of_free_files_is_bounded_by_what_was_needed_lately(disk:
     await store.close()
 
 
+async def test_free_files_are_given_back_when_someone_needs_their_space_also_while_the_store_is_closed(disk: ScriptedDisk):
+    store = store_on(disk, segment_bytes_max=FIRST)
+    await store.open(1, ())
+    references = [(await store.append(sequence, [page(50_000)]))[0] for sequence in range(1, 6)]
+    await store.sync()
+    await store.release({reference.segment for reference in references[:-1]})
+    await store.close()
+    assert [name for name in disk.names() if name.startswith("free")]
+    store.give_space_back()
+    assert not [name for name in disk.names() if name.startswith("free")]
+    await store.open(2, {references[-1].segment})
+    assert len(await store.read(references[-1:])) == 1
+    await store.close()
+
+
 async def test_what_others_keep_in_the_directory_is_never_touched(disk: ScriptedDisk):
     others = ["lock", "catalog.db", "segment-1", "free-x", "orphan-x", segment_name(segment_id(9, 1))]
     for name in others:

@@ -122,6 +122,8 @@ class Broker:
             except (DiskFull, Fenced) as failure:
                 if isinstance(failure, Fenced) and not self._reclaims:
                     raise
+                if isinstance(failure, DiskFull):
+                    self._surroundings.store.give_space_back()
                 await self.clock.sleep(RETRY_SECONDS)
 
     def _end(self, error: errors.Error) -> None:

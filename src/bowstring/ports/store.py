@@ -81,6 +81,12 @@ class Store(Protocol):
         """
         ...
 
+    def give_space_back(self) -> None:
+        """Gives the disk the space of files that are kept to be used again, whether or not the store is open:
+        for who cannot write a few bytes elsewhere on a full disk.
+        """
+        ...
+
     def segments(self) -> dict[int, int]:
         """The segments that are not written to any more and are synced, with the size of their
         files: what the cleaner may look at.

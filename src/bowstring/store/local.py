@@ -136,6 +136,10 @@ class LocalStore:
             except (OSError, StorageFailed) as error:
                 raise self._refused("making room", error) from error
 
+    def give_space_back(self) -> None:
+        """See `Store.give_space_back`."""
+        self._supply.give_space_back()
+
     def segments(self) -> dict[int, int]:
         """See `Store.segments`. One that has bytes which are not synced is not among them yet."""
         return {segment: size for segment, size in self._sizes.items() if not self._is_written(segment)}

@@ -72,6 +72,9 @@ class MemoryStore:
         """See `Store.make_room`."""
         self._require_open()
 
+    def give_space_back(self) -> None:
+        """See `Store.give_space_back`."""
+
     def segments(self) -> dict[int, int]:
         """See `Store.segments`."""
         current = segment_id(self._epoch, self._number) if self._is_open else 0

@@ -204,6 +204,11 @@ class Supply:
             found = True
         return found
 
+    def give_space_back(self) -> None:
+        """Removes all free files."""
+        while files := self._pool.give_up_one():
+            self._unlink(files)
+
     async def close(self) -> None:
         """Waits for what is under way. A segment that is ready stays behind, and is found when the
         next incarnation takes stock.
