@@ -83,7 +83,7 @@ def unsettled_rows_are_not_kept() -> Generator[None]:
         yield
 
 
-@bug(CALM, KEPT.only(keep_seconds=2.0))
+@bug(CALM, KEPT.only(keep_seconds=2.0, readers=1))
 def rows_are_kept_beyond_their_limit() -> Generator[None]:
     """They are delivered however old they are."""
     with patch.object(LiveSubscription, "kept_longer", lambda self, actor: None):
