@@ -91,6 +91,11 @@ class Crew:
     def acked(self) -> int:
         return sum(line["kind"] == "acked" for line in self.lines)
 
+    def begun(self) -> int:
+        """How many messages some worker has said that it acks. That they are acked it may not have lived to say."""
+        said = (line["rows"] for line in self.lines if line["kind"] == "acking")
+        return len({(partition, offset) for rows in said for partition, offset, *_ in rows})
+
     async def kill_one(self) -> None:
         """Kills a worker. Another one takes its place, under its name or under a new one."""
         victim = self._source.choice(self.workers)

@@ -42,7 +42,7 @@ class Plan:
     async def run(self) -> None:
         async with bowstring.aio.connect(self._address, timeout=30) as client, client.producer(TOPIC, timeout=60) as producer:
             while not self.over:
-                if len(self.due) - self._crew.acked() > AHEAD_MAX:
+                if len(self.expected) - self._crew.begun() > AHEAD_MAX:
                     await self._crew.acks(1)
                 ids = await self._publish(producer)
                 await self._change(producer, ids)
