@@ -205,23 +205,15 @@ def test_what_was_acked_is_not_told_to_be_lost(story: QueueStory):
     assert story.broken() == {"an_application_is_told_what_came"}
 
 
-def test_what_a_kit_nacks_by_itself_takes_the_later_rows_of_its_key_along():
+@pytest.mark.parametrize(("nacked", "lost", "broken"), [(1, 2, set[str]()), (2, 1, {"an_application_is_told_what_came"})])
+def test_what_a_kit_nacks_by_itself_takes_the_later_rows_of_its_key_along(nacked: int, lost: int, broken: set[str]):
     """Its consumer closes, and has not said so yet."""
     story = QueueStory(key="k")
     story.open(2)
     story.take(3, 1, 1, 2)
-    story.ask(4, 1, NACK, 1, 1)
-    story.decide(5, ACK, 1, 2, told="lease-lost")
-    assert not story.broken()
-
-
-def test_a_kit_that_has_nacked_a_row_loses_no_earlier_one_of_its_key():
-    story = QueueStory(key="k")
-    story.open(2)
-    story.take(3, 1, 1, 2)
-    story.ask(4, 1, NACK, 1, 2)
-    story.decide(5, ACK, 1, 1, told="lease-lost")
-    assert story.broken() == {"an_application_is_told_what_came"}
+    story.ask(4, 1, NACK, 1, nacked)
+    story.decide(5, ACK, 1, lost, told="lease-lost")
+    assert story.broken() == broken
 
 
 # ---- retry counts

@@ -216,9 +216,9 @@ def leases_are_missing_in_the_snapshot() -> Generator[None]:
 def a_request_of_a_program_that_had_the_name_before_is_taken_for_a_repeat() -> Generator[None]:
     """It never came, and the broker says "done", because the next program has used its number."""
 
-    def numbers_from(self: LiveConsumer) -> int:
+    def from_the_last(self: LiveConsumer) -> int:
         known = (ledger.consumers.named(self.name) for _, ledger in self.subscription.ledgers())
         return max((consumer.request for consumer in known if consumer is not None), default=0)
 
-    with patch.object(LiveConsumer, "numbers_from", numbers_from):
+    with patch.object(LiveConsumer, "begin_series", from_the_last):
         yield

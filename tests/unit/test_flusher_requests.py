@@ -119,12 +119,19 @@ async def publish_often(flusher: Flusher) -> None:
         await asyncio.sleep(OFTEN / 2)
 
 
-@on_virtual_time
-async def test_settlements_go_with_the_next_publish_while_publishes_come_often():
-    desk = Desk()
+@asynccontextmanager
+async def settled_while_publishes_come_often(desk: Desk) -> AsyncGenerator[Flusher]:
+    """Three publishes are committed, and a settlement has just come."""
     async with flushing(desk) as flusher:
         await publish_often(flusher)
         flusher.add(SETTLED)
+        yield flusher
+
+
+@on_virtual_time
+async def test_settlements_go_with_the_next_publish_while_publishes_come_often():
+    desk = Desk()
+    async with settled_while_publishes_come_often(desk) as flusher:
         await asyncio.sleep(PATIENCE / 2)
         assert desk.committed_changes == [1, 1, 1]
         publish(flusher)
@@ -135,9 +142,7 @@ async def test_settlements_go_with_the_next_publish_while_publishes_come_often()
 @on_virtual_time
 async def test_settlements_wait_for_no_longer_than_that_when_no_publish_comes():
     desk = Desk()
-    async with flushing(desk) as flusher:
-        await publish_often(flusher)
-        flusher.add(SETTLED)
+    async with settled_while_publishes_come_often(desk) as flusher:
         flusher.request()
         await asyncio.sleep(0.9 * PATIENCE)
         flusher.add(SETTLED)
@@ -150,9 +155,7 @@ async def test_settlements_wait_for_no_longer_than_that_when_no_publish_comes():
 async def test_settlements_wait_for_no_longer_than_that_while_the_clock_stands_still(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(FakeClock, "monotonic", lambda self: 5.0)
     desk = Desk()
-    async with flushing(desk) as flusher:
-        await publish_often(flusher)
-        flusher.add(SETTLED)
+    async with settled_while_publishes_come_often(desk):
         await asyncio.sleep(1.1 * PATIENCE)
         assert desk.committed_changes == [1, 1, 1, 1]
 
@@ -160,9 +163,7 @@ async def test_settlements_wait_for_no_longer_than_that_while_the_clock_stands_s
 @on_virtual_time
 async def test_what_is_no_settlement_takes_those_that_wait_along():
     desk = Desk()
-    async with flushing(desk) as flusher:
-        await publish_often(flusher)
-        flusher.add(SETTLED)
+    async with settled_while_publishes_come_often(desk) as flusher:
         await rest()
         flusher.add(CHANGE)
         await rest()

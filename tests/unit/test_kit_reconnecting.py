@@ -55,6 +55,8 @@ async def test_requests_go_on_in_their_numbers_and_say_which_answers_have_come()
         for partition in (0, 1):
             numbers = list(dict.fromkeys(request.request for request in queue.requests if request.partition == partition))
             assert numbers == sorted(numbers)
+            series = [[number for number in numbers if number // 1_000 == each] for each in range(numbers[-1] // 1_000 + 1)]
+            assert numbers == [number for some in series if some for number in range(some[0] // 1_000 * 1_000 + 1, some[-1] + 1)]
         assert all(request.answered < request.request for request in queue.requests)
         assert sum(len(ledger.acked) for ledger in queue.ledgers) == 60
         assert all(not ledger.counts for ledger in queue.ledgers)

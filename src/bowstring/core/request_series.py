@@ -1,13 +1,14 @@
 """The numbers of a consumer's requests come in series: one for each time it opens a stream.
 
 A request whose number is not above the last one is a repeat. But two programs may have one name, one
-after the other, and the first may come back with a request that never arrived. Its number would be
-taken for one of the other's, and the answer would be "done" for what nobody has done. So each
-opening begins a series above all before it. A request of a series that is older than the last one's
-is no repeat: another program, or the same one with a newer stream, has settled since. Whether it was
-carried out is not known any more, so its rows are refused, and nothing is confirmed that was not done.
+after the other, and the first may come back with a request that never arrived. If the other one has
+used its number, the broker would take it for a repeat and answer "done", although it did nothing. So
+each opening begins a series above all before it. A request of a series that is older than the last
+one's is no repeat: another program, or the same one with a newer stream, has settled since. The
+broker does not know any more whether it was carried out, and refuses its rows.
 
-A series begins by the time of leases. So it is above one that has left nothing in the ledger, too.
+The number of a series is the time of leases when it begins. So a series is also above those of
+programs that have settled nothing, of which the ledger has no number.
 """
 
 from __future__ import annotations

@@ -143,11 +143,9 @@ def settle(ledger: Ledger, request: SettleRequest, now: int, behind: Behind | No
     if not 0 < request.number - request.answered <= UNANSWERED_MAX or request.number < 1:
         raise _wrong_number(request)
     consumer = ledger.consumers.named(request.consumer)
-    if consumer is None:
+    if consumer is None or series_of(request.number) < series_of(consumer.request):
         return RowsDone((), _told(ledger, [GrantRows(part.grant, part.rows) for part in request.parts], now))
     if request.number <= consumer.request:
-        if series_of(request.number) < series_of(consumer.request):
-            return RowsDone((), _told(ledger, [GrantRows(part.grant, part.rows) for part in request.parts], now))
         remembered = [GrantRows(part.grant, _rows(part.rows)) for part in consumer.refused.get(request.number, ())]
         return RowsDone((), _told(ledger, remembered, now), repeated=True)
     held, parts, beyond, reasons = _Held(ledger, consumer.number, now), list[SettledPart](), list[GrantRows](), list[str]()

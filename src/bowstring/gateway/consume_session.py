@@ -135,7 +135,7 @@ class ConsumeSession:
         subscription = consumer.subscription
         told = subscription.topic.row.id, subscription.number, subscription.settings.mode, consumer.lease
         retention = times.microseconds(subscription.topic.settings.retention)
-        self._send(ConsumeOpened(consumer.now(), *told, created, retention, consumer.numbers_from()))
+        self._send(ConsumeOpened(consumer.now(), *told, created, retention, consumer.begin_series()))
         self._carry_out(consumer, call)
 
     def _carry_out(self, consumer: LiveConsumer, call: ConsumeCall) -> None:

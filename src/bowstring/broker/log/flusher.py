@@ -6,11 +6,11 @@ then let the answers go.
 
 Two flushes can be on their way: while one is being committed, the next writes and syncs its
 segment. An idle broker takes a change at once; under load, whatever came while the flush before was
-on its way is the next flush, so flushes grow by themselves. Only settlements alone wait, for a
-millisecond at most, while publishes come often: the next publish takes them along, and finds no
-flush on its way that it has to wait for. A flush with few
-bytes of pages carries them in its journal row, and needs one sync instead of two; it has no stage
-one, so it waits until the commit before is done and gathers meanwhile.
+on its way is the next flush, so flushes grow by themselves. A flush of settlements alone waits, for
+a millisecond at most, while publishes come often: the next publish takes it along, and finds no
+flush on its way that it has to wait for. A flush with few bytes of pages carries them in its
+journal row, and needs one sync instead of two; it has no stage one, so it waits until the commit
+before is done and gathers meanwhile.
 
 Some changes are decided only when a flush is taken (`before_take`): grants of leases, so that a message
 that is published to a waiting consumer is leased by the flush that stores it. `request` has one taken

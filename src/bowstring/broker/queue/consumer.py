@@ -135,8 +135,8 @@ class LiveConsumer:
                 others[number] = beside
         return lost, others
 
-    def numbers_from(self) -> int:
-        """The numbers of its requests begin above this: a series of their own, after those of all programs
+    def begin_series(self) -> int:
+        """Begins its numbers of requests, above the one that is given: a series of their own, after those of all programs
         that have had its name.
         """
         known = (ledger.consumers.named(self.name) for _, ledger in self.subscription.ledgers())
