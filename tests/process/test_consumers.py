@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from datetime import timedelta
 
 import polars as pl
@@ -13,34 +12,11 @@ import pytest
 
 import bowstring
 from bowstring import errors
+from tests.process import still_clock
+from tests.process.still_clock import sent, taken
 
-
-@pytest.fixture
-def broker() -> Iterator[bowstring.Broker]:
-    with bowstring.Broker.ephemeral(clock="manual") as broker:
-        yield broker
-
-
-@pytest.fixture
-def client(broker: bowstring.Broker) -> Iterator[bowstring.Client]:
-    with broker.connect() as client:
-        client.create_topic("orders", partitions=2)
-        yield client
-
-
-def sent(client: bowstring.Client, rows: int, topic: str = "orders") -> None:
-    with client.producer(topic) as producer:
-        for number in range(rows):
-            producer.send(b"%d" % number, key=b"%d" % number)
-
-
-def first(consumer: bowstring.Consumer, count: int = 1) -> list[bowstring.LeasedMessage]:
-    found: list[bowstring.LeasedMessage] = []
-    for message in consumer:
-        found.append(message)
-        if len(found) == count:
-            break
-    return found
+broker = still_clock.broker
+client = still_clock.client
 
 
 # ---- leases and time
@@ -49,11 +25,11 @@ def first(consumer: bowstring.Consumer, count: int = 1) -> list[bowstring.Leased
 def test_a_lease_that_has_ended_is_lost_and_the_error_says_who_has_it_now(broker, client):
     sent(client, 1)
     with client.consumer("orders", "billing", name="slow") as slow, client.consumer("orders", "billing", name="worker-7") as quick:
-        (message,) = first(slow)
+        (message,) = taken(slow)
         assert message.retry_count == 0
         slow.pause()
         broker.clock.advance(31)
-        (again,) = first(quick)
+        (again,) = taken(quick)
         assert (again.id, again.retry_count) == (message.id, 1)
         with pytest.raises(bowstring.LeaseLost, match=r"ended 1\.0 s ago at .*Z and 'worker-7' holds it now\. Ask for a longer lease="):
             message.ack().result()
@@ -65,12 +41,12 @@ def test_a_lease_that_has_ended_is_lost_and_the_error_says_who_has_it_now(broker
 def test_a_message_whose_lease_has_ended_is_not_handed_out(broker, client):
     sent(client, 4)
     with client.consumer("orders", "billing", credit=4) as consumer:
-        (message,) = first(consumer)
+        (message,) = taken(consumer)
         message.ack().result()
         while consumer.statistics().ahead < 3:
             consumer.flush()
         broker.clock.advance(31)
-        for later in first(consumer, 3):
+        for later in taken(consumer, 3):
             assert later.retry_count == 1, "it was delivered again, under a lease that lasts"
             later.ack().result()
 
@@ -78,7 +54,7 @@ def test_a_message_whose_lease_has_ended_is_not_handed_out(broker, client):
 def test_a_lease_is_extended_by_hand(broker, client):
     sent(client, 2)
     with client.consumer("orders", "billing", credit=2) as consumer:
-        held, other = first(consumer, 2)
+        held, other = taken(consumer, 2)
         end = held.extend(timedelta(minutes=5)).result()
         assert held.lease_end == end
         broker.clock.advance(60)
@@ -95,7 +71,7 @@ def test_leases_are_extended_while_the_program_works():
         sent(client, 2)
         asked = threading.Event()
         with client.consumer("orders", "billing", lease=1, credit=2, alive=lambda: asked.set() or True) as consumer:
-            message, other = first(consumer, 2)
+            message, other = taken(consumer, 2)
             end = message.lease_end
             for _ in range(3):
                 assert asked.wait(30)
@@ -128,12 +104,12 @@ def test_retry_counts_rise_with_each_delivery_that_ends_without_an_ack(client):
 def test_closing_gives_back_uncounted_what_was_not_seen(client):
     sent(client, 10)
     with client.consumer("orders", "billing", credit=10) as consumer:
-        seen = first(consumer)[0].id
+        seen = taken(consumer)[0].id
         while consumer.statistics().ahead < 9:
             consumer.flush()
     assert client.subscription("orders", "billing").leased == 0
     with client.consumer("orders", "billing", credit=10) as consumer:
-        counts = {message.id: message.retry_count for message in first(consumer, 10)}
+        counts = {message.id: message.retry_count for message in taken(consumer, 10)}
         assert counts.pop(seen) == 1
         assert set(counts.values()) == {0}
 
@@ -167,7 +143,7 @@ def test_wrong_batches_are_refused_before_anything_comes(client, wrong, what):
 def test_a_refused_settlement_that_nobody_looks_at_is_raised_at_the_end(broker, client):
     sent(client, 1)
     consumer = client.consumer("orders", "billing")
-    (message,) = first(consumer)
+    (message,) = taken(consumer)
     consumer.pause()
     broker.clock.advance(40)
     message.ack()
@@ -180,7 +156,7 @@ def test_an_owner_cannot_delete_what_a_consumer_holds(client):
         receipt = producer.send(b"one", key="k")
         receipt.result()
         with client.consumer("orders", "billing", name="w") as consumer:
-            (message,) = first(consumer)
+            (message,) = taken(consumer)
             refused = producer.delete([receipt.id]).refused
             assert isinstance(refused[0], bowstring.Leased)
             message.ack().result()
@@ -194,8 +170,8 @@ def test_a_second_consumer_under_a_name_is_refused_while_the_first_answers(clien
     sent(client, 2)
     with client.consumer("orders", "billing", name="w", credit=2) as one, client.consumer("orders", "billing", name="w") as two:
         with pytest.raises(bowstring.NameInUse):
-            first(two)
-        for message in first(one, 2):
+            taken(two)
+        for message in taken(one, 2):
             message.ack().result()
 
 
@@ -204,7 +180,7 @@ def test_a_consumer_that_comes_again_under_its_name_settles_anew(client):
     seen = []
     for _ in range(3):
         with client.consumer("orders", "billing", name="w", credit=2) as consumer:
-            for message in first(consumer, 2):
+            for message in taken(consumer, 2):
                 seen.append(message.id)
                 message.ack().result()
     assert len(set(seen)) == 6
@@ -215,12 +191,12 @@ def test_another_program_under_the_name_gets_its_leases_again(broker, client):
     sent(client, 3)
     crashed = broker.connect()
     consumer = crashed.consumer("orders", "billing", name="w", credit=3)
-    held = {message.id for message in first(consumer, 3)}
+    held = {message.id for message in taken(consumer, 3)}
     crashed._thread.run(consumer._consumer._consumption._stream.close())
     consumer._consumer._consumption.broken()
     crashed.close()
     with client.consumer("orders", "billing", name="w", credit=3) as again:
-        got = first(again, 3)
+        got = taken(again, 3)
         assert {message.id for message in got} == held
         assert {message.retry_count for message in got} == {0}, "the lease goes on, nothing has ended"
         for message in got:
@@ -266,13 +242,13 @@ def test_a_subscription_begins_at_the_beginning_the_latest_or_a_moment(broker, c
     assert client.subscription("orders", "all").oldest == pytest.approx(20, abs=0.01)
     with client.consumer("orders", "late", start="latest") as consumer:
         sent(client, 1)
-        first(consumer)[0].ack().result()
+        taken(consumer)[0].ack().result()
 
 
 def test_who_holds_what_is_listed_and_taken_away(broker, client):
     sent(client, 4)
     with client.consumer("orders", "billing", credit=4, name="w") as consumer:
-        held = first(consumer, 4)
+        held = taken(consumer, 4)
         broker.clock.advance(10)
         leases = list(client.leases("orders", "billing"))
         assert sum(lease.messages for lease in leases) == 4
@@ -286,7 +262,7 @@ def test_who_holds_what_is_listed_and_taken_away(broker, client):
             with pytest.raises(bowstring.LeaseLost):
                 message.ack().result()
         consumer.resume()
-        assert [message.retry_count for message in first(consumer, 4)] == [0] * 4
+        assert [message.retry_count for message in taken(consumer, 4)] == [0] * 4
 
 
 def test_the_settings_of_a_subscription_are_told_altered_and_outlive_a_restart(tmp_path):

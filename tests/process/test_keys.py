@@ -14,12 +14,10 @@ import pytest
 import bowstring
 from bowstring import errors
 from bowstring.core import keys
+from tests.process import still_clock
+from tests.process.still_clock import taken
 
-
-@pytest.fixture
-def broker() -> Iterator[bowstring.Broker]:
-    with bowstring.Broker.ephemeral(clock="manual") as broker:
-        yield broker
+broker = still_clock.broker
 
 
 @pytest.fixture
@@ -35,15 +33,6 @@ def sent(client: bowstring.Client, keys: str) -> None:
     with client.producer("orders") as producer:
         for number, key in enumerate(keys):
             producer.send(f"{key}{number}", key=None if key == "-" else key)
-
-
-def taken(consumer: bowstring.Consumer, count: int) -> list[bowstring.LeasedMessage]:
-    found: list[bowstring.LeasedMessage] = []
-    for message in consumer:
-        found.append(message)
-        if len(found) == count:
-            break
-    return found
 
 
 def texts(messages: list[bowstring.LeasedMessage]) -> list[str]:

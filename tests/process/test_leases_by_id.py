@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
 import bowstring
+from tests.process import still_clock
 
-
-@pytest.fixture
-def broker() -> Iterator[bowstring.Broker]:
-    with bowstring.Broker.ephemeral(clock="manual") as broker:
-        yield broker
-
-
-@pytest.fixture
-def client(broker: bowstring.Broker) -> Iterator[bowstring.Client]:
-    with broker.connect() as client:
-        client.create_topic("orders", partitions=2)
-        yield client
+broker = still_clock.broker
+client = still_clock.client
 
 
 def sent(client: bowstring.Client, rows: int, *, key: bytes | None = None, country: str = "CH") -> list[str]:

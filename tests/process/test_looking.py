@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 import bowstring
+from tests.process import still_clock
+from tests.process.still_clock import taken
 
-
-@pytest.fixture
-def broker() -> Iterator[bowstring.Broker]:
-    with bowstring.Broker.ephemeral(clock="manual") as broker:
-        yield broker
-
-
-@pytest.fixture
-def client(broker: bowstring.Broker) -> Iterator[bowstring.Client]:
-    with broker.connect() as client:
-        client.create_topic("orders", partitions=2)
-        yield client
+broker = still_clock.broker
+client = still_clock.client
 
 
 def sent(client: bowstring.Client, rows: int, topic: str = "orders", country: str = "CH") -> list[str]:
     with client.producer(topic) as producer:
         receipts = [producer.send(b"%d" % number, key=b"%d" % number, attributes={"country": country}) for number in range(rows)]
     return [receipt.id for receipt in receipts]
-
-
-def taken(consumer: bowstring.Consumer, count: int) -> list[bowstring.LeasedMessage]:
-    found: list[bowstring.LeasedMessage] = []
-    for message in consumer:
-        found.append(message)
-        if len(found) == count:
-            break
-    return found
 
 
 # ---- filters

@@ -11,12 +11,9 @@ import pytest
 
 import bowstring
 from bowstring import errors
+from tests.process import still_clock
 
-
-@pytest.fixture
-def broker() -> Iterator[bowstring.Broker]:
-    with bowstring.Broker.ephemeral(clock="manual") as broker:
-        yield broker
+broker = still_clock.broker
 
 
 @pytest.fixture

@@ -19,16 +19,14 @@ import bowstring.aio
 from bowstring import errors
 from bowstring.client.freshness import Freshness
 from bowstring.client.topic_stream import TopicStream
+from tests.process import still_clock
 
 ROWS = 2000
 WAYS = ["for", "batches", "poll"]
 COLUMNS = [None, ["offset", "value"], ["offset"]]
 
 
-@pytest.fixture
-def broker() -> Iterator[bowstring.Broker]:
-    with bowstring.Broker.ephemeral(clock="manual") as broker:
-        yield broker
+broker = still_clock.broker
 
 
 @pytest.fixture

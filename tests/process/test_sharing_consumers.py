@@ -5,40 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 
 import bowstring
+from tests.process import still_clock
+from tests.process.still_clock import sent, taken
 
-
-@pytest.fixture
-def broker() -> Iterator[bowstring.Broker]:
-    with bowstring.Broker.ephemeral(clock="manual") as broker:
-        yield broker
-
-
-@pytest.fixture
-def client(broker: bowstring.Broker) -> Iterator[bowstring.Client]:
-    with broker.connect() as client:
-        client.create_topic("orders", partitions=2)
-        yield client
-
-
-def sent(client: bowstring.Client, rows: int, topic: str = "orders") -> None:
-    with client.producer(topic) as producer:
-        for number in range(rows):
-            producer.send(b"%d" % number, key=b"%d" % number)
-
-
-def first(consumer: bowstring.Consumer, count: int = 1) -> list[bowstring.LeasedMessage]:
-    found: list[bowstring.LeasedMessage] = []
-    for message in consumer:
-        found.append(message)
-        if len(found) == count:
-            break
-    return found
+broker = still_clock.broker
+client = still_clock.client
 
 
 def test_threads_share_a_consumer_and_each_message_goes_to_one(client):
@@ -104,7 +80,7 @@ def test_a_handler_closes_its_own_consumer_and_its_message_is_acked(client, capl
     assert (facts.backlog, facts.leased) == (6, 0)
     assert "a handler has failed" in caplog.text
     with client.consumer("orders", "billing", credit=10) as consumer:
-        assert sorted(message.retry_count for message in first(consumer, 6)) == [0, 0, 0, 0, 0, 1]
+        assert sorted(message.retry_count for message in taken(consumer, 6)) == [0, 0, 0, 0, 0, 1]
 
 
 def test_what_ends_a_consumer_ends_run(client):
@@ -117,7 +93,7 @@ def test_what_ends_a_consumer_ends_run(client):
     with pytest.raises(bowstring.SubscriptionNotFound):
         consumer.run(handler, concurrency=3)
     with pytest.raises(bowstring.SubscriptionNotFound):
-        first(consumer)
+        taken(consumer)
     consumer.close()
 
 
@@ -127,7 +103,7 @@ def test_brokers_stop_ends_consumers_and_gives_back_what_they_hold(tmp_path):
         client.create_topic("orders")
         sent(client, 5)
         consumer = client.consumer("orders", "billing", credit=5)
-        first(consumer)
+        taken(consumer)
         broker.stop()
         assert list(consumer) == []
         broker.start()
