@@ -30,6 +30,10 @@ POISON: Final = 57
 UNKNOWN: Final = 120
 LOOK_SECONDS: Final = 0.1
 LIMIT_SECONDS: Final = 120.0
+RESTART_SECONDS: Final = 1.0
+"""A worker that comes back under its name while its lease lasts gets the same message again, and crashes again. So it comes back, as under
+any supervisor, a while later.
+"""
 
 
 class Worker:
@@ -41,7 +45,7 @@ class Worker:
         self.billed: list[str] = []
         self.last = ""
         self._command = [sys.executable, "-m", "demo.queue_worker", address, name]
-        self._ends = False
+        self._ends = threading.Event()
         self._process = self._start()
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
@@ -58,14 +62,16 @@ class Worker:
                 order, _, outcome = self.last.partition(": ")
                 self.billed += [order] if outcome == "billed" else []
             self._process.wait()
-            if self._ends:
+            if self._ends.is_set():
                 return
             self.crashes += 1
+            if self._ends.wait(RESTART_SECONDS):
+                return
             self._process = self._start()
 
     def stop(self) -> None:
         """Lets it finish the order in hand."""
-        self._ends = True
+        self._ends.set()
         self._process.terminate()
         self._thread.join()
 
@@ -99,6 +105,8 @@ def watch(client: bowstring.Client, workers: list[Worker], console: Console, don
             if time.monotonic() > until:
                 raise SystemExit(f"This has not come to an end within {LIMIT_SECONDS:g} seconds.")
         live.update(table(client, workers), refresh=True)
+    if not console.is_terminal:
+        console.print()  # a live view ends its last line only there
 
 
 def show_dead_letters(letters: list[bowstring.Message], console: Console) -> None:
@@ -122,8 +130,9 @@ def run(console: Console) -> bool:
         client.create_topic(TOPIC, partitions=2)
         client.create_subscription(TOPIC, SUBSCRIPTION, lease=1, max_deliveries=4, backoff=(0.2, 2, 2))
         produce(client)
-        console.print(f"A broker serves {broker.address}. Order {POISON} crashes its worker, order {UNKNOWN} has no customer,")
-        console.print("and every twentieth card is declined at first.")
+        console.print(f"A broker serves {broker.address}.")
+        console.print(f"Order {POISON} crashes its worker, order {UNKNOWN} has no customer, and")
+        console.print("every twentieth card is declined at first.")
         workers = [Worker(broker.address, f"worker-{number}") for number in range(1, WORKERS + 1)]
         try:
             return _story(client, workers, console)
