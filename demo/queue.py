@@ -122,8 +122,8 @@ def run(console: Console) -> bool:
         client.create_topic(TOPIC, partitions=2)
         client.create_subscription(TOPIC, SUBSCRIPTION, lease=1, max_deliveries=4, backoff=(0.2, 2, 2))
         produce(client)
-        console.print(f"A broker serves {broker.address}. Order {POISON} crashes its worker, order {UNKNOWN} has no customer,")
-        console.print("and every twentieth card is declined at first.")
+        console.print(f"A broker serves {broker.address}.")
+        console.print(f"Order {POISON} crashes its worker, order {UNKNOWN} has no customer, every 20th card is declined.")
         workers = [Worker(broker.address, f"worker-{number}") for number in range(1, WORKERS + 1)]
         try:
             return _story(client, workers, console)

@@ -306,6 +306,21 @@ def test_dead_letters_are_listed_shown_sent_back_and_purged(client: bowstring.Cl
 # ---- looking ----------------------------------------------------------------------------------------------------------
 
 
+def test_a_description_counts_dead_letters_and_those_that_were_sent_back(command: Commander, client: bowstring.Client):
+    publish(client, "a", "b")
+    with client.consumer("orders", "billing", credit=2) as consumer:
+        for message in (next(iter(consumer)) for _ in range(2)):
+            message.reject("late").result()
+        consumer.pause()
+        assert len(list(client.dead_letters("orders", "billing"))) == 2
+        client.redrive("orders", "billing", ["id-a"]).raise_for_refused()
+        describe = "subscription", "describe", "orders", "billing"
+        (described,) = command.done(*describe).rows
+        assert (described["dead"], described["redriven"]) == (2, 1)
+        line = "2 dead letters, 1 of them sent back: bowstring dead-letters list orders billing"
+        assert line in command.done(*describe, "-o", "table").text.splitlines()
+
+
 def test_peek_prints_what_waits_and_takes_nothing(command: Commander, client: bowstring.Client):
     publish(client, "a", "b", "c")
     client.create_subscription("orders", "billing")

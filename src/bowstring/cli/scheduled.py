@@ -74,6 +74,7 @@ def add_to(app: typer.Typer) -> None:
 
 def list_scheduled(
     topic: Topic,
+    id: Ids = None,
     group: Group = "default",
     before: Before = None,
     output: Output = None,
@@ -86,13 +87,15 @@ def list_scheduled(
     is_empty = True
     with connect(server, context, timeout) as client, named(), client.producer(topic, group=group) as producer:
         for message in producer.scheduled(until):
+            if id and message.id not in id:
+                continue
             page.append(message)
             if len(page) == PAGE:
                 _print(printer, page)
                 page.clear()
                 is_empty = False
     _print(printer, page)
-    if is_empty and not page and not printer.is_data:
+    if is_empty and not page and not id and not printer.is_data:
         note(f"No message of the group '{group}' is scheduled. For another group: --group NAME.")
 
 
