@@ -40,7 +40,7 @@ Examples:
 
 \b
   bowstring dead-letters list orders billing --reason timeout
-  bowstring dead-letters list orders billing --where "key = 'customer-42'" -o json | jq -r .id
+  bowstring dead-letters list orders billing --where "key = 'a'" -o json
 """
 SHOW_HELP = """Shows one dead letter whole: its value, where it came from, why it died, and its last
 delivery.
@@ -61,7 +61,7 @@ Examples:
 
 \b
   bowstring dead-letters redrive orders billing --id order-7
-  bowstring dead-letters redrive orders billing --where "key = 'customer-42'" --dry-run
+  bowstring dead-letters redrive orders billing --where "key = 'a'" --dry-run
   bowstring dead-letters redrive orders billing --rate 100 --limit 10000
 """
 PURGE_HELP = """Deletes dead letters for good: all, or those that are chosen by --id, --reason or
@@ -72,7 +72,7 @@ Examples:
 
 \b
   bowstring dead-letters purge orders billing --id order-7 --yes
-  bowstring dead-letters purge orders billing --reason "no such customer" --dry-run
+  bowstring dead-letters purge orders billing --reason "no account" --dry-run
 """
 Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Only those that failed for this reason.", show_default=False)]
 Limit = Annotated[int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="At most this many.", show_default=False)]

@@ -54,7 +54,7 @@ Examples:
 
 \b
   bowstring scheduled move orders --id order-7 --delay 2h
-  bowstring scheduled move orders --before +1h --at 2030-01-01T08:00Z --dry-run
+  bowstring scheduled move orders --before +1h --delay 1d --dry-run
 """
 PAGE = 500
 """Rows of a table that are printed together; they decide the widths of its columns."""

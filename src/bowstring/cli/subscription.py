@@ -57,7 +57,8 @@ Examples:
 \b
   bowstring subscription create orders billing
   bowstring subscription create orders audit --start latest --lease 5m
-  bowstring subscription create orders mail --mode key_shared --backoff 1s,2,5m
+  bowstring subscription create orders mail --mode key_shared
+  bowstring subscription create orders push --backoff 1s,2,5m
   bowstring subscription create orders ch --where "attributes.country = 'CH'"
   bowstring subscription create orders billing --exists-ok
 """
