@@ -79,6 +79,8 @@ async def describe(queues: Queues, topic: str, name: str) -> SubscriptionFacts:
     except errors.NotFound:
         await queues.log.durable()
         raise
+    await queues.letters.writer.caught_up(subscription)  # a message that was rejected is among the dead letters
+    await queues.log.durable()
     return await facts_of(queues, subscription)
 
 
