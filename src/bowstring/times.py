@@ -65,7 +65,7 @@ def span(value: object, name: str) -> float:
     if seconds < 0:
         raise InvalidArgument(f"{_shown(name, value)} is negative.", hint="A span is zero or longer.")
     if seconds > SPAN_MAX:
-        raise InvalidArgument(f"{_shown(name, value)} is {_years(seconds)}.", hint="The maximum is 200 years.")
+        raise InvalidArgument(f"{_shown(name, value)} is {years(seconds)}.", hint="The maximum is 200 years.")
     return seconds
 
 
@@ -81,11 +81,11 @@ def delay(value: object, name: str = "delay") -> float:
     if isinstance(value, datetime):
         raise InvalidArgument(f"{_shown(name, value)} is a moment.", hint=f"Use at={_source(value)}, or a timedelta from now.")
     if hint := _unix(value, "at="):
-        raise InvalidArgument(f"{_shown(name, value)} is {_years(_number(value))}, which looks like a Unix time.", hint=hint)
+        raise InvalidArgument(f"{_shown(name, value)} is {years(_number(value))}, which looks like a Unix time.", hint=hint)
     seconds = span(value, name)
     if seconds <= DELAY_MAX:
         return seconds
-    raise InvalidArgument(f"{_shown(name, value)} is {_years(seconds)}.", hint="A message may be put off by at most 10 years.")
+    raise InvalidArgument(f"{_shown(name, value)} is {years(seconds)}.", hint="A message may be put off by at most 10 years.")
 
 
 def moment(value: object, name: str) -> int:
@@ -154,7 +154,7 @@ def span_from_text(text: str, name: str) -> float:
         raise InvalidArgument(f'{name} = "{text}" is not a span of time.', hint=_SPAN_RIGHT)
     seconds = float(match[1]) * _UNITS[match[2] or "s"]
     if seconds > SPAN_MAX:
-        raise InvalidArgument(f'{name} = "{text}" is {_years(seconds)}.', hint="The maximum is 200 years.")
+        raise InvalidArgument(f'{name} = "{text}" is {years(seconds)}.', hint="The maximum is 200 years.")
     return seconds
 
 
@@ -262,8 +262,10 @@ def _what(value: object) -> str:
     return f"of type {type(value).__name__}"
 
 
-def _years(seconds: float) -> str:
-    return f"{int(seconds / YEAR)} years"
+def years(seconds: float) -> str:
+    """A span that is too long, for a refusal."""
+    years = int(seconds / YEAR)
+    return "more than 10 years" if years == 10 else f"{years} years"  # the limit itself is no reason
 
 
 def _number(value: object) -> float:

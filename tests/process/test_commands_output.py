@@ -75,7 +75,9 @@ def test_every_command_knows_how_to_talk(command: Commander):
         *("serve", "dev", "topic create", "topic list", "topic describe", "topic alter", "topic delete", "produce", "read", "bench"),
         *("position list", "position show", "position set", "position delete", "inspect", "backup", "restore", "config show"),
         *("config check", "context add", "context list", "completion", "version", "consume", "lease list", "lease release"),
-        *(f"subscription {name}" for name in ("create", "list", "describe", "alter", "delete")),
+        *(f"subscription {name}" for name in ("create", "list", "describe", "alter", "seek", "delete")),
+        *("peek", "explain", "top", "scheduled list", "scheduled cancel", "scheduled move"),
+        *(f"dead-letters {name}" for name in ("list", "show", "redrive", "purge")),
     ):
         text = command.done(*words.split(), "--help", variables={"COLUMNS": "80"}).text
         assert all(flag in text for flag in ("--quiet", "--verbose", "--no-color")), words

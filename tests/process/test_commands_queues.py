@@ -268,8 +268,7 @@ def test_dead_letters_are_listed_shown_sent_back_and_purged(client: bowstring.Cl
     with client.consumer("orders", "billing", credit=4, name="worker-7") as consumer:
         for message in (next(iter(consumer)) for _ in range(4)):
             message.reject("it's late" if message.text() < "c" else "no such customer").result(5)
-    while client.subscription("orders", "billing").dead < 4:
-        pass
+    assert client.subscription("orders", "billing").dead == 4
     group = "dead-letters", "list", "orders", "billing"
     rows = command.done(*group).rows
     assert [(row["id"], row["reason"], row["consumer"], row["redriven"]) for row in rows] == [
@@ -304,6 +303,20 @@ def test_dead_letters_are_listed_shown_sent_back_and_purged(client: bowstring.Cl
 
 
 # ---- looking ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_description_counts_dead_letters_and_those_that_were_sent_back(command: Commander, client: bowstring.Client):
+    publish(client, "a", "b")
+    with client.consumer("orders", "billing", credit=2) as consumer:
+        for message in (next(iter(consumer)) for _ in range(2)):
+            message.reject("late").result()
+        consumer.pause()
+        client.redrive("orders", "billing", ["id-a"]).raise_for_refused()
+        describe = "subscription", "describe", "orders", "billing"
+        (described,) = command.done(*describe).rows
+        assert (described["dead"], described["redriven"]) == (2, 1)
+        line = "2 dead letters, 1 of them sent back: bowstring dead-letters list orders billing"
+        assert line in command.done(*describe, "-o", "table").text.splitlines()
 
 
 def test_peek_prints_what_waits_and_takes_nothing(command: Commander, client: bowstring.Client):

@@ -197,3 +197,25 @@ async def test_a_subscription_is_created_again_while_its_deletion_is_under_way(t
         with pytest.raises(errors.Conflict, match="has the dead letters of the subscription 'billing'"):
             await client.delete_topic(COMPANION)
     await house.stop()
+
+
+def test_a_message_that_was_rejected_is_counted_as_dead_at_once(client):
+    publish(client, 20)
+    with client.consumer(TOPIC, "billing", credit=20) as consumer:
+        for count in range(1, 21):
+            next(iter(consumer)).reject("late").result()
+            facts = client.subscription(TOPIC, "billing")
+            assert (facts.dead, facts.backlog) == (count, 20 - count)
+
+
+def test_a_message_whose_leases_expired_is_counted_as_dead_when_the_clock_has_advanced():
+    with Broker.ephemeral(clock="manual") as broker, broker.connect() as client:
+        client.create_topic(TOPIC)
+        client.create_subscription(TOPIC, "billing", max_deliveries=3)
+        publish(client, 1)
+        with client.consumer(TOPIC, "billing", alive=lambda: False) as consumer:
+            for _ in range(3):
+                next(iter(consumer))
+                broker.clock.advance(31)
+        facts = client.subscription(TOPIC, "billing")
+        assert (facts.dead, facts.backlog) == (1, 0)

@@ -7,6 +7,7 @@ import re
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -218,6 +219,26 @@ def test_explain_looks_at_messages_that_wait_while_no_consumer_is_there(client):
     assert client.explain("orders", "billing", "a").waiting == 3000, "one of them was given back"
 
 
+def test_explain_says_when_the_message_comes_back_that_the_others_of_its_key_wait_for(client, broker):
+    sent(client, "aaa")
+    with client.consumer("orders", "billing", name="one", credit=1) as one:
+        (first,) = taken(one, 1)
+        first.nack(delay=600).result(5)
+        report = client.explain("orders", "billing", "a")
+        assert (report.consumer, report.later, report.waiting) == (None, 1, 2)
+        assert 590 < report.left.total_seconds() <= 600
+        assert re.fullmatch(r"orders/0@1 was given back, and comes again in [\d.]+ s\. 2 messages of its key wait for it\.", report.reason)
+
+
+def test_explain_names_the_moment_of_a_message_that_comes_back_much_later(client):
+    sent(client, "a")
+    with client.consumer("orders", "billing", name="one", credit=1) as one:
+        (first,) = taken(one, 1)
+        first.nack(delay=timedelta(days=1)).result(5)
+        report = client.explain("orders", "billing", "a")
+        assert report.reason == f"orders/0@1 was given back, and comes again at {report.until:%Y-%m-%dT%H:%MZ}."
+
+
 def test_explain_says_where_the_bound_of_waiting_messages_stops_the_search(client, monkeypatch):
     monkeypatch.setattr(keys, "WAITING_MAX", 100)
     sent(client, "a" * 200)
@@ -226,7 +247,7 @@ def test_explain_says_where_the_bound_of_waiting_messages_stops_the_search(clien
         sent(client, "b")
         report = client.explain("orders", "billing", "b")
         assert (report.waiting, report.first, report.looked, report.stopped) == (1, 201, 201, True)
-        assert "The broker looks at no message from offset 201 of its partition on: too many wait." in report.reason
+        assert "The broker looks at no message from orders/0@201 on: too many wait." in report.reason
         assert "'one' holds" in client.explain("orders", "billing", "a").reason
 
 

@@ -271,7 +271,7 @@ async def test_it_is_said_that_a_key_waits_for_its_suspect():
     assert (found.suspect, found.first, found.waiting, found.later) == (1, 1, 2, 0)
     answer = pb.ExplainKeyAnswer(standings=[pb.KeyStanding(**found._asdict())], consumers=1)
     report = from_wire(answer.standings[0], answer, "orders", "billing", b"a")
-    alone = "The message at offset 1 waits for a consumer that holds nothing else: its leases expired twice."
+    alone = "orders/0@1 waits for a consumer that holds nothing else: its leases expired twice."
     assert (report.suspect, report.reason) == (1, f"{alone} The others of its key wait for it.")
 
 

@@ -79,6 +79,7 @@ def span_until_due(text: str) -> float:
     seconds = span(text, "--delay")
     if seconds > times.DELAY_MAX:
         moment_meant = f"{times.to_datetime(times.microseconds(seconds)):%Y-%m-%dT%H:%MZ}"
-        hint = f"If it is a Unix time: --at {moment_meant}." if seconds < times.SPAN_MAX / 2 else "The maximum is 10 years."
-        raise errors.InvalidArgument(f'--delay = "{text}" is {int(seconds / times.YEAR)} years.', hint=hint)
+        is_number = text.strip().replace(".", "", 1).isdecimal() and seconds < times.SPAN_MAX / 2
+        hint = f"If it is a Unix time: --at {moment_meant}." if is_number else "A message may be put off by at most 10 years."
+        raise errors.InvalidArgument(f'--delay = "{text}" is {times.years(seconds)}.', hint=hint)
     return seconds

@@ -44,9 +44,9 @@ as if they had never been delivered. --no-ack gives back all that it has printed
 --exec runs a command (by /bin/sh) for each message in place of printing it. The value is its stdin;
 BOWSTRING_TOPIC, BOWSTRING_PARTITION, BOWSTRING_OFFSET, BOWSTRING_ID, BOWSTRING_KEY,
 BOWSTRING_RETRY_COUNT and BOWSTRING_ATTRIBUTES (a JSON object) are variables. Exit code 0 acks, 65
-rejects, anything else nacks: the message is delivered again, at once, with a higher retry count.
-Ctrl-C passes the signal on to the commands that run, and waits for them; a second Ctrl-C kills
-them.
+rejects, anything else nacks: the message is delivered again, with a higher retry count, at once or
+when the subscription's backoff says. Ctrl-C passes the signal on to the commands that run, and
+waits for them; a second Ctrl-C kills them.
 
 A missing subscription is created, with --mode, --start and --where; with --no-create it is an
 error. --lease is this consumer's own. It extends its leases while messages are worked on.

@@ -10,8 +10,10 @@ import typer
 from bowstring import errors, times
 from bowstring.cli import commands
 from bowstring.cli.connecting import Context, Server, Timeout, connect
+from bowstring.cli.letter_table import print_letters
 from bowstring.cli.options import TIMEOUT
 from bowstring.cli.output import Output, Printer, check_can_ask, many, note, progress
+from bowstring.cli.refused_messages import raise_refused
 from bowstring.cli.subscription import Name, Topic, Where, named
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from bowstring.client.receipts import Answers
     from bowstring.client.sync import Client
 
+SHOWN = frozenset(f"bowstring-{name}" for name in ("reason", "retry-count", "consumer", "ended"))
+"""Attributes that `show` does not repeat: they are fields of a letter."""
 HELP = """Messages that a subscription has given up on: list, show, redrive, purge.
 
 Examples:
@@ -36,7 +40,7 @@ Examples:
 
 \b
   bowstring dead-letters list orders billing --reason timeout
-  bowstring dead-letters list orders billing --where "key = 'customer-42'" -o json | jq -r .id
+  bowstring dead-letters list orders billing --where "key = 'a'" -o json
 """
 SHOW_HELP = """Shows one dead letter whole: its value, where it came from, why it died, and its last
 delivery.
@@ -57,7 +61,7 @@ Examples:
 
 \b
   bowstring dead-letters redrive orders billing --id order-7
-  bowstring dead-letters redrive orders billing --where "key = 'customer-42'" --dry-run
+  bowstring dead-letters redrive orders billing --where "key = 'a'" --dry-run
   bowstring dead-letters redrive orders billing --rate 100 --limit 10000
 """
 PURGE_HELP = """Deletes dead letters for good: all, or those that are chosen by --id, --reason or
@@ -68,7 +72,7 @@ Examples:
 
 \b
   bowstring dead-letters purge orders billing --id order-7 --yes
-  bowstring dead-letters purge orders billing --reason "no such customer" --dry-run
+  bowstring dead-letters purge orders billing --reason "no account" --dry-run
 """
 Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Only those that failed for this reason.", show_default=False)]
 Limit = Annotated[int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="At most this many.", show_default=False)]
@@ -117,7 +121,8 @@ def show(
     facts = {**row(letter, page), **_whole(letter)}
     if printer.is_data:
         return printer.objects([facts])
-    attributes = facts.pop("attributes")
+    attributes = {name: value for name, value in facts.pop("attributes").items() if name not in SHOWN}
+    facts["redriven"] = "yes" if facts["redriven"] else "no"
     rows = [(name.replace("_", " "), value) for name, value in (*facts.items(), *attributes.items())]
     return printer.table({"field": "left", "value": "wrap"}, rows)
 
@@ -217,10 +222,7 @@ def _tell(
             printer.objects([{"topic": topic, "subscription": subscription, done: count, "dry_run": dry_run}])
         else:
             printer.line(f"{many(count, 'dead letter')} {'would be ' if dry_run else ''}{done}.")
-    if answers.refused and ids and len(ids) == 1:
-        raise answers.refused[0]
-    if answers.refused:
-        answers.raise_for_refused()
+    raise_refused(answers, ids or [])
 
 
 def row(letter: Message, page: LetterMessages) -> dict[str, Any]:
@@ -236,12 +238,6 @@ def row(letter: Message, page: LetterMessages) -> dict[str, Any]:
         "ended": facts.get("bowstring-ended"),
         "redriven": (letter.partition, letter.offset) in page.redriven,
     }
-
-
-def _ended(each: dict[str, Any]) -> tuple[str | None, str]:
-    """When the last delivery ended, to the minute, and whether the letter was sent back."""
-    ended = each["ended"]
-    return None if ended is None else ended[:16].replace("T", " "), "yes" if each["redriven"] else ""
 
 
 def _whole(letter: Message) -> dict[str, Any]:
@@ -266,16 +262,4 @@ def _print(printer: Printer, page: LetterMessages) -> None:
     rows = [row(letter, page) for letter in page.messages]
     if printer.is_data:
         return printer.objects(rows)
-    if rows:
-        columns = {
-            "id": "cut",
-            "partition": "right",
-            "offset": "right",
-            "reason": "cut",
-            "retry_count": "right",
-            "ended": "left",
-            "redriven": "left",
-        }
-        cells = ("id", "partition", "offset", "reason", "retry_count")
-        printer.table(columns, ((*(each[name] for name in cells), *_ended(each)) for each in rows))
-    return None
+    return print_letters(printer, rows) if rows else None

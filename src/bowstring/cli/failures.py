@@ -27,7 +27,8 @@ EXIT_CODES: Final[tuple[tuple[type[errors.Error], int], ...]] = (
 # `start='beginning'`, `Omit where=.`
 _KEYWORD: Final = re.compile(
     r"(?<![\w-])(partitions|retention|retention_bytes|deduplication|start|end|name|columns|where|uncommitted|delay|at|expires|timeout|group"
-    r"|attributes|id|key|compression|mode|lease|credit|concurrency|consumer|older_than)=([^\s.,;]?)"
+    r"|attributes|id|key|compression|mode|lease|credit|concurrency|consumer|older_than|max_deliveries|backoff|dead_letters|unsettled"
+    r"|keep_max|to|limit|rate|reason)=([^\s.,;]?)"
 )
 
 
@@ -71,11 +72,13 @@ def as_flags(text: str) -> str:
     `--exists-ok`.
     """
     text = re.sub(r"client\.create_topic\('([^']*)'\)", r"`bowstring topic create \1`", text)
-    text = text.replace("client.positions()", "`bowstring position list`")
+    text = text.replace("client.positions()", "`bowstring position list`").replace("producer.delete(ids)", "`bowstring message delete`")
     text = re.sub(r"client\.create_subscription\('([^']*)', '([^']*)'\)", r"`bowstring subscription create \1 \2`", text)
     text = re.sub(r"client\.subscriptions\('([^']*)'\)", r"`bowstring subscription list \1`", text)
     text = re.sub(r"\bcreate=(True|False)\b", lambda match: "--create" if match[1] == "True" else "--no-create", text)
-    text = re.sub(r"^where is not", "--where is not", text)
+    text = re.sub(r"^(where|keep_max) (is not|goes)", lambda match: f"{_flag(match[1])} {match[2]}", text)
+    text = re.sub(r"Omit (keep_max|dead_letters)\b=?", lambda match: f"Omit {_flag(match[1])}", text)
+    text = re.sub(r"belongs to group '([^']*)'\. Only its owner may (\w+) it\.", r"belongs to group '\1'. To \2 it: --group '\1'.", text)
     text = re.sub(r"\b(exists_ok|missing_ok|uncommitted)=True\b", lambda match: _flag(match[1]), text)
     return _KEYWORD.sub(lambda match: f"{_flag(match[1])}{' ' if match[2] else ''}{match[2]}", text)
 

@@ -11,6 +11,7 @@ import csv
 import io
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -138,6 +139,24 @@ class Printer:
         for row in cells:
             table.add_row(*row)
         self._console.print(table)
+
+    def stacked(self, columns: Mapping[str, str], rows: Iterable[tuple[list[str], str]], heading: str) -> None:
+        """A table with a text below each row, on as many lines as it takes; nothing is cut. `heading`
+        is that of the texts.
+        """
+        from rich.cells import cell_len
+        from rich.text import Text
+
+        cells = [(list(columns), heading), *rows]
+        widths = [max(cell_len(row[number]) for row, _ in cells) for number in range(len(columns))]
+        for line, (row, text) in enumerate(cells):
+            padded = [(" " * (width - cell_len(cell)), cell) for width, cell in zip(widths, row, strict=True)]
+            joined = "  ".join(
+                space + cell if place == "right" else cell + space for place, (space, cell) in zip(columns.values(), padded, strict=True)
+            )
+            below = textwrap.wrap(text, max(self.width - 2, WRAPPED_LEAST), break_on_hyphens=False)
+            whole = "\n".join((joined.rstrip(), *(f"  {each}" for each in below)))
+            self._console.print(Text(whole, style="" if line else "bold"), soft_wrap=True)
 
 
 def _widths(columns: Mapping[str, str], cells: list[list[str]], room: int) -> list[int | None]:

@@ -110,7 +110,7 @@ def told_as_given(**given: str | None) -> Generator[None]:
         for text in given.values():
             if "has no partition" in error.message and text and _TIME_OF_DAY.fullmatch(text):
                 raise errors.InvalidArgument(error.message, hint=f"{error.hint} {_of_today(text)}") from None
-        match = re.match(r"(\w+)=(?:datetime|timedelta)\(.*?\)(?= )", error.message)
+        match = re.match(r"(\w+)=(?:datetime|timedelta)?\(.*?\)(?= )", error.message)
         if match is None or given.get(match[1]) is None:
             raise
         said = error.message[match.end() :]

@@ -11,12 +11,14 @@ from bowstring import errors, times
 from bowstring.cli import commands
 from bowstring.cli.connecting import Context, Server, Timeout, connect, moment, span_until_due
 from bowstring.cli.options import TIMEOUT
-from bowstring.cli.output import Output, Printer, many
+from bowstring.cli.output import Output, Printer, many, note
+from bowstring.cli.refused_messages import raise_refused
 from bowstring.cli.subscription import Topic, named
 
 if TYPE_CHECKING:
     from bowstring.client.message import Message
     from bowstring.client.receipts import Answers
+    from bowstring.client.sync_producer import Producer
 
 HELP = """Messages that are published for later and not due yet: list, cancel, move.
 
@@ -52,7 +54,7 @@ Examples:
 
 \b
   bowstring scheduled move orders --id order-7 --delay 2h
-  bowstring scheduled move orders --before +1h --at 2030-01-01T08:00Z --dry-run
+  bowstring scheduled move orders --before +1h --delay 1d --dry-run
 """
 PAGE = 500
 """Rows of a table that are printed together; they decide the widths of its columns."""
@@ -72,6 +74,7 @@ def add_to(app: typer.Typer) -> None:
 
 def list_scheduled(
     topic: Topic,
+    id: Ids = None,
     group: Group = "default",
     before: Before = None,
     output: Output = None,
@@ -81,13 +84,19 @@ def list_scheduled(
 ) -> None:
     printer, until = Printer(output), _before(before)
     page: list[Message] = []
+    is_empty = True
     with connect(server, context, timeout) as client, named(), client.producer(topic, group=group) as producer:
         for message in producer.scheduled(until):
+            if id and message.id not in id:
+                continue
             page.append(message)
             if len(page) == PAGE:
                 _print(printer, page)
                 page.clear()
+                is_empty = False
     _print(printer, page)
+    if is_empty and not page and not id and not printer.is_data:
+        note(f"No message of the group '{group}' is scheduled. For another group: --group NAME.")
 
 
 def cancel(
@@ -105,7 +114,7 @@ def cancel(
     _check_choice(id, until)
     with connect(server, context, timeout) as client, named(), client.producer(topic, group=group) as producer:
         if dry_run:
-            return _print(printer, [message for message in producer.scheduled(until) if not id or message.id in id])
+            return _print_chosen(printer, topic, producer, id, until)
         wanted = id or [message.id for message in producer.scheduled(until)]
         answers = producer.cancel(wanted) if wanted else None
     return _tell(printer, topic, "cancelled", wanted, answers)
@@ -132,10 +141,22 @@ def move(
     due = None if at is None else times.to_datetime(moment(at, "--at"))
     with connect(server, context, timeout) as client, named(), client.producer(topic, group=group) as producer:
         if dry_run:
-            return _print(printer, [message for message in producer.scheduled(until) if not id or message.id in id])
+            return _print_chosen(printer, topic, producer, id, until)
         wanted = id or [message.id for message in producer.scheduled(until)]
         answers = producer.move(wanted, delay=span, at=due) if wanted else None
     return _tell(printer, topic, "moved", wanted, answers)
+
+
+def _print_chosen(printer: Printer, topic: str, producer: Producer, ids: list[str] | None, until: datetime | None) -> None:
+    """Prints what would be cancelled or moved, and raises if a message that was named is not scheduled."""
+    chosen = [message for message in producer.scheduled(until) if not ids or message.id in ids]
+    _print(printer, chosen)
+    if left := sorted({*(ids or ())} - {message.id for message in chosen}):
+        more = f" and {len(left) - 1:,} more" if len(left) > 1 else ""
+        raise errors.Conflict(
+            f"'{left[0]}'{more} would be refused: it is no scheduled message of the group '{producer.group}' in '{topic}'.",
+            hint="It is due, gone, or another group's: --group.",
+        )
 
 
 def _check_choice(ids: list[str] | None, until: datetime | None) -> None:
@@ -150,10 +171,8 @@ def _tell(printer: Printer, topic: str, done: str, wanted: list[str], answers: A
         printer.objects([{"topic": topic, done: count}])
     elif count or not wanted:
         printer.line(f"{many(count, 'message')} {done}.")
-    if answers is not None and answers.refused:
-        if len(wanted) == 1:
-            raise answers.refused[0]
-        answers.raise_for_refused()
+    if answers is not None:
+        raise_refused(answers, wanted)
 
 
 def _before(text: str | None) -> datetime | None:
@@ -179,6 +198,7 @@ def _print(printer: Printer, messages: list[Message]) -> None:
     if printer.is_data:
         return printer.objects(map(row, messages))
     if messages:
-        columns = {"partition": "right", "offset": "right", "id": "cut", "due": "cut"}
-        printer.table(columns, (tuple(str(cell) for cell in list(row(message).values())[1:]) for message in messages))
+        columns = {"partition": "right", "offset": "right", "id": "left", "due": "left"}
+        cells = ((each.partition, each.offset, each.id, f"{each.due:%Y-%m-%d %H:%M:%SZ}") for each in messages)
+        printer.table(columns, cells)
     return None

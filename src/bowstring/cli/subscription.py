@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bowstring.client.subscriptions import ConsumerInfo, Subscription
     from bowstring.client.sync import Client
 
-HELP = """Subscriptions, the queues of a topic: create, list, describe, alter, delete.
+HELP = """Subscriptions, the queues of a topic: create, list, describe, alter, seek, delete.
 
 Every subscription of a topic sees all of its messages, whatever the others do. Its consumers share
 them: each message is leased to one consumer at a time, until one has acked it.
@@ -34,6 +34,7 @@ Examples:
   bowstring subscription list orders
   bowstring subscription describe orders billing
   bowstring subscription alter orders billing --lease 5m
+  bowstring subscription seek orders billing --to -1h --dry-run
   bowstring consume orders billing
 """
 CREATE_HELP = """Makes a subscription. Consumers make a missing one themselves; this command makes it
@@ -42,6 +43,9 @@ before there is a consumer, or with other settings.
 --start is `beginning` (the default: nothing is missed), `latest`, or a moment: `2026-11-15T09:00Z`,
 `-1h`. --lease is how long a consumer holds a message unless it extends the lease: 1s to 24h. With
 --exists-ok an existing subscription stays as it is.
+
+With --mode key_shared the messages of a key go to one consumer at a time, in order. --where takes
+some messages only: a filter over key, attributes and times. Both stay as they are created.
 
 After --max-deliveries (10, or `never`) a message goes to the topic --dead-letters. --backoff is how
 long a message waits that failed: at first, factor, at most. --unsettled says what becomes of
@@ -53,7 +57,9 @@ Examples:
 \b
   bowstring subscription create orders billing
   bowstring subscription create orders audit --start latest --lease 5m
-  bowstring subscription create orders mail --backoff 1s,2,5m
+  bowstring subscription create orders mail --mode key_shared
+  bowstring subscription create orders push --backoff 1s,2,5m
+  bowstring subscription create orders ch --where "attributes.country = 'CH'"
   bowstring subscription create orders billing --exists-ok
 """
 LIST_HELP = """Lists subscriptions with their backlogs, by topic and name: all of them, or those of
@@ -103,7 +109,7 @@ START_RIGHT = 'Use "beginning", "latest", "2026-11-15T09:00Z" or "-1h".'
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", autocompletion=completing.topics)]
 Name = Annotated[str, typer.Argument(metavar="SUBSCRIPTION", help="The subscription.", autocompletion=completing.subscriptions)]
 Lease = Annotated[str | None, typer.Option(metavar="SPAN", help="How long a message is held: 30s, 5m.", show_default=False)]
-Mode = Annotated[str | None, typer.Option(metavar="MODE", help="shared: any consumer gets any message.", show_default=False)]
+Mode = Annotated[str | None, typer.Option(metavar="MODE", help="shared, or key_shared: a key to one consumer.", show_default=False)]
 Where = Annotated[str | None, typer.Option(metavar="EXPR", help="Only messages that pass this filter.", show_default=False)]
 Start = Annotated[
     str | None, typer.Option(metavar="PLACE", help="Where it begins: beginning, latest, a moment. [default: beginning]", show_default=False)
@@ -142,7 +148,7 @@ def create(
     printer = Printer(output)
     given = settings(mode, start, lease) | failing.given(max_deliveries, backoff, dead_letters, unsettled, keep_max)
     given |= {} if where is None else {"where": where}
-    with connect(server, context, timeout) as client, told_as_given(start=start), named("name"):
+    with connect(server, context, timeout) as client, told_as_given(start=start, backoff=backoff), named("name"):
         subscription = client.create_subscription(topic, name, exists_ok=exists_ok, **given)
     _print_one(printer, subscription)
     if exists_ok and lease is not None and subscription.lease.total_seconds() != given["lease"]:
@@ -201,7 +207,7 @@ def alter(
     given = settings(None, None, lease) | failing.given(max_deliveries, backoff, dead_letters, unsettled, keep_max)
     if not given:
         raise errors.InvalidArgument("nothing to change was given.", hint="Give --lease, --max-deliveries or another setting.")
-    with connect(server, context, timeout) as client, named("name"):
+    with connect(server, context, timeout) as client, told_as_given(backoff=backoff), named("name"):
         _print_one(printer, client.alter_subscription(topic, name, **given))
 
 
@@ -310,6 +316,8 @@ def row(subscription: Subscription) -> dict[str, Any]:
         "leased": subscription.leased,
         "oldest": subscription.oldest,
         "overtaken": subscription.overtaken,
+        "dead": subscription.dead,
+        "redriven": subscription.redriven,
         "rates": asdict(subscription.rates),
         "partitions": list(map(asdict, subscription.partitions)),
         "consumers": list(map(asdict, subscription.consumers)),
@@ -351,6 +359,9 @@ def _print_whole(printer: Printer, each: Subscription) -> None:
     rates = ", ".join(f"{rate:,.1f} {what}" for what, rate in asdict(each.rates).items())
     if each.overtaken:
         printer.line(f"{many(each.overtaken, 'message')} expired before they were settled")
+    if each.dead:
+        sent_back = f", {each.redriven:,} of them sent back" if each.redriven else ""
+        printer.line(f"{many(each.dead, 'dead letter')}{sent_back}: bowstring dead-letters list {each.topic} {each.name}")
     printer.line(f"{rates}: a second, in the last minute")
     if each.consumers:
         printer.line()

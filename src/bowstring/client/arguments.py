@@ -230,5 +230,5 @@ def _utf8(text: str, name: str) -> bytes:
 
 def shown(given: object) -> str:
     """The value for an error message: as in a program, shortened."""
-    text = repr(given)
+    text = repr(given).removeprefix("datetime.").replace("tzinfo=datetime.timezone.utc", "tzinfo=UTC")
     return text if len(text) <= 60 else text[:57] + "..."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from bowstring import errors, times
 from bowstring.client import arguments
@@ -11,6 +12,8 @@ from bowstring.client.arguments import shown
 from bowstring.client.connection import Connection
 from bowstring.client.consumer_settings import checked_name
 from bowstring.wire.generated import bowstring_pb2 as pb
+
+FAR_SECONDS: Final = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +29,11 @@ class KeyReport:
     since: datetime | None
     """When the consumer got them."""
     until: datetime | None
-    """When their lease ends, if it is not extended."""
+    """When their lease ends, if it is not extended; of a key that waits for a message that comes back
+    later, when that is.
+    """
     left: timedelta | None
-    """How much of the lease was left when it was asked for."""
+    """How long it was until then when it was asked for."""
     held: int
     """How many messages it holds."""
     waiting: int
@@ -61,8 +66,8 @@ def from_wire(told: pb.KeyStanding, answer: pb.ExplainKeyAnswer, topic: str, sub
         partition=told.partition,
         consumer=told.consumer or None,
         since=times.to_datetime(told.since) if is_held else None,
-        until=times.to_datetime(told.until) if is_held else None,
-        left=timedelta(microseconds=max(0, told.until - answer.now)) if is_held else None,
+        until=times.to_datetime(told.until) if told.until else None,
+        left=timedelta(microseconds=max(0, told.until - answer.now)) if told.until else None,
         held=told.held,
         waiting=told.waiting,
         first=told.first or None,
@@ -71,11 +76,11 @@ def from_wire(told: pb.KeyStanding, answer: pb.ExplainKeyAnswer, topic: str, sub
         looked=told.looked,
         stopped=told.stopped,
         suspect=told.suspect or None,
-        reason=_reason(told, answer),
+        reason=_reason(told, answer, f"{topic}/{told.partition}"),
     )
 
 
-def _reason(told: pb.KeyStanding, answer: pb.ExplainKeyAnswer) -> str:
+def _reason(told: pb.KeyStanding, answer: pb.ExplainKeyAnswer, partition: str) -> str:
     said: list[str] = []
     if told.consumer:
         seconds = max(0, answer.now - told.since) / 1e6
@@ -84,19 +89,30 @@ def _reason(told: pb.KeyStanding, answer: pb.ExplainKeyAnswer) -> str:
         if told.waiting:
             said.append(f"{_messages(told.waiting)} of it {_wait(told.waiting)} until that is settled.")
     elif told.later:
-        said.append(f"The message at offset {told.later} comes back later, and the others of its key wait for it.")
+        said.append(f"{partition}@{told.later} was given back, and comes again {_again(told, answer.now)}.{_behind(told)}")
     elif told.suspect and answer.consumers:
-        what = f"The message at offset {told.suspect} waits for a consumer that holds nothing else: its leases expired twice."
+        what = f"{partition}@{told.suspect} waits for a consumer that holds nothing else: its leases expired twice."
         said.append(f"{what} The others of its key wait for it.")
     elif not answer.consumers:
         said.append(f"{_messages(told.waiting)} of it {_wait(told.waiting)}: no consumer is connected.")
     elif told.preferred:
         said.append(f"{_messages(told.waiting)} of it {_wait(told.waiting)} until '{told.preferred}' has room.")
     if told.stopped:
-        said.append(
-            f"The broker looks at no message from offset {told.looked} of its partition on: too many wait. Settle what holds them up."
-        )
+        said.append(f"The broker looks at no message from {partition}@{told.looked} on: too many wait. Settle what holds them up.")
     return " ".join(said)
+
+
+def _behind(told: pb.KeyStanding) -> str:
+    """What waits for a message that comes back."""
+    return f" {_messages(told.waiting)} of its key {_wait(told.waiting)} for it." if told.waiting else ""
+
+
+def _again(told: pb.KeyStanding, now: int) -> str:
+    """When a message comes back: the seconds until then, or the moment if that is far away."""
+    seconds = max(0, told.until - now) / 1e6
+    if not told.until:
+        return "later"
+    return f"in {seconds:.1f} s" if seconds < FAR_SECONDS else f"at {times.to_text(told.until)[:16]}Z"
 
 
 def _messages(count: int) -> str:

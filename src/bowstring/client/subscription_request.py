@@ -76,14 +76,17 @@ def _dead_letters(request: Request, given: Any, now: int) -> None:
 
 def _unsettled(request: Request, given: Any, now: int) -> None:
     if given not in UNSETTLED:
-        raise errors.InvalidArgument(f"unsettled={shown(given)} is not known.", hint=f"Use {', '.join(map(repr, UNSETTLED))}.")
+        raise errors.InvalidArgument(f"unsettled={shown(given)} is not known.", hint="Use 'drop', 'dead_letter' or 'keep'.")
     request.unsettled = given
 
 
 def _keep_max(request: Request, given: Any, now: int) -> None:
     if isinstance(given, datetime):
         raise errors.InvalidArgument("keep_max= is a span, not a moment.", hint="Use a timedelta or a number of seconds.")
-    request.keep_max = 0 if given is None else max(1, times.microseconds(times.span(given, "keep_max")))
+    span = None if given is None else times.microseconds(times.span(given, "keep_max"))
+    if span == 0:
+        raise errors.InvalidArgument("keep_max=0 keeps nothing.", hint="Use a span above 0, or unsettled='drop'.")
+    request.keep_max = span or 0
 
 
 def checked_filter(given: object) -> str:

@@ -90,7 +90,9 @@ class Subscription:
     leased: int
     """Messages under a lease."""
     oldest: float | None
-    """The age of the oldest message that is not settled, in seconds; None if all are."""
+    """For how long the oldest message that is not settled has been due, in seconds: since it arrived, or
+    since its due time if that is later. None if none is due.
+    """
     dead: int
     """Dead letters that are not settled; those that were redriven among them."""
     redriven: int

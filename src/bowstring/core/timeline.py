@@ -129,6 +129,11 @@ class Timeline:
 
     # At rest
 
+    def moment_of(self, row: int) -> int:
+        """When a row comes back; 0 if it is not here."""
+        moments, offsets = self.arrays()
+        return int(moments[offsets == row].max(initial=0))
+
     def arrays(self) -> tuple[Moments, Offsets]:
         """Moments and rows, in the order of both. Nothing changes these arrays."""
         self._sort_in()

@@ -37,6 +37,7 @@ DEPTH_MAX: Final = 50
 TIMES: Final = ("created", "arrived", "due", "expires")
 NUMBERS: Final = ("partition", "offset")
 NUMBER_MAX: Final = 2**63 - 1
+MOMENT_LASTS: Final = 'Use "2026-11-15T09:00Z" or "2026-11-15T10:00+01:00".'
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<hex>[xX]'[^']*')|(?P<text>'(?:[^']|'')*')|(?P<word>[A-Za-z_][\w-]*)|(?P<number>\d[\w.]*)"
@@ -343,7 +344,8 @@ class _Parser:
         try:
             return times.moment_from_text(value, column.name, self._now or 0)
         except errors.InvalidArgument as error:
-            self._refuse(place, f"{literal.token.text} is not a moment", error.hint)
+            is_wrong = self._now is None and '"-1h"' in error.hint
+            self._refuse(place, f"{literal.token.text} is not a moment", MOMENT_LASTS if is_wrong else error.hint)
 
     # ---- tokens
 

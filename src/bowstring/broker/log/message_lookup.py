@@ -96,7 +96,8 @@ async def delete(
         if due_times is not None and deleted.due:
             stored = await due_times(actor, sorted(deleted.due.values()))
             deleted = await actor.ask(request(scheduled={offset: due for offset, (due, _) in stored.items()}))
-        refused = {row: _not_yours(wanted.texts[row], owner, "delete") for row, owner in deleted.others.items()}
+        verb = "delete" if due_times is None else "cancel"
+        refused = {row: _not_yours(wanted.texts[row], owner, verb) for row, owner in deleted.others.items()}
         refused |= {row: _leased(wanted.texts[row], lease) for row, lease in deleted.leased.items()}
         refused |= {row: _due(wanted.texts[row], "cancelled", "Use producer.delete(ids).") for row in deleted.due}
         return _Outcomes(deleted.offsets, refused)

@@ -106,7 +106,7 @@ def _check_topic(name: str) -> str:
 
 def _check_unsettled(what: str) -> str:
     if (what or UNSETTLED[0]) not in UNSETTLED:
-        raise errors.InvalidArgument(f"unsettled={what!r} is not known.", hint=f"Use {', '.join(map(repr, UNSETTLED))}.")
+        raise errors.InvalidArgument(f"unsettled={what!r} is not known.", hint="Use 'drop', 'dead_letter' or 'keep'.")
     return what or UNSETTLED[0]
 
 

@@ -44,6 +44,9 @@ class KeyStanding(NamedTuple):
     since: int
     """Since when, by the clock of leases."""
     until: int
+    """When its leases end; of a key that no consumer holds, when the message comes back that holds it back. 0
+    for neither.
+    """
     held: int
     """How many messages of it are held."""
     waiting: int
@@ -89,7 +92,7 @@ def standing(known: KeyedPartition, ledger: Ledger, key: int, sought: KeySearch,
     grant, held, waits, later = (0, 0, beyond, 0) if facts is None else (*facts[:2], np.union1d(facts.waiting, beyond), facts.later)
     leases = ledger.leases.of_grant(grant) if grant else []
     holder = ledger.consumers[leases[0].consumer].name if leases else ""
-    since, until = (leases[0].granted, max(lease.until for lease in leases)) if leases else (0, 0)
+    since, until = (leases[0].granted, max(lease.until for lease in leases)) if leases else (0, ledger.timeline.moment_of(later))
     counts = held, len(waits), int(waits[0]) if len(waits) else 0, later
     looked = known.looked if known.keys.is_full else sought.end
     is_stopped = known.keys.is_full or not sought.is_whole

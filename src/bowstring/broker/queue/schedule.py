@@ -101,6 +101,12 @@ class Schedule:
             return NO_ROWS  # a seek may have set the cursor behind pages that were not looked at
         return self.undue.among(RowSet(ledger.cursor, known))
 
+    def asleep(self, ledger: Ledger, end: int) -> RowSet:
+        """Rows of a ledger before `end` that are known to be not due: those that it has passed by, too."""
+        if self._known_from > ledger.cursor or ledger.subscription not in self._fed:
+            return NO_ROWS
+        return RowSet.union((ledger.later.rows() - ledger.later.due.rows(), self.undue_rows(ledger, end)))
+
     def forget(self, subscription: int) -> None:
         """A ledger has passed rows by and does not know whether they are due: it hears again of all that
         are.

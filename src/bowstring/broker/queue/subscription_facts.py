@@ -1,7 +1,7 @@
 """A subscription as it is described to users: what waits, who holds what, how fast it goes.
 
-Facts are of one moment, and are told when everything that they rest on is committed. Only the
-arrival of the oldest message may have to be read, where its page is sealed.
+Facts are of one moment, and are told when everything that they rest on is committed. Only since when
+the oldest message is due (`oldest_message`) may have to be read.
 """
 
 from __future__ import annotations
@@ -11,15 +11,12 @@ from typing import NamedTuple
 
 from bowstring import errors
 from bowstring.broker.queue import subscriptions
+from bowstring.broker.queue.oldest_message import oldest_due
 from bowstring.broker.queue.queues import Queues
 from bowstring.broker.queue.rates import RatesFacts
 from bowstring.broker.queue.subscription import LiveSubscription
-from bowstring.broker.reading.page_reader import PageReader, arrivals
 from bowstring.core.ledgers import LedgerFigures
-from bowstring.core.pages import PageEntry, decode_header
-from bowstring.core.partition import Partition
 from bowstring.core.subscription_settings import SubscriptionSettings
-from bowstring.ports.failures import Damaged
 
 
 class QueuePartitionFacts(NamedTuple):
@@ -68,7 +65,7 @@ class SubscriptionFacts(NamedTuple):
     """Messages that are not settled."""
     leased: int
     oldest: int
-    """When the oldest message arrived that is not settled; 0 if all are."""
+    """Since when the oldest message is due that is not settled; 0 if none is due."""
     rates: RatesFacts
     partitions: list[QueuePartitionFacts]
     consumers: list[QueueConsumerFacts]
@@ -82,6 +79,8 @@ async def describe(queues: Queues, topic: str, name: str) -> SubscriptionFacts:
     except errors.NotFound:
         await queues.log.durable()
         raise
+    await queues.letters.writer.caught_up(subscription)  # a message that was rejected is among the dead letters
+    await queues.log.durable()
     return await facts_of(queues, subscription)
 
 
@@ -114,7 +113,7 @@ async def facts_of(queues: Queues, subscription: LiveSubscription) -> Subscripti
         letters=_letters(subscription),
     )
     await queues.log.durable()
-    return facts._replace(oldest=await oldest_arrival(queues, subscription))
+    return facts._replace(oldest=await oldest_due(queues, subscription))
 
 
 def figures_of(subscription: LiveSubscription) -> Iterator[tuple[int, LedgerFigures]]:
@@ -146,39 +145,3 @@ def _consumers(subscription: LiveSubscription) -> list[QueueConsumerFacts]:
         address, credit = ("", 0) if live is None else (live.address, live.holdings.credit.messages)
         found.append(QueueConsumerFacts(name, live is not None, address, held.get(name, 0), credit))
     return found
-
-
-async def oldest_arrival(queues: Queues, subscription: LiveSubscription) -> int:
-    """When the oldest message arrived that is not settled; 0 if all are."""
-    floors = [(subscription.topic.actors[number].partition, figures.floor) for number, figures in figures_of(subscription)]
-    found = [await _arrival(queues, partition, floor) for partition, floor in floors]
-    return min((moment for moment in found if moment), default=0)
-
-
-async def _arrival(queues: Queues, partition: Partition, offset: int) -> int:
-    """When a message arrived, or the next one that is there; 0 if there is none, or if it cannot be
-    read.
-    """
-    if offset >= partition.committed_offset:
-        return 0
-    reader = queues.reading.reader
-    for entry in await _entries(reader, partition, offset):
-        if entry.arrived == entry.arrived_last:
-            return entry.arrived
-        try:
-            page = (await reader.pages(partition, [entry]))[0]
-        except Damaged:
-            return entry.arrived
-        return int(arrivals(decode_header(page.header), entry)[max(0, offset - entry.first_offset)])
-    return 0
-
-
-async def _entries(reader: PageReader, partition: Partition, offset: int) -> list[PageEntry]:
-    """The page that the offset is in, or the next one; none if its index is damaged."""
-    while True:
-        moves = partition.moves
-        try:
-            return await reader.entries(partition, offset, partition.committed_offset, 1, 1)
-        except Damaged:
-            if moves == partition.moves:
-                return []
