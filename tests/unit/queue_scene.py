@@ -318,18 +318,20 @@ class QueueScene:
         timeout: int = 30 * SECOND,
         expires: int | None = None,
         due: int | None = None,
+        dues: Sequence[int | None] | None = None,
         sizes: Sequence[int] = (),
         keys: Sequence[bytes | None] | None = None,
     ) -> None:
-        """A batch of these values, or of values of these sizes, or of keys."""
+        """A batch of these values, or of values of these sizes, or of keys; `dues` is one moment for each."""
         given = [b"x" * size for size in sizes] or list(values) or [key or b"" for key in keys or ()]
         self._number += 1
         previous, self._last[partition] = self._last.get(partition, 0), self._number
         moments = None if expires is None else [expires] * len(given)
-        encoded = encoding.encode_columns(len(given), values=given, keys=keys, expires=moments, due=due)
+        encoded = encoding.encode_columns(len(given), values=given, keys=keys, expires=moments, due=dues or due)
         batch: pa.RecordBatch = encoding.decode(encoded.mask, encoded.data)
+        due = max(filter(None, dues)) if dues else due or 0
         publish = Publish(
-            b"a" * 16, self._number, previous, self.clock.now(), timeout, len(given), encoded.mask, None, expires=expires or 0, due=due or 0
+            b"a" * 16, self._number, previous, self.clock.now(), timeout, len(given), encoded.mask, None, expires=expires or 0, due=due
         )
         admitted = self.admission.outstanding(0, self.published.append)
         self.actors[partition].receive(PublishBatch(publish, "shop", batch, encoded.data, admitted))

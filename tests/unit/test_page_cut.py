@@ -46,7 +46,7 @@ def page_of(dues: list[int], origins: list[int], expires: bool = False) -> tuple
 def rows_of(sealed: list[Sealable], whole: Page) -> list[dict]:
     """Everything that can be told of each row, page by page."""
     found: list[dict] = []
-    for entry, page, _ in sealed:
+    for entry, page, *_ in sealed:
         stored = page or whole
         header = decode_header(stored.header)
         assert (header.rows, header.columns) == (entry.rows, entry.columns)

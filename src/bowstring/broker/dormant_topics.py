@@ -5,6 +5,9 @@ A dormant topic is a row of the catalog and a name, whatever the number of its p
 thousand of them cost a load next to nothing. The first who asks for it by its name, or writes to it,
 awakens it: its partitions are made in memory at once, and its rows in the catalog are written before
 any flush that follows.
+
+What is done to a topic changes catalog and memory together, so it completes even if its caller goes, and
+one step of a name begins when the one before is done.
 """
 
 from __future__ import annotations
@@ -31,16 +34,48 @@ class DormantTopics:
         """Ends the incarnation: memory is ahead of the catalog."""
         self._awakening: dict[int, asyncio.Task[None]] = {}
         """The topics whose rows are being written."""
+        self._steps: dict[str, asyncio.Task[None]] = {}
+        """The last step of each name that is under way."""
         topics.awaken = self.awaken
 
     async def create(self, row: TopicRow) -> None:
-        """Durable when it returns. Raises TopicExists."""
-        self._topics.add_dormant(await self._catalog.create_topic(self._fence, row, dormant=True))
+        """There is a topic of this name, durably, when it returns: this one, or one that was created before.
+        Raises TopicExists for one that is not known here.
+        """
+        await self._in_turn(row.name, lambda: self._create(row))
 
-    async def delete(self, row: TopicRow, now: int) -> None:
-        """Durable when it returns."""
-        self._topics.remove_dormant(row)
-        await self._catalog.delete_topic(self._fence, row.id, now)
+    async def delete(self, name: str, now: int, is_needed: Callable[[], bool]) -> None:
+        """A topic of this name is gone, durably, when it returns, unless it was used or is needed by then."""
+        await self._in_turn(name, lambda: self._delete(name, now, is_needed))
+
+    async def _create(self, row: TopicRow) -> None:
+        if not self._topics.has(row.name):
+            self._topics.add_dormant(await self._catalog.create_topic(self._fence, row, dormant=True))
+
+    async def _delete(self, name: str, now: int, is_needed: Callable[[], bool]) -> None:
+        row = self._topics.dormant_row(name)
+        if row is not None and not is_needed():
+            self._topics.remove_dormant(row)
+            await self._catalog.delete_topic(self._fence, row.id, now)
+
+    async def _in_turn(self, name: str, step: Callable[[], Coroutine[None, None, None]]) -> None:
+        before = self._steps.get(name)
+
+        async def run() -> None:
+            if before is not None:
+                await asyncio.wait([before])
+            await step()
+
+        def done(task: asyncio.Task[None]) -> None:
+            """Its error is for its caller; if the caller has gone, the error is dropped."""
+            if self._steps.get(name) is task:
+                del self._steps[name]
+            if not task.cancelled():
+                task.exception()
+
+        task = self._steps[name] = asyncio.create_task(run())
+        task.add_done_callback(done)
+        await asyncio.shield(task)
 
     async def or_end(self, steps: Coroutine[None, None, None]) -> None:
         """Does this for a caller. A failure ends the incarnation as a failed flush does: loading

@@ -10,7 +10,8 @@ its time has come and no longer, and later a cursor that walks rows in the order
     due-block  due times | distances from the extent's first offset
 
 A row whose page cannot be read at seal stands here with the latest due time of its page: it is kept
-for as long as any row of the page may have to be.
+for as long as any row of the page may have to be. The section says how many pages these are, because
+what is found damaged may be whole the next time: whoever tells when rows are due asks the pages then.
 """
 
 from __future__ import annotations
@@ -105,6 +106,8 @@ class DueDirectory(NamedTuple):
     """The first due time of each block."""
     latest: int
     places: list[BlockPlace]
+    guesses: int = 0
+    """So many pages of the extent could not be read: their rows stand here with a guess."""
 
     @property
     def earliest(self) -> int:
@@ -147,4 +150,4 @@ def decode_due_directory(header: SectionHeader, body: memoryview) -> DueDirector
         raise UnreadableSection(f"a directory of {header.count} due times has {len(body)} bytes")
     numbers = np.frombuffer(body, np.dtype("<i8"))
     places = [BlockPlace(*place) for place in numbers[count + 1 :].reshape(-1, 3).tolist()]
-    return DueDirectory(numbers[:count].tolist(), int(numbers[count]), places)
+    return DueDirectory(numbers[:count].tolist(), int(numbers[count]), places, header.detail)

@@ -19,6 +19,7 @@ from bowstring.core.changes import Floor
 from bowstring.core.deletions import Encode
 from bowstring.core.machine import Machine
 from bowstring.core.offset_set import OffsetSet, runs_of
+from bowstring.core.releases import Releases
 
 
 class Retained(Machine[Floor, tuple[int, Runs]]):
@@ -30,6 +31,8 @@ class Retained(Machine[Floor, tuple[int, Runs]]):
         """Rows below the floor that are still there."""
         self.first = 1
         """The first offset that may still be there."""
+        self.releases = Releases()
+        """What readers have to know that are below the floor. Not durable."""
 
     def apply(self, change: Floor) -> None:
         self.kept.remove(change.released)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from bowstring.core.addresses import Runs
 from bowstring.core.changes import Change
 from bowstring.core.deletions import Deletions
+from bowstring.core.due_blocks import NO_DUES, Dues, dues_of
 from bowstring.core.machine import NEVER
 from bowstring.core.offset_set import runs_of
 from bowstring.core.overtaking import NO_LIMITS, KeepLimits, held, overtake
@@ -47,6 +48,8 @@ class Facts(NamedTuple):
     """Rows below the floor that are due before the horizon, if they are kept: all that were not the last time, in any order."""
     unknown: Runs = ()
     """Rows whose due times are unreadable because of damage: they are kept."""
+    passed_dues: Dues = NO_DUES
+    """Those of `due_passed` that have a due time."""
     limits: KeepLimits = NO_LIMITS
     """How far subscriptions keep what is not settled."""
 
@@ -81,6 +84,21 @@ def _released(retained: Retained, deletions: Deletions, facts: Facts) -> NDArray
     parts = [due[retained.kept.of(due)], deletions.among(retained.kept), retained.kept.within(0, facts.shed_to)]
     parts = [part for part in parts if len(part)]
     return parts[0] if len(parts) == 1 else _distinct(np.concatenate(parts)) if parts else NO_ROWS
+
+
+def note_releases(partition: Partition, facts: Facts) -> None:
+    """Tells readers what the decision takes of the rows that are kept: those that no one has deleted. A row that a
+    subscription still needs is too old for them already.
+    """
+    retained, deletions, dues = partition.retained, partition.deletions, facts.passed_dues
+    order = np.argsort(dues.offsets)
+    offsets, moments = dues.offsets[order], dues.moments[order]
+    goes = retained.kept.of(offsets) & ~deletions.of(offsets)
+    retained.releases.note(dues_of(moments[goes], offsets[goes]))
+    shed = retained.kept.within(0, min(facts.shed_to, partition.readable_offset))
+    shed = shed[~deletions.of(shed)]
+    if len(shed):
+        retained.releases.shed(int(shed[-1]) + 1)
 
 
 def _distinct(offsets: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -32,8 +32,8 @@ class UnreadableSection(Exception):
 
 
 class SectionHeader(msgspec.Struct, array_like=True, gc=False):
-    """What a section says of itself. `count` is the number of pages or entries, `detail` the bits of an ids section, and in an index the
-    earliest due time, 0 if no row has one."""
+    """What a section says of itself. `count` is the number of pages or entries, `detail` the bits of an ids section, in an index the
+    earliest due time, 0 if no row has one, and in a due section how many pages could not be read."""
 
     kind: str
     version: int

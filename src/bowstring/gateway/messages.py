@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bowstring.broker.broker import Broker
 from bowstring.broker.log import message_lookup
-from bowstring.broker.reading.partition_dues import PartitionDues
+from bowstring.broker.reading.row_times import row_times
 from bowstring.gateway.requests import (
     CancelMessagesRequest,
     DeletedMessages,
@@ -35,7 +35,7 @@ async def move(broker: Broker, request: MoveMessagesRequest, caller: Caller) -> 
 
 def _due_times(broker: Broker) -> message_lookup.DueTimesOf:
     reading = broker.serving.reading
-    return lambda actor, offsets: PartitionDues(actor.partition, reading).of_offsets(offsets)
+    return lambda actor, offsets: row_times(actor.partition, reading, offsets)
 
 
 async def delete(broker: Broker, request: DeleteMessagesRequest, caller: Caller) -> DeletedMessages:

@@ -56,6 +56,9 @@ class Companions:
                 f"the dead letters of '{owner.name}' of '{owner.topic.row.name}' go to '{companion}' already.",
                 hint="A topic has the dead letters of one subscription. Use another, or omit dead_letters=.",
             )
+        self._check_partitions(topic, companion)
+
+    def _check_partitions(self, topic: Topic, companion: str) -> None:
         known = self._row(companion)
         if known is not None and known.partitions != topic.row.partitions:
             raise errors.Conflict(
@@ -101,8 +104,9 @@ class Companions:
             row = TopicRow(0, name, subscription.topic.row.partitions, self._clock.now(), encode_settings(settings), None)
             try:
                 await self._dormant.create(row)
-            except errors.TopicExists:
-                self.check(subscription.topic, subscription.name, subscription.settings)
+            except errors.TopicExists as error:
+                raise errors.Conflict(f"'{name}' is a topic of another broker.", hint="Use another one, or omit dead_letters=.") from error
+            self._check_partitions(subscription.topic, name)
 
     async def awoken(self, subscription: LiveSubscription) -> Topic:
         """Its companion, for a dead letter."""
@@ -120,9 +124,7 @@ class Companions:
         """The subscription is gone. A companion that was never used goes with it, unless another one
         has it by now; those that were used stay, as topics like all others.
         """
-        row = self._topics.dormant_row(subscription.dead_letters)
-        if row is not None and row.name not in self._owners:
-            await self._dormant.or_end(self._delete([row]))
+        await self._dormant.or_end(self._delete(subscription.dead_letters))
 
     async def remove_lanes(self, subscription: LiveSubscription) -> None:
         """The subscription is gone: its dead letters are messages like all others."""
@@ -134,8 +136,10 @@ class Companions:
         for subscription in list(self._owners.values()):
             if subscription.ended is None:
                 await self.create(subscription)
-        await self._delete([row for row in self._topics.dormant() if row.name not in self._owners])
+        for row in self._topics.dormant():
+            await self._delete(row.name)
 
-    async def _delete(self, rows: list[TopicRow]) -> None:
-        for row in rows:
-            await self._dormant.delete(row, self._clock.now())
+    async def _delete(self, name: str) -> None:
+        """If no one needs it."""
+        if name not in self._owners:
+            await self._dormant.delete(name, self._clock.now(), lambda: name in self._owners)

@@ -6,7 +6,7 @@ from bowstring import errors, times
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.queue.consumer import LiveConsumer
 from bowstring.broker.queue.queues import Queues
-from bowstring.broker.reading.partition_dues import PartitionDues
+from bowstring.broker.reading.row_times import row_times
 from bowstring.core.ledger import Ledger
 from bowstring.core.row_set import RowSet
 
@@ -126,6 +126,6 @@ class PlaceRefusals:
         nacked = {offset: moment - late for moment, offset in zip(moments.tolist(), offsets.tolist(), strict=True)} if len(moments) else {}
         wanted = rows.offsets().tolist()
         scheduled = [offset for offset in wanted if offset not in nacked]
-        found = await PartitionDues(self._actor.partition, self._queues.reading).of_offsets(scheduled) if scheduled else {}
+        found = await row_times(self._actor.partition, self._queues.reading, scheduled) if scheduled else {}
         known = {offset: due for offset, (due, _) in found.items()}
         return known | {offset: nacked[offset] for offset in wanted if offset in nacked}

@@ -8,7 +8,9 @@ the due sections of extents. So twenty million rows that are spread over a day n
 leave `undue` in the step in which they are due, and each ledger that passed them by hears of it in the
 same step: a row is either met by a cursor or told here, never both, never neither.
 
-A page with due times is looked at when it is committed. Until then nothing from it on is granted.
+A page with due times is looked at when it is committed. Until then nothing from it on is granted. The
+rows of a page that cannot be read wait for the latest due time of the page, and the page is read again
+now and then: a read that failed once must not delay them.
 
 Rows that their owner has moved are due by `Partition.moved_rows`, whatever their pages and the sections
 say. That is looked up in the step in which something becomes known here, so a move that comes while
@@ -48,6 +50,8 @@ flush, and one of its own for each of hundreds a second takes a third of a core.
 when none was for so long is told at once."""
 AGAIN: Final = 1_000_000
 """What could not be read is read again so much later."""
+AGAIN_MAX: Final = 300_000_000
+"""A page that cannot be read is read again after twice as long each time, and at last so much later."""
 
 _log = logging.getLogger("bowstring.queue")
 
@@ -80,6 +84,9 @@ class Schedule:
         """Whether there are due times in extents."""
         self._task: asyncio.Task[None] | None = None
         self._wait: RowWait | None = None
+        self._looks_again = NEVER
+        """When pages are read again whose due times were guessed."""
+        self._pause = AGAIN
 
     # What the granter asks
 
@@ -145,6 +152,7 @@ class Schedule:
                 lowest = min((ledger.cursor for ledger in ledgers), default=partition.next_offset)
                 floor = min((ledger.floor for ledger in ledgers), default=partition.next_offset)
                 near, undue = ComingRows(now + WINDOW), RowPool()
+                dues.guessed.forget()
                 async for part in dues.of_pages(dues.pages(max(floor, partition.sealed_end))):
                     near.add(part)
                     undue.put(_later(part, now))
@@ -170,8 +178,30 @@ class Schedule:
             undue.take_out(RowSet.of_offsets(offsets))
         soon = moved.due_between(0, now + WINDOW), moved.due_between(now + WINDOW, NEVER, partition.sealed_end)
         self._add([], [moved.due_between(now, NEVER)], now, soon)
+        self._found()
+
+    def _found(self) -> None:
+        """Something was read. What was guessed then is read again."""
+        if self._dues.guessed.are_there and self._looks_again == NEVER:
+            self._looks_again = self._dues.now() + self._pause
         self._committed()
         self.woken(0)
+
+    async def _look_again(self) -> None:
+        """Reads pages again that could not be read. Of those that can be read it is known now when their rows
+        are due; for the others it waits longer.
+        """
+        try:
+            found = await self._dues.guessed.known_now()
+        except Exception as error:
+            return self._failed(error)
+        self._task, self._looks_again = None, NEVER
+        self._pause = AGAIN if found else min(2 * self._pause, AGAIN_MAX)
+        for dues in map(self._partition.moved_rows.unmoved, found):
+            self._near.keep(lambda rows, offsets=dues.offsets: ~np.isin(rows.offsets, offsets))
+            self.undue.take_out(RowSet.of_offsets(dues.offsets))
+            self._add([dues], [dues], self._dues.now())
+        self._found()
 
     async def _load_window(self) -> None:
         """Reads which sealed rows are due in the next span. Rows that are sealed meanwhile are in
@@ -190,8 +220,7 @@ class Schedule:
         self._near.reach(until)
         self._add(near, [], 0, [moved])
         self._trim()
-        self._committed()
-        self.woken(0)
+        self._found()
 
     def _failed(self, error: Exception) -> None:
         """Something could not be read: it is tried again."""
@@ -283,10 +312,14 @@ class Schedule:
         self.tell_due(now)
         if self._is_sealed and self._task is None and self._near.horizon - WINDOW // 2 <= now:
             self._task = asyncio.create_task(self._load_window())
+        if self._task is None and self._looks_again <= now:
+            self._task = asyncio.create_task(self._look_again())
         self._told()
         following = min(NEVER, max(self._near.first(), self._told_until + TOGETHER))
         if (self._is_sealed or self._near.has_far) and self._task is None:
             following = min(following, self._near.horizon - WINDOW // 2)
+        if self._task is None:
+            following = min(following, self._looks_again)
         if following < NEVER:
             self._alarm.set(self, max(self._clock.at(following), self._clock.now() + 1))
 
@@ -314,6 +347,7 @@ class Schedule:
             self._task.cancel()
             self._task = None
         self.undue, self._near, self._unread, self._is_sealed = RowPool(), ComingRows(), [], False
+        self._looks_again = NEVER
 
 
 def _later(dues: Dues, now: int) -> RowSet:

@@ -31,9 +31,13 @@ class Cursor:
         """
         self.floor = 0 if self.has_delivered else retained.floor
         self.horizon = 0 if self.has_delivered else moments.horizon
-        """What retention had taken when it began it does not miss: what was below the floor, and
-        what had arrived before the horizon.
+        """What retention had taken when it began it does not miss: what was below the floor and not kept there,
+        and what had arrived before the horizon.
         """
+        self._kept_since = max(self.horizon, retained.releases.latest + 1)
+        """Rows that are due then or later were kept below the floor."""
+        self._shed_to = retained.releases.shed_to
+        """So far kept rows had gone that were too many bytes."""
 
     @property
     def done(self) -> bool:
@@ -50,11 +54,18 @@ class Cursor:
         reader that begins starts where it can.
         """
         retained = self.actor.partition.retained
-        if retained.lacks(max(self.offset, self.floor)):
+        if retained.lacks(max(self.offset, self.floor)) or self._lacks_kept():
             if self.has_delivered:
                 raise out_of_range(topic, self.actor.partition, self.offset)
             self.floor = retained.floor
+            self._kept_since = max(self._kept_since, retained.releases.latest + 1)
+            self._shed_to = retained.releases.shed_to
         self.offset = max(self.offset, retained.first)
+
+    def _lacks_kept(self) -> bool:
+        """Whether a row is gone that was kept below the floor when the reader began."""
+        releases = self.actor.partition.retained.releases
+        return releases.any(self._kept_since, self.offset) or releases.shed_to > max(self._shed_to, self.offset)
 
 
 def cursor_at(topic: str, actor: PartitionActor, offset: int, end: int, until: int, moments: Moments) -> Cursor:

@@ -90,7 +90,9 @@ class DueTimes:
         parts = [await self._of_page(partition, entry, guess=guess) for entry in await self._entries(stretch, since)]
         return joined([part.released_before(since, horizon) for part in parts])
 
-    async def stored_pieces(self, partition: Partition, stretch: Stretch, since: int, horizon: int) -> AsyncGenerator[Dues]:
+    async def stored_pieces(
+        self, partition: Partition, stretch: Stretch, since: int, horizon: int, *, guess: bool = True
+    ) -> AsyncGenerator[Dues]:
         """The same, a few blocks after the other: an extent may have more rows than there is memory for.
         A row may come twice.
         """
@@ -104,7 +106,7 @@ class DueTimes:
                 return
             except Damaged:  # the pages tell the same
                 pass
-        yield await self.stored_between(partition, stretch, since, horizon)
+        yield await self.stored_between(partition, stretch, since, horizon, guess=guess)
 
     async def earliest(self, partition: Partition, stretch: Stretch, horizon: int) -> int:
         """When the first row is due that is not due before the horizon; NEVER if there is none. Raises Damaged."""
@@ -135,6 +137,15 @@ class DueTimes:
         would stay.
         """
         return joined([await self.stored_between(partition, Stretch(extent), 0, NEVER, guess=False) for extent in extents])
+
+    async def guesses_in(self, extent: Extent) -> int:
+        """Of how many pages the section has a guess, because they could not be read when it was written."""
+        section = await self._section(Stretch(extent))
+        return 0 if section is None else section.directory.guesses
+
+    async def dated(self, extent: Extent) -> list[PageEntry]:
+        """The pages of an extent that have due times. Raises Damaged."""
+        return await self._entries(Stretch(extent), 0)
 
     # Sections
 

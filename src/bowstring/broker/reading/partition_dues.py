@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Final
 
-from bowstring import errors
 from bowstring.broker.reading.due_times import Stretch
-from bowstring.broker.reading.page_dues import dues_in, expiries_in
+from bowstring.broker.reading.guessed_dues import GuessedDues
+from bowstring.broker.reading.page_dues import dues_in
 from bowstring.broker.reading.reading import Reading
-from bowstring.core.due_blocks import NO_DUES, Dues
+from bowstring.core.due_blocks import NO_DUES, Dues, joined
 from bowstring.core.machine import NEVER
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
@@ -31,6 +31,8 @@ class PartitionDues:
         self._reading = reading
         self._tries: dict[Reference, int] = {}
         """How often extents could not be read, one time after the other."""
+        self.guessed = GuessedDues(partition, reading)
+        """Of pages that could not be read."""
 
     def now(self) -> int:
         """The time by which rows are due."""
@@ -44,20 +46,35 @@ class PartitionDues:
     async def between(self, extent: Extent, since: int, horizon: int) -> Dues:
         """The rows of an extent that are due in [since, horizon). Raises Damaged."""
         try:
-            found = await self._reading.due_times.stored_between(self._partition, Stretch(extent), since, horizon)
+            found = [piece async for piece in self._pieces(extent, since, horizon)]
         except Damaged as error:
             self._raise_or_give_up(extent, error)
             return NO_DUES
         self._tries.pop(extent.index, None)
-        return found
+        return joined(found)
 
     async def later(self, extent: Extent, since: int) -> AsyncGenerator[Dues]:
         """The rows of an extent that are due at that moment or later, piece by piece. Raises Damaged."""
         try:
-            async for piece in self._reading.due_times.stored_pieces(self._partition, Stretch(extent), since, NEVER):
+            async for piece in self._pieces(extent, since, NEVER):
                 yield piece
         except Damaged as error:
             self._raise_or_give_up(extent, error)
+
+    async def _pieces(self, extent: Extent, since: int, horizon: int) -> AsyncGenerator[Dues]:
+        """What the due section tells; where it has a guess, or cannot be read, the pages are asked. A row may
+        come twice.
+        """
+        times = self._reading.due_times
+        if not await times.guesses_in(extent):
+            try:
+                async for piece in times.stored_pieces(self._partition, Stretch(extent), since, horizon, guess=False):
+                    yield piece
+                return
+            except Damaged:  # of some pages only
+                pass
+        for entry in await times.dated(extent):
+            yield (await self.guessed.of_page(entry)).released_before(since, horizon)
 
     def _raise_or_give_up(self, extent: Extent, error: Damaged) -> None:
         """Neither the due times of an extent nor its index can be read. What a read finds damaged may be
@@ -80,30 +97,7 @@ class PartitionDues:
     async def of_pages(self, entries: list[PageEntry]) -> AsyncGenerator[Dues]:
         """The due times of such pages, one after the other."""
         for entry in entries:
-            yield await self._reading.due_times.stored_between(self._partition, Stretch(None, entry), 0, NEVER)
-
-    async def of_offsets(self, offsets: list[int]) -> dict[int, tuple[int, int]]:
-        """When these rows are due and when they expire (0 for never), as far as they have a due time.
-        Raises Corrupt.
-        """
-        try:
-            return await self._of_offsets(offsets)
-        except Damaged as error:
-            raise errors.Corrupt(f"topic {self._partition.topic}, partition {self._partition.number}: {error}") from error
-
-    async def _of_offsets(self, offsets: list[int]) -> dict[int, tuple[int, int]]:
-        found: dict[int, tuple[int, int]] = {}
-        reader, end = self._reading.reader, 0
-        for offset in sorted(offsets):
-            if offset < end:
-                continue
-            for entry in await reader.entries(self._partition, offset, offset + 1, 1, 1):
-                end = entry.end
-                (page,) = await reader.stored(self._partition, [entry])
-                dues, expires = dues_in(page, entry), expiries_in(page, entry)
-                ends = expires[dues.offsets - entry.first_offset].tolist()
-                found |= dict(zip(dues.offsets.tolist(), zip(dues.moments.tolist(), ends, strict=True), strict=True))
-        return {offset: found[offset] for offset in offsets if offset in found}
+            yield await self.guessed.of_page(entry)
 
     def held(self, entries: list[PageEntry]) -> list[Dues] | None:
         """The same, if the pages are in memory."""

@@ -173,7 +173,9 @@ class Cleaner:
             return None
         partition, first, end = job.actor.partition, job.extents[0].first_offset, job.extents[-1].end_offset
         hashes, dues = await self._id_blocks.joined_ids(job.extents, first), await self._due_times.all(partition, job.extents)
-        return ExtentDraft(partition, pages, first, end, hashes, dues.inside([(page.entry.first_offset, page.entry.end) for page in pages]))
+        dues = dues.inside([(page.entry.first_offset, page.entry.end) for page in pages])
+        guesses = sum([await self._due_times.guesses_in(extent) for extent in job.extents])
+        return ExtentDraft(partition, pages, first, end, hashes, dues, guesses=guesses)
 
 
 def _crowds(extents: list[Extent]) -> list[list[Extent]]:

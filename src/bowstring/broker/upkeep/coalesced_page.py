@@ -43,6 +43,8 @@ class Sealable(NamedTuple):
     """None for one that stays where it is, or is lost."""
     dues: Dues = NO_DUES
     """The rows that have a due time."""
+    is_guess: bool = False
+    """It could not be read, so its due times are a guess."""
 
 
 def runs(entries: Iterable[PageEntry], *, small_bytes: int) -> Iterator[list[PageEntry]]:

@@ -66,8 +66,8 @@ class ExtentDrafting:
                 if len(found) % PAGES_AT_ONCE == 0:
                     await self._clock.sleep(PAUSE_SECONDS)
                 continue
-            for entry, page, dues in await self._coalesced(partition, group, hurry=hurry):
-                found.append(Placed(entry, None if page is None else await placing.add(page), dues))
+            for entry, page, dues, is_guess in await self._coalesced(partition, group, hurry=hurry):
+                found.append(Placed(entry, None if page is None else await placing.add(page), dues, is_guess))
         return found
 
     async def _coalesced(self, partition: Partition, entries: list[PageEntry], *, hurry: bool) -> list[Sealable]:
@@ -87,7 +87,8 @@ class ExtentDrafting:
     async def _one_by_one(self, partition: Partition, entries: list[PageEntry]) -> list[Sealable]:
         """Some of these pages cannot be read. Those in segments stay there. Raises Damaged for
         those of the journal and those with due times, until they have been tried often enough: then
-        the former are lost, and the rows of the latter count as due when the last of them is.
+        the former are lost, and the rows of the latter count as due when the last of them is, as long as
+        they cannot be read.
         """
         found: list[Sealable] = []
         for entry in entries:
@@ -103,7 +104,7 @@ class ExtentDrafting:
                     raise
                 self._note_damage(partition, error)
                 stays = entry if entry.segment else entry._replace(segment=LOST, position=0, length=0)
-                found.append(Sealable(stays, None, all_at_last(entry)))
+                found.append(Sealable(stays, None, all_at_last(entry), is_guess=entry.segment > 0))
         return found
 
     def _cutting(self, partition: Partition) -> Cutting | None:
@@ -136,4 +137,5 @@ class ExtentDrafting:
             hashes = builder.sort()
             if group is not None:
                 group.sieve.add(hashes)
-        return ExtentDraft(partition, pages, first, end, builder.built(), joined([page.dues for page in pages]), group)
+        guesses = sum(page.is_guess for page in pages)
+        return ExtentDraft(partition, pages, first, end, builder.built(), joined([page.dues for page in pages]), group, guesses)

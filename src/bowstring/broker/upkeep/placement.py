@@ -92,6 +92,8 @@ class Placed(NamedTuple):
     place: FuturePlace | None = None
     dues: Dues = NO_DUES
     """The rows that have a due time."""
+    is_guess: bool = False
+    """The page could not be read, so these are a guess."""
 
     def settled(self) -> PageEntry:
         if self.place is None:
@@ -114,6 +116,8 @@ class ExtentDraft(NamedTuple):
     """The rows that have a due time."""
     group: Group[Reference] | None = None
     """What is going to know these hashes in memory."""
+    guesses: int = 0
+    """The due times of so many pages are a guess."""
 
 
 class Written(NamedTuple):
@@ -144,6 +148,7 @@ class _Sections:
         self._first, self._end = draft.first_offset, draft.end_offset
         self._built = draft.hashes
         self._dues = blocks_of(draft.dues)
+        self._guesses = draft.guesses
         self._index = FuturePlace()
         self._blocks: list[FuturePlace] = []
         self._directory: FuturePlace | None = None
@@ -167,7 +172,7 @@ class _Sections:
     async def write_directories(self, placing: Placing) -> None:
         if self._dues:
             count, body = sum(len(block.moments) for block in self._dues), encode_due_directory(self._dues, _places(self._due_blocks))
-            self._due = await placing.add(self._page(DUE, count, body))
+            self._due = await placing.add(self._page(DUE, count, body, self._guesses))
         if self._blocks:
             count = sum(len(keys) for keys, _ in self._built.blocks)
             body = sections.encode_directory(self._built, self.block_places())

@@ -27,7 +27,7 @@ from bowstring.broker.upkeep.extent_removal import ExtentRemoval
 from bowstring.broker.upkeep.survey import Survey, Surveyed
 from bowstring.core.machine import NEVER
 from bowstring.core.partition import Partition
-from bowstring.core.retention import Outlook, decide
+from bowstring.core.retention import Outlook, decide, note_releases
 from bowstring.ports.failures import Damaged
 
 PARTITIONS_A_TURN = 1000
@@ -137,6 +137,7 @@ class Retention:
             return False
         retained, messages = partition.retained, partition.messages
         before = retained.floor, len(retained.kept)
+        note_releases(partition, surveyed.facts)
         raised = actor.ask(RaiseFloor(lambda partition, now: decide(partition, surveyed.facts, now)))
         self._note(partition, seen, surveyed)
         expired = messages - partition.messages

@@ -17,7 +17,7 @@ from bowstring.broker.reading.due_times import DueTimes, Stretch, StretchKey
 from bowstring.broker.reading.extents import Extents
 from bowstring.broker.reading.page_reader import PageReader
 from bowstring.core import retention
-from bowstring.core.due_blocks import Offsets
+from bowstring.core.due_blocks import NO_DUES, Dues, Offsets, joined
 from bowstring.core.machine import NEVER
 from bowstring.core.overtaking import KeepLimit, spans_kept
 from bowstring.core.pages import LOST, PageEntry
@@ -62,6 +62,14 @@ class _Passed(NamedTuple):
     stretches: list[Stretch]
     rows: list[Offsets]
     unknown: list[Stretch]
+
+
+class _Gone(NamedTuple):
+    """Rows that are kept no longer."""
+
+    offsets: Offsets
+    dues: Dues
+    """Those of them that have a due time, and perhaps others."""
 
 
 class Survey:
@@ -122,7 +130,7 @@ class Survey:
         below = self._below(partition, extents)
         passed = await self._passed(partition, extents, horizon)
         limits = {span: await self._limit(partition, extents, horizon - span) for span in sorted(spans_kept(partition.ledgers))}
-        gone: list[Offsets] = []
+        gone: list[_Gone] = []
         touched = {stretch.key: stretch for stretch in passed.stretches}
         unknown = {stretch.key for stretch in passed.unknown}
         for stretch in below:
@@ -140,7 +148,8 @@ class Survey:
             known[key] = _Known(-1, horizon) if key in unknown else await self._known_of(partition, stretch, horizon)
         shed_to = await self._shed_to(partition, surplus) if surplus > 0 else 0
         spans = [(stretch.first_offset, stretch.end_offset - stretch.first_offset) for stretch in passed.unknown]
-        facts = Facts(max(passed.aged_to, floor), shed_to, _all(passed.rows), _all(gone), tuple(spans), limits)
+        due_passed, passed_dues = _all([found.offsets for found in gone]), joined([found.dues for found in gone])
+        facts = Facts(max(passed.aged_to, floor), shed_to, _all(passed.rows), due_passed, tuple(spans), passed_dues, limits)
         return Surveyed(facts, passed.arrived, known)
 
     def remember(self, partition: Partition, surveyed: Surveyed) -> None:
@@ -148,13 +157,15 @@ class Survey:
         self._known[partition.topic, partition.number] = surveyed.known
         self._held.note(partition, surveyed.facts.limits)
 
-    async def _gone(self, partition: Partition, stretch: Stretch, known: _Known, horizon: int) -> Offsets:
+    async def _gone(self, partition: Partition, stretch: Stretch, known: _Known, horizon: int) -> _Gone:
         """The rows of a stretch below the floor that are kept no longer. Raises Damaged."""
         if known.since >= 0:
-            return (await self._due_times.between(partition, stretch, known.since, horizon)).offsets
+            dues = await self._due_times.between(partition, stretch, known.since, horizon)
+            return _Gone(dues.offsets, dues)
         later = await self._due_times.between(partition, stretch, horizon, NEVER)
         kept = partition.retained.kept.within(stretch.first_offset, min(stretch.end_offset, partition.retained.floor))
-        return np.setdiff1d(kept, later.offsets, assume_unique=True)
+        gone = np.setdiff1d(kept, later.offsets, assume_unique=True)
+        return _Gone(gone, await self._due_times.between(partition, stretch, 0, horizon) if len(gone) else NO_DUES)
 
     async def _limit(self, partition: Partition, extents: list[Extent], horizon: int) -> KeepLimit:
         """How far rows are kept that came before the horizon, which is earlier than that of retention."""
