@@ -20,8 +20,8 @@ All numbers are little-endian. Older versions are still read: 1 had zeros in pla
 Segments are recycled files: behind their end lie the pages of an earlier life, whole and with good
 checksums. That is why the frame names its segment and its sequence, and why nothing is ever found by scanning: a reader comes with
 a reference, and what it finds either is that page or is called damaged, with a sentence that says what differs. The position is there
-for disks that write to the wrong place: two pages of one flush, equal in length, are told apart by nothing else. (Only `orphans` looks
-at frames without a reference, to see whether anybody may miss them, and believes them nothing else.)
+for disks that write to the wrong place: two pages of one flush, equal in length, differ in nothing else. (Only `orphans` looks
+at frames without a reference, to see whether an acknowledgement rests on them, and believes them nothing else.)
 
 The body is never copied here. `frame` answers with a list of buffers to be written one behind the other, `verify` with views into
 what was read. There is no I/O in this file. It is below the store and the catalog, which both keep frames: `inlined` makes those of a

@@ -37,7 +37,7 @@ def parse(listen: str, shown: str = "listen", hint: str = _HINT) -> ListeningPla
 
 
 def served_at(listen: str, port: int) -> str:
-    """Where a broker listens that was told to listen there and got this port."""
+    """Where a broker listens that was given this address and got this port."""
     place = parse(listen)
     return listen if place is None else f"{listen.rpartition(':')[0]}:{port}"
 

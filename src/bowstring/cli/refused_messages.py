@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bowstring.client.receipts import Answers
 
 TOLD_MOST: Final = 20
-"""So many messages are told one by one."""
+"""The command names so many messages one by one."""
 
 
 def raise_refused(answers: Answers, ids: Sequence[str]) -> None:

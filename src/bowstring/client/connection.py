@@ -232,7 +232,7 @@ class Connection:
 
     async def change(self, method: str, request: bytes, seconds: float) -> bytes | None:
         """Repeats a call that the table calls not repeatable until it is answered or the time is
-        over. Gives None if an attempt got no answer and a later one is told that the work is done:
+        over. Gives None if an attempt got no answer and a later one hears that the work is done:
         then this call has done it.
         """
         pauses = Pauses(self.world)

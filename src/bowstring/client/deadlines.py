@@ -58,7 +58,7 @@ class Deadlines:
             self._watch()
 
     def close(self) -> None:
-        """Calls nobody back any more."""
+        """Makes no more calls."""
         self._closed = True
         self._heap.clear()
         self._watch()

@@ -374,7 +374,7 @@ class OpenBatches:
         self.close(error)
 
     def close(self, error: errors.Error) -> None:
-        """Takes nothing more; whoever sends gets this error."""
+        """Takes nothing more: each later send raises this error."""
         with self._lock:
             self._closed = error
             self.seal_open()

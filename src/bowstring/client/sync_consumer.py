@@ -197,7 +197,7 @@ class Consumer(SyncHand[LeasedMessage, LeasedBatch]):
             threads.discard()
 
     def _next_to_handle(self, messages: Iterator[LeasedMessage]) -> LeasedMessage | None:
-        """The next message whose key nobody works on; None at the end. Threads take messages of a
+        """The next message whose key no thread works on; None at the end. Threads take messages of a
         key-shared subscription one after the other: else the second of a key could come first.
         """
         while True:

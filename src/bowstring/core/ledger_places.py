@@ -71,7 +71,7 @@ class LedgerPlaces:
         self.snapshot_sequence = 0
         """The flush that the head at rest stands for."""
         self._returned: RowPool | None = RowPool()
-        """None until somebody asks for it."""
+        """None until it is asked for."""
         self.settled.add(RowSet.of_spans(gone))
 
     @property

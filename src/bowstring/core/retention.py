@@ -130,7 +130,7 @@ class HeldRows:
 
     def ended(self, partition: Partition, first: int = 0, end: int = NEVER, limits: KeepLimits | None = None) -> bool:
         """Whether no subscription needs some of them any more, of the rows in [first, end). The limits
-        are those of the last time, if nobody knows better.
+        are those of the last time, unless newer ones are known.
         """
         rows, known = self._held.get((partition.topic, partition.number), (None, {}))
         some = None if rows is None else rows & RowSet(first, end)

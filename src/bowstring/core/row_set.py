@@ -45,7 +45,7 @@ class RowSet:
 
     @staticmethod
     def of_chunks(chunks: Chunks) -> RowSet:
-        """The members of bitmaps that nobody changes from here on; those that are empty are left
+        """The members of bitmaps that do not change from here on; those that are empty are left
         out.
         """
         chunks = {number: bitmap for number, bitmap in chunks.items() if bitmap}

@@ -221,7 +221,7 @@ def extend(ledger: Ledger, consumer: str, parts: Iterable[GrantRows], until: int
 
 
 def give_back(ledger: Ledger, parts: Iterable[GrantRows], now: int) -> RowsDone:
-    """Gives rows back, whoever holds them, without counting it. Leases that have ended are left to
+    """Gives rows of any consumer back, without counting it. Leases that have ended are left to
     `expire`, which counts them. In a key-shared subscription these are whole grants, or all rows of a
     grant from one on: then there is nothing to revoke.
     """
@@ -231,7 +231,7 @@ def give_back(ledger: Ledger, parts: Iterable[GrantRows], now: int) -> RowsDone:
 
 
 def set_aside(ledger: Ledger, parts: Iterable[GrantRows], reason: SetAsideReason, now: int = 0) -> SetAside | None:
-    """Rows of grants that cannot be delivered count as settled, or are condemned, whoever holds them.
+    """Rows of grants that cannot be delivered count as settled, or are condemned, at any consumer.
     Rows that their grant does not have any more are left alone; None if it has none of them.
     """
     held = _Held(ledger, None, -1)

@@ -2,7 +2,7 @@
 for their backoff.
 
 The rows stand in two arrays, sorted by their moments, so a million of them take 16 MB. New ones are
-gathered and sorted in together when somebody asks, or when there are many. A set of all members
+gathered, and sorted in together at the next question, or when there are many. A set of all members
 answers whether a row is among them without a search.
 
 A row leaves the timeline when its moment has come by a change (`take_until`), and when it is deleted

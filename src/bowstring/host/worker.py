@@ -50,7 +50,7 @@ class Threads:
         self._calls: SimpleQueue[_Submitted | None] = SimpleQueue()
         self._ended = False
         self._leaving = False
-        """The process ends: nothing more is carried out, and nobody is told."""
+        """The process ends: nothing more is carried out or answered."""
 
     async def run(self, call: Callable[[], T]) -> T:
         """Runs the call on one of the threads; returns what it returns, raises what it raises."""

@@ -4,7 +4,7 @@ minute.
 note("a", 0.0)  -> True       told
 note("a", 1.0)  -> False      counted
 due(60.0)       -> [("a", 1)] told as a number; counting goes on
-due(120.0)      -> []         a minute without any: the next one is told at once again
+due(120.0)      -> []         a minute without any: the next one is logged at once again
 """
 
 from __future__ import annotations

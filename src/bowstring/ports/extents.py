@@ -61,7 +61,7 @@ class Extent(NamedTuple):
         return next((section.reference for section in self.sections if section.kind == kind), None)
 
     @property
-    def index(self) -> Reference:  # pyright: ignore[reportIncompatibleMethodOverride]  # it hides tuple.index, which nobody needs here
+    def index(self) -> Reference:  # pyright: ignore[reportIncompatibleMethodOverride]  # it hides tuple.index, which has no use here
         """The section that lists the pages."""
         found = self.section("index")
         assert found is not None, f"an extent without an index: {self}"

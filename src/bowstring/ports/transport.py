@@ -20,7 +20,7 @@ from bowstring.ports.disk import Buffer
 
 Pieces = tuple[Buffer, ...]
 """A message in pieces, one behind the other. A transport sends them without joining them if it
-can. Nobody changes their bytes afterwards."""
+can. Their bytes do not change afterwards."""
 
 Take = Callable[[Buffer], Awaitable[None] | None]
 """Takes one message. If it returns something to wait for, the next message comes after that."""

@@ -38,7 +38,7 @@ def to_bytes(error: errors.Error) -> bytes:
 
 def serialised(message: Message) -> bytes:
     """The bytes of a message that may hold errors. Protobuf writes the entries of a map in an order
-    that depends on where they lie in memory, unless it is told to sort them.
+    that depends on where they lie in memory, unless it is asked to sort them.
     """
     return message.SerializeToString(deterministic=True)
 

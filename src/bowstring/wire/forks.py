@@ -1,4 +1,4 @@
-"""What a forked child may do with the objects of its parent: nothing, and it is told so.
+"""What a forked child may do with the objects of its parent: nothing. Each use raises an error.
 
 A fork copies the memory of a process, but only the thread that forks. A connection that was made
 before has no loop in the child, and its socket belongs to the parent. So objects from before a fork

@@ -186,7 +186,7 @@ class ServedConnection(NativeConnection):
             self.say_goodbye()
 
     def say_goodbye(self) -> None:
-        """Takes no new calls. A peer that has not sent its preface is told when it has."""
+        """Takes no new calls. A peer that has not sent its preface learns of it when it has."""
         if self._pulse is not None:
             self.send(frames.GOODBYE, 0)
 
@@ -342,11 +342,11 @@ class ServedConnection(NativeConnection):
             self._fail(call, error)
 
     def _finish(self, call: NativeCall) -> bool:
-        """Nothing more goes out in this call. False if nobody waits for it."""
+        """Nothing more goes out in this call. False if its caller has gone."""
         return self.calls.pop(call.number, None) is not None and not self.is_over
 
     def _fail(self, call: ServedCall, error: Exception) -> None:
-        """Ends a call with an error. A bug is logged even if nobody waits for the answer."""
+        """Ends a call with an error. A bug is logged even if its caller has gone."""
         waits = self._finish(call)
         if waits or not isinstance(error, errors.Error):
             shown = self._server.limits.failure(call.method, call.caller, error)

@@ -1,5 +1,5 @@
 """What all transports of a broker have in common: how many streams it serves at the same time, how
-long a message may be, and what a caller is told whose call has failed.
+long a message may be, and the error of a call that has failed.
 """
 
 from __future__ import annotations

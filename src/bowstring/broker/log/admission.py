@@ -14,7 +14,7 @@ from bowstring.core.answers import Answer
 from bowstring.core.credit import Credit
 
 Answered = Callable[[Answer | Exception], None]
-"""Is told what became of a batch. Called once, and by the flusher: it must not raise."""
+"""Gets what became of a batch. The flusher calls it once; it must not raise."""
 
 
 class Admitted:

@@ -29,7 +29,7 @@ class Alarm:
     def __init__(self, clock: Clock, fail: Callable[[Exception], None]) -> None:
         self._clock = clock
         self._fail = fail
-        """Is told what went wrong: the incarnation does not outlive it."""
+        """Gets the failure, which ends the incarnation."""
         self._heap: list[tuple[int, int, Sleeper]] = []
         self._wanted: dict[Sleeper, int] = {}
         """When each is to be woken; what stands in the heap beside that is out of date."""

@@ -132,7 +132,7 @@ class Companions:
         await PartitionActor.ask_together([(actor, UnsubscribePartition(subscription.lane)) for actor in actors if actor.closed is None])
 
     async def finish(self) -> None:
-        """At load: creates companions that are missing, and deletes those that nobody needs."""
+        """At load: creates companions that are missing, and deletes those without a subscription."""
         for subscription in list(self._owners.values()):
             if subscription.ended is None:
                 await self.create(subscription)

@@ -1,8 +1,8 @@
 """A consumer that is connected: its name, its instance, what it holds and may hold, and what waits to
 be sent to it. Its session (`gateway.consume_session`) calls it.
 
-Leases belong to the name and not to the connection. A lost connection gives nothing back; whoever
-comes under the name again gets the leases that are still valid. An instance is one object of one
+Leases belong to the name and not to the connection. A lost connection gives nothing back; a consumer
+that comes under the name again gets the leases that are still valid. An instance is one object of one
 program: the same one that comes again replaces its older connection at once. Another one has to
 wait whether the first still answers (`answers`).
 """

@@ -85,7 +85,7 @@ class SealedIds:
         sieve as they are sorted."""
         known = self._ids.get((partition.topic, partition.number))
         if known is None and partition.sealed_end > 1:
-            return None  # nobody has asked for the others
+            return None  # the others were never asked for
         return (known or KnownIds[Reference]()).room_for(count)
 
     def adopt(self, partition: Partition, extent: Extent, built: Built, places: list[BlockPlace], group: Group[Reference]) -> None:

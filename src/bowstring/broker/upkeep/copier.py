@@ -1,4 +1,4 @@
-"""Copies the pages of an extent that live on out of a segment, and leaves behind those that nobody needs."""
+"""Copies the pages of an extent that live on out of a segment, and leaves the dead ones behind."""
 
 from __future__ import annotations
 

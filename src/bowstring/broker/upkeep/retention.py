@@ -99,7 +99,7 @@ class Retention:
                     self._note_damage(partition, error)
 
     async def _glance(self, topic: Topic, actor: PartitionActor, seen: _Seen | None, now: int) -> None:
-        """What nobody has seen yet, or has changed since, is asked for; then it is known when there will be something to do."""
+        """Asks for what was not seen yet, or has changed since; then it is known when there will be something to do."""
         partition, is_new, changed = actor.partition, seen is None, False
         if seen is None:
             seen = self._seen[partition.topic, partition.number] = await self._look(partition)

@@ -35,7 +35,7 @@ class _Known(NamedTuple):
     """What is known of a stretch: which rows of it are kept."""
 
     since: int
-    """Those that are due from this moment on; -1 if nobody could tell, and so all are."""
+    """Those that are due from this moment on; -1 if that is not known, which counts as all."""
     due: int
     """When the first of them is due."""
 
@@ -303,7 +303,7 @@ def _all(parts: Iterable[Offsets]) -> Offsets:
 
 
 def _as_a_page(extent: Extent) -> PageEntry:
-    """All of an extent of which nobody knows what is in it."""
+    """All of an extent whose contents are not known."""
     return PageEntry(
         first_offset=extent.first_offset,
         rows=extent.end_offset - extent.first_offset,
