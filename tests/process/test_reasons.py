@@ -25,6 +25,13 @@ def client(broker: bowstring.Broker) -> Iterator[bowstring.Client]:
         yield client
 
 
+class Mute(Exception):
+    """It cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
 def reasons(client: bowstring.Client) -> list[str]:
     return [letter.attributes["bowstring-reason"] for letter in client.dead_letters("orders", "billing")]
 
@@ -54,6 +61,26 @@ def test_a_handler_may_reject_with_anything_and_the_next_message_is_acked(client
     consumer.run(handle)
     assert reasons(client) == [reason]
     assert client.subscription("orders", "billing").backlog == 0
+
+
+def test_an_exception_is_the_reason_of_the_dead_letter(client):
+    client.alter_subscription("orders", "billing", max_deliveries=1)
+    with client.producer("orders") as producer:
+        producer.send_batch([b"handler", b"mute", b"block", b"last"])
+
+    def handle(message: bowstring.LeasedMessage) -> None:
+        if message.text() == "last":
+            return consumer.close()
+        if message.text() == "mute":
+            raise Mute
+        if message.text() == "block":
+            with message:
+                raise KeyError("order")
+        raise OSError("the bank is closed")
+
+    consumer = client.consumer("orders", "billing")
+    consumer.run(handle)
+    assert sorted(reasons(client)) == ["KeyError: 'order'", "Mute", "OSError: the bank is closed"]
 
 
 def test_a_reason_that_cannot_be_written_is_refused_at_once(client):

@@ -9,7 +9,7 @@ from typing import Any
 
 from bowstring import errors
 from bowstring.client.lease_marks import ACK, NACK, REJECT
-from bowstring.client.leased_message import LeasedMessage, fitted_reason
+from bowstring.client.leased_message import LeasedMessage, fitted_reason, reason_of
 from bowstring.client.reader_settings import rows_limit
 
 _log = logging.getLogger("bowstring.client.consumer")
@@ -36,7 +36,7 @@ def settle(message: LeasedMessage, error: BaseException | None) -> None:
         elif isinstance(error, Reject):
             _finish(message, REJECT, error.reason)
         else:
-            _finish(message, NACK)
+            _finish(message, NACK, reason_of(error))
             if isinstance(error, Exception):
                 _log.error("a handler has failed at %r, which is given back", message, exc_info=error)
     except errors.LeaseLost as lost:

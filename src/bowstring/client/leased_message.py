@@ -121,6 +121,9 @@ class LeasedMessage(Message, eq=False, gc=False):
         page: Any = self._page
         row, marks = self._row, page.marks
         if not marks[row]:
+            if kind is not None and (reason := reason_of(error)):
+                numbers, number = page.row_reasons(reason)
+                numbers[row] = number
             marks[row] = ACK if kind is None else NACK
             if kind is not None and page.is_keyed:
                 page.revoke_behind(row)
@@ -196,6 +199,19 @@ def check_reason(given: object, *, needed: bool = False) -> None:
         if len(given) > REASON_MAX:
             raise errors.InvalidArgument(f"the reason has {len(given)} characters.", hint=f"Use at most {REASON_MAX}.")
         arguments.utf8(given, "reason", "Use reason.encode(errors='backslashreplace').decode().")
+
+
+def reason_of(error: BaseException | None) -> str:
+    """Why a message is given back that an exception has ended the work on; no reason for one that has
+    nothing to do with the message, such as Ctrl-C.
+    """
+    if not isinstance(error, Exception):
+        return ""
+    name = type(error).__name__
+    try:
+        return fitted_reason(f"{name}: {error}".removesuffix(": "))
+    except Exception:  # an exception that cannot say what it is
+        return name
 
 
 def fitted_reason(given: object) -> str:
