@@ -161,6 +161,41 @@ def test_kept_messages_go_by_the_limit_also_when_no_one_consumes_them(broker, cl
     until(broker, lambda: client.subscription(TOPIC, "billing").overtaken == 2)
 
 
+def test_a_message_that_one_subscription_keeps_for_ever_goes_by_the_limit_of_another(broker, client):
+    client.create_subscription(TOPIC, "archive", unsettled="keep")
+    client.create_subscription(TOPIC, "billing", unsettled="keep", keep_max=timedelta(hours=1))
+    publish(client, 2)
+    broker.clock.advance(RETENTION + 60)
+    publish(client, 1, first=3)
+    broker.clock.advance(RETENTION)
+    publish(client, 1, first=4)
+    until(broker, lambda: client.subscription(TOPIC, "billing").overtaken == 2)
+    assert client.subscription(TOPIC, "billing").backlog == 2
+    facts = client.subscription(TOPIC, "archive")
+    assert (facts.overtaken, facts.backlog) == (0, 4)
+    assert worked_off(client, 2) == ["order 3", "order 4"]
+    assert worked_off(client, 4, "archive") == ["order 1", "order 2", "order 3", "order 4"]
+
+
+def test_a_message_under_a_lease_is_overtaken_by_its_limit_when_the_lease_has_ended(broker, client):
+    client.create_subscription(TOPIC, "archive", unsettled="keep")
+    client.create_subscription(TOPIC, "billing", unsettled="keep", keep_max=timedelta(hours=1))
+    publish(client, 2)
+    broker.clock.advance(2 * RETENTION - 10)
+    with client.consumer(TOPIC, "billing", credit=1, lease=3600) as consumer:
+        message = next(iter(consumer))
+        consumer.pause()
+        broker.clock.advance(300)
+        for _ in range(3):
+            broker.clock.advance(LOOK)
+        assert client.subscription(TOPIC, "billing").overtaken == 1
+        message.ack().result()
+    for _ in range(3):
+        broker.clock.advance(LOOK)
+    facts = client.subscription(TOPIC, "billing")
+    assert (facts.overtaken, facts.backlog) == (1, 0)
+
+
 def test_a_scheduled_message_is_kept_from_its_due_time_on(broker, client):
     """It is due after the time at which it would go by its arrival."""
     client.create_subscription(TOPIC, "billing", unsettled="keep", keep_max=timedelta(hours=1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +11,7 @@ from bowstring.cli import commands
 from bowstring.cli.connecting import Context, Server, Timeout, connect
 from bowstring.cli.letter_table import print_letters
 from bowstring.cli.options import TIMEOUT
-from bowstring.cli.output import Output, Printer, check_can_ask, many, note, progress
+from bowstring.cli.output import Output, Printer, check_can_ask, json_text, many, note, progress
 from bowstring.cli.refused_messages import raise_refused
 from bowstring.cli.subscription import Name, Topic, Where, named
 
@@ -243,19 +242,12 @@ def row(letter: Message, page: LetterMessages) -> dict[str, Any]:
 def _whole(letter: Message) -> dict[str, Any]:
     return {
         "topic": letter.topic,
-        "key": _text(letter.key),
-        "value": _text(letter.value),
+        "key": json_text(letter.key),
+        "value": json_text(letter.value),
         "created": times.to_text(times.moment(letter.created, "created")),
         "producer_group": letter.producer_group,
         "attributes": dict(letter.attributes),
     }
-
-
-def _text(data: bytes | None) -> Any:
-    try:
-        return None if data is None else data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data or b"").decode()}
 
 
 def _print(printer: Printer, page: LetterMessages) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from bowstring import times
 from bowstring.cli.connecting import Context, Server, Timeout, connect
 from bowstring.cli.options import TIMEOUT
-from bowstring.cli.output import Output, Printer
+from bowstring.cli.output import Output, Printer, json_text
 from bowstring.cli.subscription import Name, Topic, named
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def explain(
 ) -> None:
     printer = Printer(output)
     with connect(server, context, timeout) as client, named():
-        report = client.explain(topic, subscription, key)
+        report = client.explain(topic, subscription, os.fsencode(key))
     if printer.is_data:
         return printer.objects([row(report)])
     return printer.line(report.reason)
@@ -54,7 +55,7 @@ def row(report: KeyReport) -> dict[str, Any]:
     return {
         "topic": report.topic,
         "subscription": report.subscription,
-        "key": report.key.decode(),
+        "key": json_text(report.key),
         "partition": report.partition,
         "consumer": report.consumer,
         "since": None if report.since is None else times.to_text(times.moment(report.since, "since")),

@@ -7,6 +7,7 @@ progress.
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 import json
@@ -182,13 +183,21 @@ def _cell(value: Any) -> Any:
     """A cell of CSV. Lists and objects are JSON."""
     if value is None:
         return ""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")) if isinstance(value, dict | list | bool) else value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")) if isinstance(value, dict | list | tuple | bool) else value
 
 
 def check_can_ask(why: str, *, yes: bool) -> None:
     """Asks before something that cannot be undone. Without a terminal, `--yes` has to confirm it."""
     if not yes and not sys.stdin.isatty():
         raise errors.InvalidArgument(f"{why}, and there is no terminal to ask on.", hint="Say --yes.")
+
+
+def json_text(data: bytes | None) -> Any:
+    """Bytes as JSON: text, or base64 if they are none."""
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data or b"").decode()}
 
 
 def size(count: int | None) -> str | None:

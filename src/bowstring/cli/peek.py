@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -47,8 +48,8 @@ def peek(
 
     form = forms.chosen(output, format, columns)
     if key is not None:
-        quoted = key.replace("'", "''")
-        where = f"key = '{quoted}'" if where is None else f"({where}) and key = '{quoted}'"
+        given = f"key = x'{os.fsencode(key).hex()}'"  # a key may be bytes that are no text
+        where = given if where is None else f"({where}) and {given}"
     with connect(server, context, timeout) as client, named():
         batch = client._peek(topic, subscription, limit, where, id or ())  # pyright: ignore[reportPrivateUsage]
     if len(batch):

@@ -62,7 +62,7 @@ def no_partition(topic: str, number: int, partitions: int) -> errors.InvalidArgu
 
 def client_name(given: object) -> str | None:
     """The name by which people recognise a client."""
-    if given is not None and (not isinstance(given, str) or len(_utf8(given, "name")) > limits.NAME_BYTES_MAX):
+    if given is not None and (not isinstance(given, str) or len(utf8(given, "name")) > limits.NAME_BYTES_MAX):
         raise errors.InvalidArgument(f"name={shown(given)} is not a name.", hint=f"Use text of at most {limits.NAME_BYTES_MAX} bytes.")
     return given
 
@@ -104,7 +104,7 @@ def binary(given: object, name: str) -> bytes:
     if isinstance(given, bytes):
         return given
     if isinstance(given, str):
-        return _utf8(given, name)
+        return utf8(given, name)
     if isinstance(given, bytearray | memoryview):
         return bytes(given)
     hint = "Use bytes or text, or json= to have it written." if name == "value" else "Use bytes or text."
@@ -128,8 +128,8 @@ def attributes(given: object) -> dict[str, str] | None:
                 f"attributes has {shown(name)}: {shown(text)}, and {shown(wrong)} is of type {type(wrong).__name__}.",
                 hint="The names and values of attributes are text: {'country': 'CH'}.",
             )
-        _utf8(name, "attributes")
-        _utf8(text, "attributes")
+        utf8(name, "attributes")
+        utf8(text, "attributes")
         if name.startswith(limits.RESERVED_PREFIX):
             hint = f"Names that begin with {limits.RESERVED_PREFIX!r} are written by the broker; choose another."
             raise errors.InvalidArgument(f"attributes has {name!r}.", hint=hint)
@@ -140,7 +140,7 @@ def message_id(given: object) -> str:
     """A natural id, or a generated one that the program passes back."""
     if not isinstance(given, str):
         raise errors.InvalidArgument(f"id={shown(given)} is of type {type(given).__name__}.", hint="An id is text.")
-    size = len(_utf8(given, "id"))
+    size = len(utf8(given, "id", "An id is text of whole characters."))
     if not 0 < size <= limits.ID_BYTES_MAX:
         what = f"has {size} bytes" if size else "is empty"
         raise errors.InvalidArgument(f"id={shown(given)} {what}.", hint=f"An id has 1 to {limits.ID_BYTES_MAX} bytes as UTF-8.")
@@ -161,7 +161,7 @@ def message_ids(given: Any) -> list[str]:
 
 def group(given: object) -> str:
     """The name of a producer group."""
-    if not isinstance(given, str) or not given or len(_utf8(given, "group")) > limits.NAME_BYTES_MAX:
+    if not isinstance(given, str) or not given or len(utf8(given, "group")) > limits.NAME_BYTES_MAX:
         raise errors.InvalidArgument(
             f"group={shown(given)} is not the name of a group.", hint=f"Use text of 1 to {limits.NAME_BYTES_MAX} bytes."
         )
@@ -219,13 +219,12 @@ def _json(given: object) -> bytes:
         ) from error
 
 
-def _utf8(text: str, name: str) -> bytes:
+def utf8(text: str, name: str, hint: str = "Give it as bytes.") -> bytes:
+    """Text as bytes. Refuses what has none, such as half of a surrogate pair."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise errors.InvalidArgument(
-            f"{name}={shown(text)} cannot be written as UTF-8: {error.reason}.", hint="Give it as bytes."
-        ) from None
+        raise errors.InvalidArgument(f"{name}={shown(text)} cannot be written as UTF-8: {error.reason}.", hint=hint) from None
 
 
 def shown(given: object) -> str:

@@ -35,14 +35,11 @@ from bowstring.client.lease_watch import LeaseWatch
 from bowstring.client.leased_page import HeldLease, LeasedPage
 from bowstring.client.nack_times import NEVER
 from bowstring.client.pages import Chunk
-from bowstring.client.settle_requests import SentSettlement
+from bowstring.client.settle_requests import SentSettlement, packed
 from bowstring.client.settlements import Settlements
 from bowstring.ports.disk import Buffer
 from bowstring.wire import codec
 from bowstring.wire.generated import bowstring_pb2 as pb
-
-REQUESTS_MAX = 16
-"""So many settlements of partitions travel in one request."""
 
 _log = logging.getLogger("bowstring.client.consumer")
 
@@ -181,7 +178,7 @@ class Consumption:
 
     def _settling(self, requests: Iterable[SentSettlement]) -> list[pb.ConsumeRequest]:
         settle = self.settlements.to_write(requests, self.lease_time.monotonic())
-        return [pb.ConsumeRequest(settle=settle[start : start + REQUESTS_MAX]) for start in range(0, len(settle), REQUESTS_MAX)]
+        return [pb.ConsumeRequest(settle=some) for some in packed(settle)]
 
     def _extend(self, extensions: list[Extension]) -> None:
         if self._is_open and extensions:

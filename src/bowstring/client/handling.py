@@ -9,7 +9,7 @@ from typing import Any
 
 from bowstring import errors
 from bowstring.client.lease_marks import ACK, NACK, REJECT
-from bowstring.client.leased_message import LeasedMessage
+from bowstring.client.leased_message import LeasedMessage, fitted_reason, reason_of
 from bowstring.client.reader_settings import rows_limit
 
 _log = logging.getLogger("bowstring.client.consumer")
@@ -17,12 +17,12 @@ _log = logging.getLogger("bowstring.client.consumer")
 
 class Reject(Exception):
     """Raise it in a handler of `consumer.run` to reject the message: it cannot be processed, now or
-    later. Its text is the reason.
+    later. Its text is the reason; it may be another exception, and is cut if it is too long.
     """
 
-    def __init__(self, reason: str = "rejected by its handler") -> None:
+    def __init__(self, reason: object = "") -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason = fitted_reason(reason) if reason else "rejected by its handler"
 
 
 def settle(message: LeasedMessage, error: BaseException | None) -> None:
@@ -36,7 +36,7 @@ def settle(message: LeasedMessage, error: BaseException | None) -> None:
         elif isinstance(error, Reject):
             _finish(message, REJECT, error.reason)
         else:
-            _finish(message, NACK)
+            _finish(message, NACK, reason_of(error))
             if isinstance(error, Exception):
                 _log.error("a handler has failed at %r, which is given back", message, exc_info=error)
     except errors.LeaseLost as lost:

@@ -137,7 +137,7 @@ class KeyCalls:
         names = arguments.topic_name(topic), checked_name(subscription, "subscription")
         if not isinstance(key, bytes | str):
             raise errors.InvalidArgument(f"key={shown(key)} is not a key.", hint="Use bytes or text.")
-        data = key.encode() if isinstance(key, str) else key
+        data = arguments.utf8(key, "key") if isinstance(key, str) else key
         request = pb.ExplainKeyRequest(topic=names[0], subscription=names[1], key=data)
         answer = pb.ExplainKeyAnswer.FromString(await self._connection.call("ExplainKey", request.SerializeToString(), self._timeout))
         return from_wire(answer.standings[0], answer, topic, subscription, data)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from bowstring import errors
-from bowstring.client import kept_page
+from bowstring.client import arguments, kept_page
 from bowstring.client.arguments import Span, SpanOrMoment, shown
 from bowstring.client.kept_page import KeptPage
 from bowstring.client.lease_marks import ACK, COPIED, GIVING_BACK, LOST, NACK, REJECT
@@ -121,6 +121,9 @@ class LeasedMessage(Message, eq=False, gc=False):
         page: Any = self._page
         row, marks = self._row, page.marks
         if not marks[row]:
+            if kind is not None and (reason := reason_of(error)):
+                numbers, number = page.row_reasons(reason)
+                numbers[row] = number
             marks[row] = ACK if kind is None else NACK
             if kind is not None and page.is_keyed:
                 page.revoke_behind(row)
@@ -192,5 +195,26 @@ def check_reason(given: object, *, needed: bool = False) -> None:
     """Refuses a reason that is no text, or too long."""
     if (given is not None or needed) and (not isinstance(given, str) or not given):
         raise errors.InvalidArgument(f"reason={shown(given)} is not a reason.", hint="Use text, such as 'no such customer'.")
-    if isinstance(given, str) and len(given) > REASON_MAX:
-        raise errors.InvalidArgument(f"the reason has {len(given)} characters.", hint=f"Use at most {REASON_MAX}.")
+    if isinstance(given, str):
+        if len(given) > REASON_MAX:
+            raise errors.InvalidArgument(f"the reason has {len(given)} characters.", hint=f"Use at most {REASON_MAX}.")
+        arguments.utf8(given, "reason", "Use reason.encode(errors='backslashreplace').decode().")
+
+
+def reason_of(error: BaseException | None) -> str:
+    """Why a message is given back that an exception has ended the work on; no reason for one that has
+    nothing to do with the message, such as Ctrl-C.
+    """
+    if not isinstance(error, Exception):
+        return ""
+    name = type(error).__name__
+    try:
+        return fitted_reason(f"{name}: {error}".removesuffix(": "))
+    except Exception:  # an exception that cannot say what it is
+        return name
+
+
+def fitted_reason(given: object) -> str:
+    """A reason out of what a handler has raised: text that can be written, and not too long."""
+    text = str(given).encode(errors="backslashreplace").decode()
+    return text if len(text) <= REASON_MAX else text[: REASON_MAX - 1] + "…"

@@ -2,8 +2,8 @@
 
 Requests of a consumer are numbered upwards in each partition. The broker recognises a repeat by its
 number, so a request whose answer is lost is sent again as it was, and never counts twice. It is
-kept until its answer comes. Requests are bounded in runs, so that a mask of every other row does not
-make one that the broker refuses.
+kept until its answer comes. Requests are bounded in runs and in the bytes of reasons, so that neither a
+mask of every other row nor a traceback for each row makes one that the broker refuses.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from bowstring.wire.generated import bowstring_pb2 as pb
 
 RUNS_MAX: Final = 2048
 """The most runs of offsets in one request."""
+REASON_BYTES_MAX: Final = 256 * 1024
+"""About the most bytes of reasons in one request, and in those that travel together."""
+TOGETHER_MAX: Final = 16
+"""So many settlements of partitions travel together."""
 
 
 class MarkedPart(NamedTuple):
@@ -91,14 +95,30 @@ class RequestLane:
 def _divided(parts: Iterable[MarkedPart]) -> Iterator[list[tuple[MarkedPart, list[int], list[int]]]]:
     """The parts with their runs, so many together as one request may have."""
     some: list[tuple[MarkedPart, list[int], list[int]]] = []
-    size = 0
+    size = reasons = 0
     for part in parts:
+        told = len(part.reason.encode())
         for piece, offsets, rows in _pieces(part):
-            if some and size + len(offsets) > RUNS_MAX:
+            if some and (size + len(offsets) > RUNS_MAX or reasons + told > REASON_BYTES_MAX):
                 yield some
-                some, size = [], 0
+                some, size, reasons = [], 0, 0
             some.append((piece, offsets, rows))
-            size += len(offsets)
+            size, reasons = size + len(offsets), reasons + told
+    if some:
+        yield some
+
+
+def packed(settle: Iterable[pb.SettleRows]) -> Iterator[list[pb.SettleRows]]:
+    """Those that travel together."""
+    some: list[pb.SettleRows] = []
+    size = 0
+    for each in settle:
+        told = each.ByteSize() if each.reasons else 0
+        if some and (len(some) == TOGETHER_MAX or size + told > 2 * REASON_BYTES_MAX):
+            yield some
+            some, size = [], 0
+        some.append(each)
+        size += told
     if some:
         yield some
 

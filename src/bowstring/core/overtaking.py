@@ -98,6 +98,17 @@ def held(ledgers: Ledgers, below: int, limits: KeepLimits) -> RowSet:
     return RowSet.union((ledgers.kept(below), *(_kept(ledger, rows, limits) for ledger, rows in _keeping(ledgers, below))))
 
 
+def outgrown(ledgers: Ledgers, below: int, limits: KeepLimits) -> RowSet:
+    """Rows before the offset that have become too old for a subscription that keeps rows for a while, and
+    that it has not lost yet: another one may need them still.
+    """
+    found: list[RowSet] = []
+    for ledger, rows in _keeping(ledgers, below):
+        if gone := rows - _kept(ledger, rows, limits):
+            found.append(gone - ledger.leases.rows() - ledger.condemned.rows())
+    return RowSet.union(found)
+
+
 def _keeping(ledgers: Ledgers, below: int) -> Iterator[tuple[Ledger, RowSet]]:
     """Subscriptions that keep rows, and the rows before the offset that they have not settled."""
     if any(named.settings.unsettled == KEEP for named in ledgers.subscriptions()):

@@ -26,7 +26,7 @@ from bowstring.core.deletions import Deletions
 from bowstring.core.due_blocks import NO_DUES, Dues, dues_of
 from bowstring.core.machine import NEVER
 from bowstring.core.offset_set import runs_of
-from bowstring.core.overtaking import NO_LIMITS, KeepLimits, held, overtake
+from bowstring.core.overtaking import NO_LIMITS, KeepLimits, held, outgrown, overtake
 from bowstring.core.pages import PageEntry
 from bowstring.core.partition import Partition
 from bowstring.core.retained import Retained
@@ -129,12 +129,14 @@ class HeldRows:
         return bool(limits)
 
     def ended(self, partition: Partition, first: int = 0, end: int = NEVER, limits: KeepLimits | None = None) -> bool:
-        """Whether no subscription needs some of them any more, of the rows in [first, end). The limits
-        are those of the last time, unless newer ones are known.
+        """Whether no subscription needs some of them any more, or one has lost some that another needs,
+        of the rows in [first, end). The limits are those of the last time, unless newer ones are known.
         """
-        rows, known = self._held.get((partition.topic, partition.number), (None, {}))
-        some = None if rows is None else rows & RowSet(first, end)
-        return bool(some) and bool(some - held(partition.ledgers, partition.retained.floor, known if limits is None else limits))
+        rows, known = self._held.get((partition.topic, partition.number), (RowSet(0, 0), {}))
+        if not (some := rows & RowSet(first, end)):
+            return False
+        ledgers, floor, reach = partition.ledgers, partition.retained.floor, known if limits is None else limits
+        return bool(some - held(ledgers, floor, reach)) or bool(some & outgrown(ledgers, floor, reach))
 
     def clear(self) -> None:
         """Forgets all."""

@@ -187,7 +187,8 @@ def _settled(ledger: Ledger, part: OutcomeRows, spans: Spans, counting: RowSet, 
         return
     dying = _dying(ledger, counting) if outcome is Settlement.NACK else NO_ROWS
     if dying:
-        reasons.append(part.reason or f"given back {ledger.settings.max_deliveries} times")
+        times = "once" if ledger.settings.max_deliveries == 1 else f"{ledger.settings.max_deliveries} times"
+        reasons.append(part.reason or f"given back {times}")
         is_all = len(dying) == len(counting)
         yield SettledPart(grant, Settlement.CONDEMN, spans if is_all else dying.spans())
         if is_all:

@@ -140,6 +140,11 @@ def parse(text: str, now: int | None = 0) -> Filter:
         raise errors.InvalidArgument(f"where has {len(text)} characters.", hint=f"The maximum is {LENGTH_MAX}.")
     if not text.strip():
         raise errors.InvalidArgument("where is empty.", hint="Omit it, or write for example \"attributes.country = 'CH'\".")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        hint = "A key that is no text is written x'ff00'."
+        raise errors.InvalidArgument(f"where has {text[error.start]!r}, which is no character.", hint=hint) from None
     return _Parser(text, now).whole()
 
 
