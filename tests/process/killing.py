@@ -17,7 +17,8 @@ import subprocess
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -29,6 +30,9 @@ from tests.process.test_sigkill import free_port, killed_and_back
 ROOT = Path(__file__).parents[2]
 TOPIC, SUBSCRIPTION, PARTITIONS, WORKERS = "orders", "billing", 3, 3
 LIMIT_SECONDS = 900
+LOOK_AGAIN_SECONDS = 1.0
+"""So long it waits for the next ack before it asks for the backlog again. The last ack may be told between the two, and that of a
+killed worker is never told."""
 LEASE_MICROSECONDS = round(LEASE_SECONDS * 1e6)
 
 Line = dict[str, Any]
@@ -142,7 +146,7 @@ async def worked_off(
             publishing = load(served.address, crew, source)
             running = asyncio.create_task(publishing.run())
             for _ in range(kills):
-                await crew.acks(source.randrange(1, 40))
+                await while_running(running, crew.acks(source.randrange(1, 40)))
                 if source.random() < 0.5:
                     served = await killed_and_back(served, arguments)
                 else:
@@ -150,13 +154,26 @@ async def worked_off(
             publishing.over = True
             await running
             while (await client.subscription(TOPIC, SUBSCRIPTION)).backlog:
-                await crew.acks(1)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_AGAIN_SECONDS):
+                        await crew.acks(1)
             await crew.leave()
     finally:
         served.process.kill()
         served.process.communicate()
     (folder / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in crew.lines), "utf-8")
     return publishing, crew.lines
+
+
+async def while_running(running: asyncio.Task[None], steps: Coroutine[Any, Any, None]) -> None:
+    """Waits for these steps, which need a producer: its error would otherwise look like a broker that stands still."""
+    waiting = asyncio.create_task(steps)
+    await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+    if not waiting.done():
+        waiting.cancel()
+        running.result()
+        raise AssertionError("the producer has ended")
+    waiting.result()
 
 
 class Hold:

@@ -42,7 +42,7 @@ class KeyedStream:
         async with bowstring.aio.connect(self._address, timeout=30) as client, client.producer(TOPIC, timeout=60) as producer:
             numbers = itertools.count()
             while not self.over:
-                if len(self.keys) - self._crew.begun() > AHEAD_MAX:
+                while len(self.keys) - self._crew.begun() > AHEAD_MAX:
                     await self._crew.acks(1)
                 keys = [f"k{number % KEYS}" for number in itertools.islice(numbers, 20)]
                 receipts = [producer.send(os.urandom(100), key=key) for key in keys]
