@@ -56,7 +56,7 @@ class Message(msgspec.Struct, eq=False, gc=False):
     @property
     def offset(self) -> int:
         """Its number in the partition, from 1."""
-        return int(self._page.offsets[self._row])
+        return self._page.places[self._row]
 
     @property
     def id(self) -> str:

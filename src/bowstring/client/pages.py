@@ -7,7 +7,7 @@ has are views into the answer's bytes; the others are made with vectors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -114,6 +114,13 @@ class FetchedPage:
             return self.scattered.offsets()
         runs = [np.arange(run.offset, run.offset + run.rows, dtype=np.int64) for run in self.header.runs]
         return runs[0] if len(runs) == 1 else np.concatenate(runs)
+
+    @cached_property
+    def places(self) -> Sequence[int]:
+        """The same as Python's numbers, for those who ask message by message: an array makes one of its own
+        kind first, each time."""
+        first, end = int(self.offsets[0]), int(self.offsets[-1]) + 1
+        return range(first, end) if end - first == self.rows else self.offsets.tolist()
 
     # ---- how long its rows may be handed out
 
