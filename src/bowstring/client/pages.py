@@ -7,7 +7,7 @@ has are views into the answer's bytes; the others are made with vectors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -89,6 +89,8 @@ class FetchedPage:
         self.size = 0 if data is None else len(data)
         self.next_offset = header.next_offset
         """The offset behind it."""
+        self.start = header.runs[0].offset if len(header.runs) == 1 else 0
+        """The first offset, if the others follow it one by one; else 0."""
         self.sifted = 0
         """The version of the deletions that its rows were checked against."""
         self.credit: FetchCredit | None = None
@@ -116,11 +118,10 @@ class FetchedPage:
         return runs[0] if len(runs) == 1 else np.concatenate(runs)
 
     @cached_property
-    def places(self) -> Sequence[int]:
-        """The same as Python's numbers, for those who ask message by message: an array makes one of its own
-        kind first, each time."""
-        first, end = int(self.offsets[0]), int(self.offsets[-1]) + 1
-        return range(first, end) if end - first == self.rows else self.offsets.tolist()
+    def places(self) -> list[int]:
+        """The same as Python's numbers, for those who ask message by message: an array makes one of its
+        own kind first, each time."""
+        return self.offsets.tolist()
 
     # ---- how long its rows may be handed out
 
@@ -194,6 +195,7 @@ class Remainder(FetchedPage):
         super().__init__(whole.topic, whole.header, None)
         self._whole = whole
         self._kept = rows
+        self.start = 0
         self._selected = whole._selected
         self.rows = len(rows)
         self.size = whole.size * self.rows // whole.rows
