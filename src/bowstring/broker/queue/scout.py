@@ -25,7 +25,6 @@ import numpy as np
 from bowstring import errors
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.alarm import Alarm
-from bowstring.broker.queue.granted_pages import PagesFound
 from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.lease_requests import SkipRows
 from bowstring.broker.queue.look_ahead import LookAhead
@@ -194,20 +193,20 @@ class Scout(PageLooks):
             while not self._is_far(ahead) and (committed := actor.partition.committed_offset) > ahead.end:
                 if following is None or following.asked.first != ahead.end:
                     following = self.read(actor, RowSet(ahead.end, committed))
-                asked, found = following.asked, await following.task
+                read, found = following, await following.task
                 following = self.read_behind(actor, found, committed)
-                await self._look_by_turns(actor, ahead, asked, found)
+                await self._look_by_turns(actor, ahead, read)
         except asyncio.CancelledError:
             if following is not None:
                 following.task.cancel()
             raise
 
-    async def _look_by_turns(self, actor: PartitionActor, ahead: LookAhead, asked: RowSet, found: PagesFound) -> None:
+    async def _look_by_turns(self, actor: PartitionActor, ahead: LookAhead, read: PagesRead) -> None:
         """Looks at pages that were read, until it knows enough rows."""
-        for part in self.by_turns(found):
+        for part in self.by_turns(read.task.result()):
             await self._sleep(0)
             before = ahead.count
-            self.look_at(actor, ahead, RowSet(ahead.end, asked.stop), part)
+            self.look_at(actor, ahead, RowSet(ahead.end, read.asked.stop), part)
             if ahead.count > before:
                 self.found(actor)
             if self._is_far(ahead):
