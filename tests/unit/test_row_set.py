@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -120,3 +121,11 @@ def test_rows_to_the_end_of_time_meet_others_at_once() -> None:
     some, endless = rows({3, 9, 10}), RowSet(0, NEVER)
     assert some & endless == endless & some == some
     assert not some - endless
+
+
+def test_the_spans_of_a_set_know_the_set_that_they_are_of() -> None:
+    scattered = RowSet.of_offsets(np.array([1, 3, 4, 9]))
+    spans = scattered.spans()
+    assert RowSet.of_spans(spans) is scattered
+    assert RowSet.of_spans(tuple(spans)) == scattered
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(spans)) == [1, 1, 1, 2, 4, 1]

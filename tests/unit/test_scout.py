@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bowstring.broker.queue import page_looks, scout
+from bowstring.broker.queue.crumbs import CRUMBS_MICROSECONDS
 from bowstring.broker.queue.holdings import ConsumerCredit
 from bowstring.core.changes import Append, Delete, Reason
 from bowstring.core.ledger_changes import Grant, Join, Settlement, Skip
@@ -101,6 +102,60 @@ async def test_pages_that_are_not_in_memory_are_read_by_a_task():
     assert not ada.offsets
     await turns(scene)
     assert ada.offsets == [2, 5, 8, 11, 14]
+    scene.check()
+
+
+async def test_few_rows_wait_for_those_that_are_found_a_moment_later(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(page_looks, "BYTES_A_READ", 1)
+    scene = QueueScene(where=ONLY_A)
+    for _ in range(5):
+        scene.publish(keys=[b"b", b"a", b"b"])
+    scene.flusher.settle()
+    scene.reading.out_of_memory = True
+    ada = scene.customer()
+    await turns(scene)
+    assert ada.grants == [1, 2], "the first at once, and all others when the reading is done"
+    assert ada.offsets == [2, 5, 8, 11, 14]
+    scene.check()
+
+
+async def test_few_rows_wait_no_longer_than_a_moment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(page_looks, "BYTES_A_READ", 1)
+    scene = QueueScene(where=ONLY_A)
+    for _ in range(9):
+        scene.publish(keys=[b"a", b"b", b"b", b"b"])
+    scene.flusher.settle()
+    scene.reading.out_of_memory = True
+
+    def take_long() -> None:
+        scene.clock.moment += CRUMBS_MICROSECONDS // 2
+
+    scene.reading.when_read = take_long
+    ada = scene.customer()
+    for _ in range(40):
+        await asyncio.sleep(0)
+        scene.flusher.settle()
+    assert ada.offsets == list(range(1, 37, 4))
+    assert 4 <= len(set(ada.grants)) <= 6, "two at a time"
+    scene.check()
+
+
+async def test_a_consumer_with_little_room_does_not_wait_for_more_than_it_takes(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(page_looks, "BYTES_A_READ", 1)
+    scene = QueueScene(where=ONLY_A)
+    for _ in range(5):
+        scene.publish(keys=[b"b", b"a", b"b"])
+    scene.flusher.settle()
+    scene.reading.out_of_memory = True
+    ada = scene.customer(credit=few(1))
+    was_reading = list[bool]()
+    for number in range(1, 4):
+        while len(ada.grants) < number:
+            await asyncio.sleep(0)
+            scene.flusher.settle()
+        was_reading.append(scene.subscription.scout.is_reading(scene.actors[0]))  # type: ignore[union-attr]
+        ada.settle(Settlement.ACK, number)
+    assert (ada.offsets, was_reading) == ([2, 5, 8], [True] * 3)
     scene.check()
 
 

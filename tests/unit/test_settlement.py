@@ -46,6 +46,7 @@ def test_many_runs_in_any_order():
         (NamedRows([1], [1], [1], [0]), [1], "a run has no rows"),
         (NamedRows([1], [1], [1], [ROWS_MAX + 1]), [1], "names 16777217 messages"),
         (NamedRows([1, 1], [1, 1], [1, 1], [ROWS_MAX, 1]), [1, 1], "names 16777217 messages"),
+        (NamedRows([1, 1], [1, 1], [1, 1], [(1 << 64) - 1, 2]), [1, 1], "names 18446744073709551615 messages"),
         (NamedRows([1], [2], [1, 2], [2, 1]), [1], "stands twice"),
         (NamedRows([1], [2], [4, 4], [1, 1]), [1], "stands twice"),
     ],

@@ -37,7 +37,8 @@ class LeasedMessage(Message, eq=False, gc=False):
     @property
     def retry_count(self) -> int:
         """How often it was delivered before, and not acked; 0 the first time."""
-        return self._page.entries("retry_count")[self._row]
+        page: Any = self._page
+        return page.retry_counts[self._row]
 
     @property
     def age(self) -> timedelta:
@@ -72,11 +73,16 @@ class LeasedMessage(Message, eq=False, gc=False):
         message any more. `reason` goes to the dead letter, if the message was delivered as often as
         it may be.
         """
+        page: Any = self._page
+        row = self._row
+        if delay is None and at is None and reason is None and not page.marks[row] and not page.is_keyed:  # the usual one
+            page.marks[row] = NACK
+            if page.idle:
+                page.enlist()
+            return page.receipt(page, row)
         check_reason(reason)
         if delay is None and at is None:
             return self._mark(NACK, reason or "")
-        page: Any = self._page
-        row = self._row
         if page.marks[row]:
             return page.mark_again(row, NACK)
         time = nack_time(delay, at)
@@ -169,6 +175,11 @@ class KeptLeasedPage(KeptPage):
     def mark_again(self, row: int, code: int) -> Any:
         """Refuses: the original is settled, not the copy."""
         raise self.why_not(row)
+
+    @property
+    def retry_counts(self) -> list[int]:
+        """How often each was delivered before."""
+        return self.entries("retry_count")
 
     def age(self, row: int) -> timedelta:
         """How old it was."""

@@ -10,8 +10,9 @@ The program enlists a page with the first mark since the loop has looked, and wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -298,6 +299,11 @@ class LeasedPage(FetchedPage):
         if not counts:
             return np.zeros(self.rows, np.int32)
         return np.repeat(np.array(counts, np.int32), np.array(rows, np.int64))
+
+    @cached_property
+    def retry_counts(self) -> Sequence[int]:
+        """How often each row was delivered before, as Python's numbers."""
+        return self._retry_counts().tolist() if self._counts[0] else bytes(self.rows)
 
     def entries(self, name: str) -> list[Any]:
         """A column as a list, made once; those that change, each time."""

@@ -56,7 +56,8 @@ class Message(msgspec.Struct, eq=False, gc=False):
     @property
     def offset(self) -> int:
         """Its number in the partition, from 1."""
-        return int(self._page.offsets[self._row])
+        start = self._page.start
+        return start + self._row if start else self._page.places[self._row]
 
     @property
     def id(self) -> str:

@@ -89,6 +89,8 @@ class FetchedPage:
         self.size = 0 if data is None else len(data)
         self.next_offset = header.next_offset
         """The offset behind it."""
+        self.start = header.runs[0].offset if len(header.runs) == 1 else 0
+        """The first offset, if the others follow it one by one; else 0."""
         self.sifted = 0
         """The version of the deletions that its rows were checked against."""
         self.credit: FetchCredit | None = None
@@ -114,6 +116,12 @@ class FetchedPage:
             return self.scattered.offsets()
         runs = [np.arange(run.offset, run.offset + run.rows, dtype=np.int64) for run in self.header.runs]
         return runs[0] if len(runs) == 1 else np.concatenate(runs)
+
+    @cached_property
+    def places(self) -> list[int]:
+        """The same as Python's numbers, for those who ask message by message: an array makes one of its
+        own kind first, each time."""
+        return self.offsets.tolist()
 
     # ---- how long its rows may be handed out
 
@@ -187,6 +195,7 @@ class Remainder(FetchedPage):
         super().__init__(whole.topic, whole.header, None)
         self._whole = whole
         self._kept = rows
+        self.start = 0
         self._selected = whole._selected
         self.rows = len(rows)
         self.size = whole.size * self.rows // whole.rows

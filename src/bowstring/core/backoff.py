@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from bowstring.core.addresses import Spans
 from bowstring.core.key_rows import once
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import LaterPart
@@ -27,15 +28,19 @@ def wait_of(backoff: Backoff, failures: int) -> int:
     return min(most, round(first * factor**steps))
 
 
-def backed_off(ledger: Ledger, rows: RowSet, now: int) -> tuple[LaterPart, ...]:
-    """When rows come again that are given back and counted now; nothing if there is no backoff."""
+def backed_off(ledger: Ledger, rows: RowSet, now: int, spans: Spans | None = None) -> tuple[LaterPart, ...]:
+    """When rows come again that are given back and counted now; nothing if there is no backoff. `spans`
+    are all of them as a change has them, if that is known.
+    """
     backoff = ledger.settings.backoff
     if backoff is None or not rows:
         return ()
+    if not ledger.counts.reaching(rows, 1):
+        return (LaterPart(now + wait_of(backoff, 1), rows.spans() if spans is None else spans),)
     counts = ledger.retry_counts(rows)
     different = once(counts.astype(np.int64)).tolist()  # np.unique imports numpy.ma, which holds up the loop
     if len(different) == 1:
-        return (LaterPart(now + wait_of(backoff, different[0] + 1), rows.spans()),)
+        return (LaterPart(now + wait_of(backoff, different[0] + 1), rows.spans() if spans is None else spans),)
     offsets = rows.offsets()
     parts = [(count, RowSet.of_offsets(offsets[counts == count])) for count in different]
     return tuple(LaterPart(now + wait_of(backoff, count + 1), some.spans()) for count, some in parts)

@@ -30,6 +30,14 @@ FEW_SPANS = 64
 """Fewer than these are read one by one: arrays cost more than they save."""
 
 
+class SetSpans(tuple[int, ...]):
+    """The spans of a set that is at hand: a change is applied where it was decided, and need not make
+    the set again.
+    """
+
+    rows: RowSet
+
+
 class RowSet:
     """Some rows, by their offsets."""
 
@@ -86,6 +94,8 @@ class RowSet:
         """What `spans` gave."""
         if len(spans) == 2:
             return RowSet(spans[0], spans[0] + spans[1])
+        if isinstance(spans, SetSpans):
+            return spans.rows
         if len(spans) < FEW_SPANS or sum(spans[1::2]) >= LONG_RUN * (len(spans) // 2):
             borders = list(itertools.accumulate(spans))
             return RowSet.of_runs(zip(borders[::2], spans[1::2], strict=True))
@@ -206,7 +216,9 @@ class RowSet:
         borders = np.zeros(2 * len(breaks) + 3, np.int64)
         borders[1], borders[-1] = offsets[0], offsets[-1] + 1
         borders[2:-1:2], borders[3:-1:2] = offsets[breaks] + 1, offsets[breaks + 1]
-        return tuple((borders[1:] - borders[:-1]).tolist())
+        spans = SetSpans((borders[1:] - borders[:-1]).tolist())
+        spans.rows = self
+        return spans
 
 
 NO_ROWS = RowSet(0, 0)

@@ -200,7 +200,7 @@ def _settled(ledger: Ledger, part: OutcomeRows, spans: Spans, counting: RowSet, 
     elif part.moment:
         yield SettledPart(grant, outcome, spans, part.moment if part.moment > now else 0)
     else:
-        later = backed_off(ledger, counting, now)
+        later = backed_off(ledger, counting, now, spans)
         yield from (SettledPart(grant, outcome, some.rows, some.moment) for some in later)
 
 

@@ -27,7 +27,10 @@ _UNKNOWN = pa.scalar(None, pa.bool_())
 def passing(tree: Filter, column_of: ColumnOf, rows: int) -> npt.NDArray[np.bool_]:
     """Which rows pass."""
     found = _Rows(column_of, rows).result(tree)
-    return pc.fill_null(found, False).to_numpy(zero_copy_only=False)
+    if found.null_count:
+        found = pc.fill_null(found, False)
+    bits = np.frombuffer(found.buffers()[1], np.uint8)
+    return np.unpackbits(bits, count=found.offset + rows, bitorder="little")[found.offset :].view(np.bool_)  # a fifth of `to_numpy`
 
 
 class _Rows:

@@ -28,6 +28,18 @@ class PagesFound(NamedTuple):
     damaged: RowSet = NO_ROWS
     """The offsets before which the pages end, because they cannot be read."""
 
+    def parts(self, bytes_max: int) -> list[PagesFound]:
+        """The same pages by about so many bytes, those of a part at least one."""
+        borders, size = [0], 0
+        for at, entry in enumerate(self.entries):
+            if size >= bytes_max:
+                borders.append(at)
+                size = 0
+            size += entry.length
+        ends = [*borders[1:], len(self.entries)]
+        parts = [PagesFound(self.entries[begin:end], self.pages[begin:end]) for begin, end in zip(borders, ends, strict=True)]
+        return [*parts[:-1], parts[-1]._replace(gone=self.gone, damaged=self.damaged)]
+
 
 class GrantedPages:
     """Finds pages for one incarnation."""

@@ -36,6 +36,8 @@ from bowstring.core.row_set import NO_ROWS, RowSet
 
 SHARE_MIN: Final = 16
 """As many consumers are served at once as get so many rows, if there are so many."""
+GATHERED_ROWS: Final = 1_024
+"""So many rows that pass a filter are worth a grant of their own."""
 PARTITIONS_AT_ONCE: Final = 64
 """So many partitions of a subscription take part in one flush."""
 
@@ -89,6 +91,8 @@ class Granter:
         now = self._clock.now()
         partitions = _with_rows(subscription, now, self._clock)
         waiting = sum(subscription.grantable(actor, ledger, now) for actor, ledger in partitions)
+        if self._is_gathering(subscription, partitions, waiting, now):
+            return has_granted
         share = -(-waiting // max(1, min(len(hungry), -(-waiting // SHARE_MIN))))
         while partitions and hungry:
             consumer, (actor, ledger) = next(iter(hungry)), partitions[0]
@@ -109,6 +113,23 @@ class Granter:
             else:
                 del subscription.waiting[actor]
         return has_granted
+
+    def _is_gathering(self, subscription: LiveSubscription, partitions: Open, waiting: int, now: int) -> bool:
+        """Whether few rows wait for more that are about to be found, because some were granted a moment
+        ago: a grant costs as much as a look at many pages. They wait only if a consumer would take them
+        all, and where pages are read; what has just been published is granted at once.
+        """
+        scout, hungry = subscription.scout, subscription.hungry
+        if scout is None or not partitions:
+            return False
+        worth = min(GATHERED_ROWS, next(iter(hungry)).holdings.room(subscription.mean(partitions[0][0])))
+        more = waiting < worth and all(scout.is_reading(actor) for actor, _ in partitions)
+        if not more or now >= scout.granted + CRUMBS_MICROSECONDS:
+            scout.granted = now
+            return False
+        self._candidates[subscription] = None
+        self._alarm.set(self, scout.granted + CRUMBS_MICROSECONDS)
+        return True
 
     def _share_keys_out(self, subscription: LiveSubscription) -> bool:
         """Suspects come last: keys are looked at first, and a consumer that had suspects before is to

@@ -24,8 +24,10 @@ AHEAD_ROWS: Final = 65_536
 """It looks no further when it knows so many rows of a partition that can be granted."""
 BYTES_AT_ONCE: Final = 1024 * 1024
 """About how many bytes it looks at in the step of a flush; a task does the rest."""
-BYTES_A_READ: Final = 4 * 1024 * 1024
-"""About how many a task looks at before others have their turn."""
+BYTES_A_READ: Final = 8 * 1024 * 1024
+"""About how many a task reads ahead at once: a hand-over to a thread costs as much as a look at a page."""
+BYTES_A_TURN: Final = 4 * 1024 * 1024
+"""About how many it looks at before others have their turn."""
 
 
 class PagesRead(NamedTuple):
@@ -71,6 +73,12 @@ class PageLooks:
         if self._look.looks_at_dues or found.damaged or not found.entries or found.entries[-1].end >= end:
             return None
         return self.read(actor, RowSet(found.entries[-1].end, end))
+
+    def by_turns(self, found: PagesFound) -> list[PagesFound]:
+        """The same pages in parts, between which others have their turn. Due times may move meanwhile,
+        so a filter over them looks at all at once.
+        """
+        return [found] if self._look.looks_at_dues else found.parts(BYTES_A_TURN)
 
     def look_at(self, actor: PartitionActor, ahead: LookAhead, asked: RowSet, found: PagesFound) -> None:
         """Finds the rows of these pages that can be granted. Rows before them are in no page, and those
@@ -125,7 +133,7 @@ class PageLooks:
 
     async def again(self, actor: PartitionActor, rows: RowSet) -> ScoutedRows:
         """The same, wherever they are."""
-        found = await self._pages.read(actor.partition, rows, BYTES_A_READ)
+        found = await self._pages.read(actor.partition, rows, BYTES_A_TURN)
         return self._look.among(rows, found)
 
     def left_out_of(self, rows: RowSet, found: PagesFound) -> RowSet:

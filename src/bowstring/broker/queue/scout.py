@@ -72,8 +72,15 @@ class Scout(PageLooks):
         self._failed = failed
         self._sleep = reading.clock.sleep
         self._partitions: dict[PartitionActor, LookAhead] = {}
+        self.granted = 0
+        """When rows were granted last."""
 
     # What the granter asks
+
+    def is_reading(self, actor: PartitionActor) -> bool:
+        """Whether pages of a partition are being read, so that more may be known in a moment."""
+        ahead = self._partitions.get(actor)
+        return ahead is not None and ahead.task is not None
 
     def waiting(self, actor: PartitionActor, ledger: Ledger, now: int = 0) -> int:
         """How many rows of a partition can be granted, as far as is known. Looks further."""
@@ -184,19 +191,26 @@ class Scout(PageLooks):
         following: PagesRead | None = None
         try:
             while not self._is_far(ahead) and (committed := actor.partition.committed_offset) > ahead.end:
-                before = ahead.count
                 if following is None or following.asked.first != ahead.end:
                     following = self.read(actor, RowSet(ahead.end, committed))
-                asked, found = following.asked, await following.task
+                read, found = following, await following.task
                 following = self.read_behind(actor, found, committed)
-                await self._sleep(0)
-                self.look_at(actor, ahead, asked, found)
-                if ahead.count > before:
-                    self.found(actor)
+                await self._look_by_turns(actor, ahead, read)
         except asyncio.CancelledError:
             if following is not None:
                 following.task.cancel()
             raise
+
+    async def _look_by_turns(self, actor: PartitionActor, ahead: LookAhead, read: PagesRead) -> None:
+        """Looks at pages that were read, until it knows enough rows."""
+        for part in self.by_turns(read.task.result()):
+            await self._sleep(0)
+            before = ahead.count
+            self.look_at(actor, ahead, RowSet(ahead.end, read.asked.stop), part)
+            if ahead.count > before:
+                self.found(actor)
+            if self._is_far(ahead):
+                return
 
     # Rows that are left out
 

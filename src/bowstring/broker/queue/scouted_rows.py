@@ -4,6 +4,7 @@ of their keys. Everything is arrays, page by page.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -81,6 +82,8 @@ class RowLook:
         self.looks_at_dues = where is not None and "due" in _columns_of(where)
         self._selection = Selection(where)
         self.with_keys = with_keys
+        if where is not None:
+            import_module("bowstring.messages.filter_kernels")  # the first look would hold up the loop for it: 30 ms
 
     def of_page(self, first: int, entry: PageEntry, page: Page, *, filtered: bool = True) -> LookedAt:
         """The rows of a page from the offset on that pass the filter. Dead letters are not filtered:

@@ -98,7 +98,7 @@ def check_together(named: Sequence[NamedRows]) -> None:
     """Raises InvalidArgument for a request that has too many parts or names too many messages in all.
     What the consumer does not hold would cost time and memory as if it did.
     """
-    parts, rows = sum(len(one.grants) for one in named), sum(sum(one.rows) for one in named)
+    parts, rows = sum(len(one.grants) for one in named), sum(_together(np.array(one.rows, np.uint64)) for one in named)
     if parts > PARTS_MAX:
         raise errors.InvalidArgument(f"a request has {parts} parts.", hint=f"Send at most {PARTS_MAX} at once.")
     _check_rows(rows)
@@ -146,7 +146,15 @@ def _check_runs(firsts: NDArray[np.uint64], lengths: NDArray[np.uint64]) -> None
         raise errors.InvalidArgument(f"{wrong} is not an offset.", hint="Offsets count from 1.")
     if not lengths.min():
         raise errors.InvalidArgument("a run has no rows.", hint="A run has at least one.")
-    _check_rows(sum(lengths.tolist()))
+    _check_rows(_together(lengths))
+
+
+def _together(lengths: NDArray[np.uint64]) -> int:
+    """How many messages these runs have; lengths so large that their sum would wrap round count as the
+    largest of them.
+    """
+    largest = int(lengths.max(initial=0))
+    return largest if largest > ROWS_MAX else int(lengths.sum())
 
 
 def _parts(grants: Sequence[int], runs: Sequence[int], firsts: Offsets, lengths: Offsets) -> Iterator[GrantRows]:

@@ -113,6 +113,8 @@ def _dated(entry: PageEntry, header: PageHeader, offsets: NDArray[np.int64]) -> 
 
 def _origins(origins: tuple[Origin, ...], rows: NDArray[np.int64]) -> list[Origin]:
     """The origins of the rows that are left."""
+    if len(origins) == 1 and len(rows):  # the usual page, which needs no arrays
+        return [origins[0]._replace(rows=len(rows), first_row=origins[0].first_row + int(rows[0]))]
     starts = np.cumsum([0, *(origin.rows for origin in origins)])
     borders = np.searchsorted(rows, starts)
     found: list[Origin] = []

@@ -76,7 +76,10 @@ class Selection(NamedTuple):
                 return arrived if given is None else pc.coalesce(given, arrived)
             return given
 
-        return offsets[passing(self.where, column_of, entry.rows)[offsets - entry.first_offset]]
+        found = passing(self.where, column_of, entry.rows)
+        if len(offsets) == entry.rows:
+            return np.flatnonzero(found) + entry.first_offset
+        return offsets[found[offsets - entry.first_offset]]
 
     def taken(self, batch: pa.RecordBatch, rows: NDArray[np.int64]) -> encoding.Encoded | None:
         """These rows of a page as a message of their own, with the columns that are wanted; None if
