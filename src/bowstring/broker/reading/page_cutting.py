@@ -7,12 +7,14 @@ padding (invariant 13). So it is where the reader wants only some of the rows or
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from bowstring.broker.reading.cursor import Cursor, out_of_range
-from bowstring.broker.reading.fetched import NO_RUNS, Fetched, FetchedRuns
+from bowstring.broker.reading.fetched import JOINED_BYTES_MAX, JOINED_ROWS_MAX, NO_RUNS, Fetched, FetchedRuns
 from bowstring.broker.reading.page_reader import arrivals
 from bowstring.broker.reading.selection import EVERYTHING, Selection
 from bowstring.broker.reading.sifted_pages import SiftedPage
@@ -86,6 +88,65 @@ def some_rows(
     return Fetched(partition.number, end, entry.arrived, header.schema, taken.mask, taken.rows, runs, origins, data, len(data))
 
 
+class GatheredRows:
+    """Rows of several pages of one partition, in as few messages as their bytes allow. Where rows are scattered
+    over many pages, a message for each of them costs many times what its rows do.
+    """
+
+    def __init__(self, partition: Partition) -> None:
+        self.pieces: list[Fetched] = []
+        self.size = 0
+        """About how many bytes there are in all."""
+        self._partition = partition
+        self._group: list[_TakenRows] = []
+        """They become one message."""
+        self._group_bytes = self._group_rows = 0
+
+    def put(self, entry: PageEntry, page: Page, offsets: NDArray[np.int64]) -> None:
+        """Some rows of the next page, at least one, which may be delivered."""
+        header = decode_header(page.header)
+        taken = encoding.taken_rows(encoding.decode(header.columns, page.body), offsets - entry.first_offset)
+        size = taken.nbytes
+        fits = self._group_bytes + size <= JOINED_BYTES_MAX and self._group_rows + taken.num_rows <= JOINED_ROWS_MAX
+        if self._group and not (fits and _are_alike(self._group[0].header, header)):
+            self.finish()
+        self._group.append(_TakenRows(entry, header, offsets, taken))
+        self._group_bytes += size
+        self._group_rows += taken.num_rows
+        self.size += size
+
+    def add(self, piece: Fetched) -> None:
+        """The next page, or some rows of it, as a message already."""
+        self.finish()
+        self.pieces.append(piece)
+        self.size += piece.size
+
+    def finish(self) -> None:
+        """Rows that come from here on are another message."""
+        if self._group:
+            self.pieces.append(_gathered(self._partition, self._group))
+            self._group, self._group_bytes, self._group_rows = [], 0, 0
+
+
+class _TakenRows(NamedTuple):
+    entry: PageEntry
+    header: PageHeader
+    offsets: NDArray[np.int64]
+    batch: pa.RecordBatch
+
+
+def _are_alike(one: PageHeader, other: PageHeader) -> bool:
+    return (one.schema, one.columns) == (other.schema, other.columns)
+
+
+def _gathered(partition: Partition, group: list[_TakenRows]) -> Fetched:
+    whole = encoding.rewrite_together([taken.batch for taken in group])
+    runs = np.concatenate([_dated(taken.entry, taken.header, taken.offsets) for taken in group])
+    origins = [origin for taken in group for origin in _origins(taken.header.origins, taken.offsets - taken.entry.first_offset)]
+    first, end, size = group[0], int(group[-1].offsets[-1]) + 1, len(whole.data)
+    return Fetched(partition.number, end, first.entry.arrived, first.header.schema, whole.mask, whole.rows, runs, origins, whole.data, size)
+
+
 def sifted_rows(partition: Partition, end: int, page: SiftedPage, header: PageHeader, offsets: NDArray[np.int64]) -> Fetched:
     """Rows of a sifted page, of which it has all."""
     entry, columns, data = page.entry, page.columns, page.body
@@ -103,16 +164,19 @@ def _dated(entry: PageEntry, header: PageHeader, offsets: NDArray[np.int64]) -> 
     np.not_equal(offsets[1:], offsets[:-1] + 1, out=begins[1:])
     if arrived is not None:
         begins[1:] |= arrived[1:] != arrived[:-1]
-    starts = np.flatnonzero(begins)
+    starts = begins.nonzero()[0]
     runs = np.empty((len(starts), 3), np.int64)
     runs[:, 0] = offsets[starts]
-    runs[:, 1] = np.diff(starts, append=len(offsets))
+    runs[:-1, 1] = starts[1:] - starts[:-1]
+    runs[-1:, 1] = len(offsets) - starts[-1:]
     runs[:, 2] = entry.arrived if arrived is None else arrived[starts]
     return runs
 
 
 def _origins(origins: tuple[Origin, ...], rows: NDArray[np.int64]) -> list[Origin]:
     """The origins of the rows that are left."""
+    if len(origins) == 1:
+        return [origins[0]._replace(rows=len(rows), first_row=origins[0].first_row + int(rows[0]))] if len(rows) else []
     starts = np.cumsum([0, *(origin.rows for origin in origins)])
     borders = np.searchsorted(rows, starts)
     found: list[Origin] = []
