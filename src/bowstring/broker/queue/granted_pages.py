@@ -55,7 +55,8 @@ class GrantedPages:
         while left:
             moves, entries = partition.moves, list[PageEntry]()
             try:
-                found = await reader.entries(partition, left.first, left.stop, bytes_max, PAGES_A_READ)
+                found = await reader.entries(partition, left.first, left.stop, _of_pages(left, bytes_max), PAGES_A_READ)
+                found = reader.first_of(partition, found, bytes_max)
                 entries = [entry for entry in found if left & RowSet(entry.first_offset, entry.end)]
                 pages = await reader.pages(partition, entries)
             except Damaged as error:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bowstring.broker.reading.fetched import Fetched, FetchedRuns, joined
-from bowstring.broker.reading.page_cutting import GatheredRows, sifted_rows, some_rows, whole_page
+from bowstring.broker.reading.page_cutting import GatheredPages, sifted_rows, some_rows, whole_page
 from bowstring.broker.reading.sifted_pages import SiftedPage
 from bowstring.broker.reading.visibility import Moments, is_whole, visible
 from bowstring.core.machine import NEVER
@@ -48,17 +48,18 @@ def cut(
     them before (`moments` is None) gets them all the same. It ends with the page with which so many bytes are
     reached.
     """
-    gathered = GatheredRows(partition)
+    gathered = GatheredPages(partition)
     expired: list[RowSet] = []
     too_old: list[RowSet] = []
     end = 0
     scattered = None if rows.is_run or len(entries) == 1 else rows.offsets()
-    for entry, page in zip(entries, pages, strict=True):
+    borders = [] if scattered is None else np.searchsorted(scattered, [(entry.first_offset, entry.end) for entry in entries]).tolist()
+    for at, (entry, page) in enumerate(zip(entries, pages, strict=True)):
         if gathered.size >= bytes_max:
             break
         end = entry.end
         if scattered is not None:
-            low, high = np.searchsorted(scattered, (entry.first_offset, end)).tolist()
+            low, high = borders[at]
             if _are_some(entry, page, high - low, moments):
                 gathered.put(entry, page, scattered[low:high])
                 continue

@@ -23,8 +23,11 @@ from bowstring.broker.witness import Witness
 from bowstring.core.pages import Origin, PageEntry, PageHeader, decode_header
 from bowstring.core.partition import Partition
 from bowstring.messages import encoding
+from bowstring.messages.metadata import is_compressed
 from bowstring.ports.store import Page
 
+GATHERED_PAGES_MAX = 16 * 1024 * 1024
+"""The pages of which rows become one message have so many bytes in all at most."""
 BARE_BYTES = 256
 """What rows of which no column is wanted count, so that a reader that takes none bounds them, too."""
 
@@ -88,7 +91,7 @@ def some_rows(
     return Fetched(partition.number, end, entry.arrived, header.schema, taken.mask, taken.rows, runs, origins, data, len(data))
 
 
-class GatheredRows:
+class GatheredPages:
     """Rows of several pages of one partition, in as few messages as their bytes allow. Where rows are scattered
     over many pages, a message for each of them costs many times what its rows do.
     """
@@ -100,20 +103,29 @@ class GatheredRows:
         self._partition = partition
         self._group: list[_TakenRows] = []
         """They become one message."""
-        self._group_bytes = self._group_rows = 0
+        self._group_bytes = self._group_rows = self._page_bytes = 0
 
     def put(self, entry: PageEntry, page: Page, offsets: NDArray[np.int64]) -> None:
         """Some rows of the next page, at least one, which may be delivered."""
         header = decode_header(page.header)
         taken = encoding.taken_rows(encoding.decode(header.columns, page.body), offsets - entry.first_offset)
-        size = taken.nbytes
-        fits = self._group_bytes + size <= JOINED_BYTES_MAX and self._group_rows + taken.num_rows <= JOINED_ROWS_MAX
-        if self._group and not (fits and _are_alike(self._group[0].header, header)):
+        size = taken.nbytes if is_compressed(page.body) else entry.length * len(offsets) // entry.rows
+        if self._group and not self._fits(header, entry, size, len(offsets)):
             self.finish()
         self._group.append(_TakenRows(entry, header, offsets, taken))
         self._group_bytes += size
-        self._group_rows += taken.num_rows
+        self._group_rows += len(offsets)
+        self._page_bytes += entry.length
         self.size += size
+
+    def _fits(self, header: PageHeader, entry: PageEntry, size: int, rows: int) -> bool:
+        """Whether rows go into the message that is gathered. What they have for their part of a page is an
+        estimate, so pages are bounded, too.
+        """
+        first = self._group[0].header
+        are_alike = (first.schema, first.columns) == (header.schema, header.columns)
+        is_small = self._group_bytes + size <= JOINED_BYTES_MAX and self._page_bytes + entry.length <= GATHERED_PAGES_MAX
+        return are_alike and is_small and self._group_rows + rows <= JOINED_ROWS_MAX
 
     def add(self, piece: Fetched) -> None:
         """The next page, or some rows of it, as a message already."""
@@ -125,7 +137,7 @@ class GatheredRows:
         """Rows that come from here on are another message."""
         if self._group:
             self.pieces.append(_gathered(self._partition, self._group))
-            self._group, self._group_bytes, self._group_rows = [], 0, 0
+            self._group, self._group_bytes, self._group_rows, self._page_bytes = [], 0, 0, 0
 
 
 class _TakenRows(NamedTuple):
@@ -135,16 +147,32 @@ class _TakenRows(NamedTuple):
     batch: pa.RecordBatch
 
 
-def _are_alike(one: PageHeader, other: PageHeader) -> bool:
-    return (one.schema, one.columns) == (other.schema, other.columns)
-
-
 def _gathered(partition: Partition, group: list[_TakenRows]) -> Fetched:
     whole = encoding.rewrite_together([taken.batch for taken in group])
-    runs = np.concatenate([_dated(taken.entry, taken.header, taken.offsets) for taken in group])
     origins = [origin for taken in group for origin in _origins(taken.header.origins, taken.offsets - taken.entry.first_offset)]
     first, end, size = group[0], int(group[-1].offsets[-1]) + 1, len(whole.data)
-    return Fetched(partition.number, end, first.entry.arrived, first.header.schema, whole.mask, whole.rows, runs, origins, whole.data, size)
+    return Fetched(
+        partition.number,
+        end,
+        first.entry.arrived,
+        first.header.schema,
+        whole.mask,
+        whole.rows,
+        _dated_together(group),
+        origins,
+        whole.data,
+        size,
+    )
+
+
+def _dated_together(group: list[_TakenRows]) -> FetchedRuns:
+    """Runs of rows that follow each other and arrived together."""
+    offsets = np.concatenate([taken.offsets for taken in group])
+    if any(taken.entry.arrived != taken.entry.arrived_last for taken in group):
+        arrived = np.concatenate([arrivals(each.header, each.entry)[each.offsets - each.entry.first_offset] for each in group])
+    else:
+        arrived = np.repeat([taken.entry.arrived for taken in group], [len(taken.offsets) for taken in group])
+    return _runs(offsets, arrived)
 
 
 def sifted_rows(partition: Partition, end: int, page: SiftedPage, header: PageHeader, offsets: NDArray[np.int64]) -> Fetched:
@@ -158,18 +186,22 @@ def sifted_rows(partition: Partition, end: int, page: SiftedPage, header: PageHe
 
 
 def _dated(entry: PageEntry, header: PageHeader, offsets: NDArray[np.int64]) -> FetchedRuns:
-    """Runs of consecutive offsets that arrived together."""
-    arrived = None if entry.arrived == entry.arrived_last else arrivals(header, entry)[offsets - entry.first_offset]
+    """Runs of consecutive offsets of a page that arrived together."""
+    one = entry.arrived == entry.arrived_last
+    return _runs(offsets, entry.arrived if one else arrivals(header, entry)[offsets - entry.first_offset])
+
+
+def _runs(offsets: NDArray[np.int64], arrived: NDArray[np.int64] | int) -> FetchedRuns:
     begins = np.ones(len(offsets), np.bool_)
     np.not_equal(offsets[1:], offsets[:-1] + 1, out=begins[1:])
-    if arrived is not None:
+    if not isinstance(arrived, int):
         begins[1:] |= arrived[1:] != arrived[:-1]
     starts = begins.nonzero()[0]
     runs = np.empty((len(starts), 3), np.int64)
     runs[:, 0] = offsets[starts]
     runs[:-1, 1] = starts[1:] - starts[:-1]
     runs[-1:, 1] = len(offsets) - starts[-1:]
-    runs[:, 2] = entry.arrived if arrived is None else arrived[starts]
+    runs[:, 2] = arrived if isinstance(arrived, int) else arrived[starts]
     return runs
 
 
