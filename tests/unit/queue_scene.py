@@ -175,6 +175,9 @@ class SceneReading:
             found = before or found
         return found
 
+    def first_of(self, partition: Partition, entries: Sequence[PageEntry], bytes_max: int) -> Sequence[PageEntry]:
+        return entries
+
     async def unreadable(self, partition: Partition, offset: int, end: int) -> Extent | None:
         for first, last in self.extents:
             if offset < last and first < end:

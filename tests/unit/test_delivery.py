@@ -8,7 +8,10 @@ import pytest
 
 from bowstring import errors
 from bowstring.broker.log.requests import Question
+from bowstring.broker.queue import delivery
 from bowstring.broker.queue.holdings import ConsumerCredit
+from bowstring.broker.queue.leased_page import offsets_of
+from bowstring.broker.reading import fetched, page_cutting
 from bowstring.core.changes import Reason
 from bowstring.core.decisions import Decided, Decision, Found
 from bowstring.core.ledger_changes import SetAside, SetAsideReason, Settlement
@@ -51,6 +54,44 @@ async def test_rows_of_others_are_in_no_frame():
     scene.flusher.settle()
     assert values_of(bob.pushed[-1]) == [ada.values[1]]
     assert ada.values[0] not in bytes(bob.pushed[-1].fetched.data or b"")
+
+
+async def test_scattered_rows_of_several_pages_are_one_message_without_a_byte_of_others():
+    scene = QueueScene()
+    ada = scene.customer()
+    for page in range(4):
+        scene.publish(*[b"mine-%d" % (6 * page + at) if at % 2 else b"others-%d" % (6 * page + at) for at in range(6)])
+    scene.flusher.settle()
+    mine = [value for value in ada.values if value.startswith(b"mine")]
+    (grant,) = set(ada.grants)
+    ada.settle(Settlement.NACK, grant, [offset for offset, value in zip(ada.offsets, ada.values, strict=True) if value in mine])
+    before = len(ada.pushed)
+    scene.flusher.settle()
+    (again,) = ada.pushed[before:]
+    assert values_of(again) == mine
+    assert b"others" not in bytes(again.fetched.data or b"")
+    assert [origin.rows for origin in again.fetched.origins] == [3] * 4
+    assert [origin.first_row for origin in again.fetched.origins] == [1] * 4
+
+
+async def test_messages_of_gathered_rows_are_bounded(monkeypatch: pytest.MonkeyPatch):
+    for module in (page_cutting, fetched):
+        monkeypatch.setattr(module, "JOINED_BYTES_MAX", 600)
+    monkeypatch.setattr(delivery, "READ_BYTES_MAX", 1_500)
+    scene = QueueScene()
+    ada = scene.customer()
+    for _ in range(8):
+        scene.publish(sizes=[100] * 4)
+    scene.flusher.settle()
+    odd = [offset for offset in ada.offsets if offset % 2]
+    (grant,) = set(ada.grants)
+    ada.settle(Settlement.NACK, grant, odd)
+    before = len(ada.pushed)
+    scene.flusher.settle()
+    again = ada.pushed[before:]
+    assert [offset for pushed in again for offset in offsets_of(pushed.fetched).offsets().tolist()] == odd
+    assert len(again) > 2
+    assert all(len(pushed.fetched.data or b"") <= 600 for pushed in again)
 
 
 async def test_origins_name_the_rows_that_are_left():

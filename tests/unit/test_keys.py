@@ -178,7 +178,10 @@ class KeysMachine(RuleBasedStateMachine):
         if data.draw(st.integers(0, 3)) == 0:
             self.narrowed = True
             self.keys.expired(grant, ~masks[0])
-        self.keys.ended(grant, ~masks[0], masks[1], masks[2])
+        if set(fates) == {"acked"} and data.draw(st.booleans()):
+            self.keys.all_settled(grant)
+        else:
+            self.keys.ended(grant, ~masks[0], masks[1], masks[2])
         for offset, fate in zip(held, fates, strict=True):
             if fate == "acked":
                 del self.rows[offset]

@@ -68,6 +68,14 @@ def test_spans_and_runs_come_back(one: set[int]):
     assert all(span > 0 for span in found.spans()[1:])
 
 
+@given(SETS, SETS.filter(bool), st.sampled_from([1, 1_000]))
+def test_members_are_found_in_a_field_as_one_by_one(some: set[int], members: set[int], spread: int):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(offset_set, "SPREAD", spread)
+        given, there = (np.array(sorted(offsets), np.int64) for offsets in (some, members))
+        assert offset_set.are_among(given, there).tolist() == [offset in members for offset in sorted(some)]
+
+
 @given(st.lists(SETS, max_size=6))
 def test_many_sets_join(several: list[set[int]]):
     assert plain(RowSet.union(map(rows, several))) == set[int]().union(*several)

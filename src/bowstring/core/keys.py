@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from bowstring.core.key_barrier import AreSuspects, KeyBarrier, none_are
 from bowstring.core.key_rows import NO_KEY_ROWS, Hashes, KeyFacts, KeyFront, KeyRows, Numbers, once
-from bowstring.core.key_table import KEYLESS, ONE, KeyTable
+from bowstring.core.key_table import KEYLESS, ONE, SLOTS, KeyTable, slots_of
 from bowstring.core.machine import NEVER
 from bowstring.core.narrowed_keys import NarrowedKeys
 from bowstring.core.offset_set import Offsets
@@ -39,11 +39,9 @@ from bowstring.core.parked_rows import ParkedRows
 
 Owners = NDArray[np.int16]
 
-SLOTS: Final = 4_096
-"""Keys prefer consumers by slot: this many of them, by the last bits of the hash."""
 WAITING_MAX: Final = 1 << 18
 """So many rows wait in one partition before the search for free keys stops."""
-UNPARKED_MAX: Final = 4_096
+UNPARKED_MAX: Final = 16_384
 """So many parked rows go to the fronts at once: a key may have all rows that wait."""
 NO_OWNER: Final = -1
 """The owner of slots while there is no consumer."""
@@ -121,8 +119,7 @@ class KeyedRows:
         owners = self._owners[slots_of(self._table.hashes[rows.numbers])]
         owners[rows.numbers == KEYLESS] = ANY_OWNER
         if (owners == owners[0]).all():
-            self._front(int(owners[0])).put(rows)
-            return
+            return self._front(int(owners[0])).put(rows)
         order = np.argsort(owners, kind="stable")
         rows, owners = rows.at(order), owners[order]
         starts = np.concatenate(([0], np.flatnonzero(np.diff(owners)) + 1, [len(owners)])).tolist()
@@ -269,6 +266,14 @@ class KeyedRows:
             self._wait(rows.at(waiting))
         self._table.forget(rows.numbers[~(waiting | later)])
 
+    def all_settled(self, grant: int) -> None:
+        """All rows of a grant are settled; all leased rows of their keys are among them."""
+        numbers = self._leases.pop(grant).numbers
+        keyed = numbers[numbers != KEYLESS]
+        self._leased[keyed] = self._grants[keyed] = 0
+        self._freed.append(keyed)
+        self._table.forget(numbers)
+
     @property
     def later(self) -> Offsets:
         return self._later.rows.offsets
@@ -393,8 +398,3 @@ class KeyedRows:
             assert (self._grants[held] == grant).all(), "a key is in two grants"
         for part in (self._parked, self._later, self._suspects, self._table):
             part.check()
-
-
-def slots_of(hashes: Hashes) -> NDArray[np.intp]:
-    """The slots of keys."""
-    return (hashes & np.uint64(SLOTS - 1)).astype(np.intp)

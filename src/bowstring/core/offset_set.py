@@ -27,6 +27,23 @@ MANY_RUNS = 64
 """From so many on runs are added all at once."""
 
 
+SPREAD = 32
+"""Offsets of which one in so many is there, or more, are looked for in a field with a place for each."""
+
+
+def are_among(offsets: Offsets, members: Offsets) -> NDArray[np.bool_]:
+    """Which of the ascending offsets are members. Members ascend, and there is at least one."""
+    if not len(offsets):
+        return np.empty(0, np.bool_)
+    first, stop = int(offsets[0]), int(offsets[-1]) + 1
+    if stop - first > SPREAD * len(offsets):
+        return members[np.minimum(np.searchsorted(members, offsets), len(members) - 1)] == offsets
+    low, high = np.searchsorted(members, (first, stop))
+    field = np.zeros(stop - first, np.bool_)
+    field[members[low:high] - first] = True
+    return field[offsets - first]
+
+
 class OffsetSet:
     """A set of offsets."""
 
@@ -92,8 +109,7 @@ class OffsetSet:
         members = self.within(int(offsets[0]), int(offsets[-1]) + 1)
         if not len(members):
             return np.zeros(len(offsets), np.bool_)
-        places = np.minimum(np.searchsorted(members, offsets), len(members) - 1)
-        return members[places] == offsets
+        return are_among(offsets, members)
 
     def also_in(self, other: OffsetSet) -> Offsets:
         """The members that the other set has too, ascending."""

@@ -158,14 +158,18 @@ def take(batch: pa.RecordBatch, rows: npt.NDArray[np.int64] | pa.Array, *, compr
     """The given rows of a checked batch as a message of their own, with no byte of any other row in
     it.
     """
-    if isinstance(rows, pa.Array):
-        taken = batch.take(rows)
-    elif _are_consecutive(rows) and rows[0] >= 0 and rows[-1] < batch.num_rows:
-        taken = batch.slice(int(rows[0]), len(rows))  # each part is cut to its own rows when it is written
-    else:
-        taken = batch.take(columns.integers(np.asarray(rows, np.int64)))
+    taken = taken_rows(batch, rows)
     parts = [(column.bit, columns.part(column, array)) for column, array in _ordered(taken)]
     return _write(parts, taken.num_rows, compression, checked=False).encoded()
+
+
+def taken_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.int64] | pa.Array) -> pa.RecordBatch:
+    """The given rows of a checked batch. Bytes of others are cut off when they are written."""
+    if isinstance(rows, pa.Array):
+        return batch.take(rows)
+    if _are_consecutive(rows) and rows[0] >= 0 and rows[-1] < batch.num_rows:
+        return batch.slice(int(rows[0]), len(rows))
+    return batch.take(columns.integers(np.asarray(rows, np.int64)))
 
 
 def _are_consecutive(rows: npt.NDArray[np.int64]) -> bool:

@@ -195,13 +195,15 @@ class Delivery:
             rows = rows - left_out
         if entries and rows:
             moments = None if outgoing.again else self._reading.moments(partition.topic, self._subscription.kept_longer(outgoing.actor))
-            cut = leased_page.cut(partition, rows, entries, found.pages, moments)
+            cut = leased_page.cut(partition, rows, entries, found.pages, moments, READ_BYTES_MAX)
             self._set_aside(outgoing, cut.expired, SetAsideReason.EXPIRED)
             self._set_aside(outgoing, cut.too_old, self._subscription.fate_of_old_rows)
             for piece in cut.pieces:
                 if not self._send_piece(outgoing, piece):
                     return not outgoing.again
-            outgoing.offset = min(entries[-1].end, rows.stop)
+            outgoing.offset = min(cut.end, rows.stop)
+            if cut.end < entries[-1].end:
+                return True
         if found.damaged:
             outgoing.offset = found.damaged.stop
             if not outgoing.again:

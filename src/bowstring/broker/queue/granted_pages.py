@@ -50,12 +50,12 @@ class GrantedPages:
         self._whole = whole
 
     def at_once(self, partition: Partition, rows: RowSet, bytes_max: int) -> PagesFound | None:
-        """The next pages that hold these rows, about so many bytes; None if they are not in memory."""
+        """The next pages that hold these rows, of which they have about so many bytes; None if they are not in memory."""
         if not self._whole and (sifted := self._reading.caches.sifted.find(partition, rows, bytes_max)):
             return PagesFound([page.entry for page in sifted], [*sifted])
         if rows.first < partition.sealed_end:
             return None
-        entries = partition.pages.between(rows.first, rows.stop, bytes_max, PAGES_A_READ)
+        entries = partition.pages.between(rows.first, rows.stop, _of_pages(rows, bytes_max), PAGES_A_READ)
         pages = self._reading.reader.held(partition, entries)
         return None if pages is None else PagesFound(entries, pages, _in_none(rows, entries))
 
@@ -67,7 +67,8 @@ class GrantedPages:
         while left:
             moves, entries = partition.moves, list[PageEntry]()
             try:
-                found = await reader.entries(partition, left.first, left.stop, bytes_max, PAGES_A_READ)
+                found = await reader.entries(partition, left.first, left.stop, _of_pages(left, bytes_max), PAGES_A_READ)
+                found = reader.first_of(partition, found, bytes_max)
                 entries = [entry for entry in found if left & RowSet(entry.first_offset, entry.end)]
                 pages = await reader.pages(partition, entries)
             except Damaged as error:
@@ -106,6 +107,11 @@ class GrantedPages:
     def _note(self, partition: Partition, error: Damaged) -> None:
         self._reading.counters.damaged += 1
         self._reading.note_damage(partition, error)
+
+
+def _of_pages(rows: RowSet, bytes_max: int) -> int:
+    """How many bytes of pages have about so many of these rows, which may be few of each page."""
+    return bytes_max * (rows.stop - rows.first) // max(1, len(rows))
 
 
 def _in_none(rows: RowSet, entries: Sequence[PageEntry]) -> RowSet:

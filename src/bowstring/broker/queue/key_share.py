@@ -17,7 +17,7 @@ from bowstring.broker.queue.slot_owners import SlotOwners
 from bowstring.core.changes import Change, Delete, Floor
 from bowstring.core.granting import ChosenRows, Granted
 from bowstring.core.ledger import Ledger
-from bowstring.core.ledger_changes import Condemn, Expire, GiveBack, Grant, Overtake, Redrive, Reset, SetAside, Settle
+from bowstring.core.ledger_changes import Condemn, Expire, GiveBack, Grant, Overtake, Redrive, Reset, SetAside, Settle, Settlement
 from bowstring.core.settling import Behind, GrantRows, RevokedRows
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ class KeyShare:
             known.rows_left(ledger)
         elif isinstance(change, Redrive):
             known.come_again(ledger, change)
+        elif isinstance(change, Settle) and all(part.outcome is Settlement.ACK for part in change.parts):
+            known.acked(ledger, [part.grant for part in change.parts])
         elif isinstance(change, Settle | GiveBack | SetAside):
             known.follow(ledger, [part.grant for part in change.parts])
         else:

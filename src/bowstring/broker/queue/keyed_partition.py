@@ -29,7 +29,7 @@ from bowstring.core.keys import KEYLESS, KeyedRows, Owners
 from bowstring.core.ledger import Ledger
 from bowstring.core.ledger_changes import Redrive
 from bowstring.core.machine import NEVER
-from bowstring.core.offset_set import Offsets
+from bowstring.core.offset_set import Offsets, are_among
 from bowstring.core.row_set import NO_ROWS, RowSet
 
 BLOCK_ROWS: Final = 4_096
@@ -215,13 +215,14 @@ class KeyedPartition:
         rows = self.keys.choose(owner, most, keyless_most)
         if not len(rows.offsets):
             return None
-        can = self._can_be_granted(ledger, rows.offsets, now)
-        if not can.all():
+        chosen = RowSet.of_offsets(rows.offsets)
+        if not _are_returned(ledger, chosen):
+            can = self._can_be_granted(ledger, rows.offsets, now)
             self.keys.drop(rows.at(~can))
             rows = rows.at(can)
             if not len(rows.offsets):
                 return None
-        chosen = RowSet.of_offsets(rows.offsets)
+            chosen = RowSet.of_offsets(rows.offsets)
         upto = max(ledger.cursor, chosen.stop)
         return KeyChoice(rows, ChosenRows(chosen, upto, self.scout.left_out(self.actor, ledger, upto)))
 
@@ -296,6 +297,19 @@ class KeyedPartition:
 
     # The ledger changes
 
+    def acked(self, ledger: Ledger, grants: Iterable[int]) -> None:
+        """Rows of these grants were acked: none of them comes again."""
+        for grant in set(grants):
+            known = self.keys.leased(grant)
+            leases = ledger.leases.of_grant(grant)
+            left = sum(len(lease.rows) for lease in leases)
+            if not left and len(known.offsets):
+                self.keys.all_settled(grant)
+            elif left < len(known.offsets):
+                gone = ~_among(known.offsets, RowSet.union(lease.rows for lease in leases))
+                none = np.zeros(len(gone), np.bool_)
+                self.keys.ended(grant, gone, none, none)
+
     def follow(self, ledger: Ledger, grants: Iterable[int] | None, *, expired: bool = False) -> None:
         """Leases of these grants may have ended, or of any; by their time or not."""
         for grant in self.keys.grants if grants is None else set(grants):
@@ -355,8 +369,12 @@ def _among(offsets: Offsets, rows: RowSet) -> NDArray[np.bool_]:
     """Which of the ascending offsets are among the rows."""
     if rows.is_run:
         return (offsets >= rows.first) & (offsets < rows.stop)
-    members = rows.offsets()
-    return members[np.minimum(np.searchsorted(members, offsets), len(members) - 1)] == offsets
+    return are_among(offsets, rows.offsets())
+
+
+def _are_returned(ledger: Ledger, rows: RowSet) -> bool:
+    """Whether all of these rows were given back, or left behind by the cursor: then they can be granted."""
+    return rows.stop <= ledger.cursor and len(ledger.returned.among(rows)) == len(rows)
 
 
 def hashes_of(found: ScoutedRows) -> NDArray[np.uint64]:

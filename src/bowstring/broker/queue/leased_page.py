@@ -12,9 +12,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bowstring.broker.reading.fetched import Fetched, FetchedRuns, joined
-from bowstring.broker.reading.page_cutting import sifted_rows, some_rows, whole_page
+from bowstring.broker.reading.page_cutting import GatheredPages, sifted_rows, some_rows, whole_page
 from bowstring.broker.reading.sifted_pages import SiftedPage
 from bowstring.broker.reading.visibility import Moments, is_whole, visible
+from bowstring.core.machine import NEVER
 from bowstring.core.pages import Origin, PageEntry, decode_header
 from bowstring.core.partition import Partition
 from bowstring.core.row_set import RowSet
@@ -36,17 +37,35 @@ class LeasedRowsCut(NamedTuple):
     """Rows that have expired by a time of their own: no consumer gets them."""
     too_old: RowSet
     """Rows that retention takes: no consumer gets them either. Of a page with both kinds all are here."""
+    end: int
+    """Where the last page ends that was cut."""
 
 
-def cut(partition: Partition, rows: RowSet, entries: Sequence[PageEntry], pages: Sequence[Page], moments: Moments | None) -> LeasedRowsCut:
+def cut(
+    partition: Partition, rows: RowSet, entries: Sequence[PageEntry], pages: Sequence[Page], moments: Moments | None, bytes_max: int = NEVER
+) -> LeasedRowsCut:
     """These rows out of pages, less those that have expired or are too old; a consumer that was sent
-    them before (`moments` is None) gets them all the same.
+    them before (`moments` is None) gets them all the same. It ends with the page with which so many bytes are
+    reached.
     """
-    pieces: list[Fetched] = []
+    gathered = GatheredPages(partition)
     expired: list[RowSet] = []
     too_old: list[RowSet] = []
-    for entry, page in zip(entries, pages, strict=True):
-        wanted = rows & RowSet(entry.first_offset, entry.end)
+    end = 0
+    scattered = None if rows.is_run or len(entries) == 1 else rows.offsets()
+    borders = [] if scattered is None else np.searchsorted(scattered, [(entry.first_offset, entry.end) for entry in entries]).tolist()
+    for at, (entry, page) in enumerate(zip(entries, pages, strict=True)):
+        if gathered.size >= bytes_max:
+            break
+        end = entry.end
+        if scattered is not None:
+            low, high = borders[at]
+            if _are_some(entry, page, high - low, moments):
+                gathered.put(entry, page, scattered[low:high])
+                continue
+            wanted = RowSet.of_offsets(scattered[low:high])
+        else:
+            wanted = rows & RowSet(entry.first_offset, end)
         if not wanted:
             continue
         if moments is not None and _are_all_gone(entry, moments):
@@ -56,8 +75,14 @@ def cut(partition: Partition, rows: RowSet, entries: Sequence[PageEntry], pages:
         if moments is not None and piece.rows < len(wanted):
             (expired if entry.arrived >= moments.horizon else too_old).append(wanted - offsets_of(piece))
         if piece.rows:
-            pieces.append(piece)
-    return LeasedRowsCut(joined(pieces), RowSet.union(expired), RowSet.union(too_old))
+            gathered.add(piece)
+    gathered.finish()
+    return LeasedRowsCut(joined(gathered.pieces), RowSet.union(expired), RowSet.union(too_old), end)
+
+
+def _are_some(entry: PageEntry, page: Page, rows: int, moments: Moments | None) -> bool:
+    """Whether so many rows of a page are not all of them, and the entry tells that they can be delivered."""
+    return 0 < rows < entry.rows and not isinstance(page, SiftedPage) and (moments is None or _are_current(entry, moments))
 
 
 def expired_rows(partition: Partition, rows: RowSet, entries: Sequence[PageEntry], pages: Sequence[Page], now: int) -> RowSet:

@@ -93,6 +93,16 @@ class PageReader:
                 found[at] = page
         return [page for page in found if page is not None]
 
+    def first_of(self, partition: Partition, entries: Sequence[PageEntry], bytes_max: int) -> Sequence[PageEntry]:
+        """The first of the pages, of which about so many bytes have to be read: the others are in memory."""
+        size = 0
+        for at, entry in enumerate(entries):
+            if size >= bytes_max:
+                return entries[:at]
+            if self._cached(partition, entry) is None:
+                size += entry.length
+        return entries
+
     def held(self, partition: Partition, entries: Sequence[PageEntry]) -> list[Page] | None:
         """The pages of these entries if all of them are in memory, and there are any."""
         pages = self.stored_held(partition, entries)
