@@ -110,7 +110,7 @@ class Stay:
     pushes: list[Push] = field(default_factory=list)
     handed: list[HandedOut] = field(default_factory=list)
     asks: list[tuple[Ask, str]] = field(default_factory=list)
-    """Requests that name it, and with what outcome."""
+    """Requests that name it, with their outcomes."""
 
     @property
     def first(self) -> Push:
@@ -118,14 +118,16 @@ class Stay:
 
     def until(self, by: float = inf) -> int:
         """Until when it was held for certain, as far as its consumer was told by then."""
-        longer = [ask.until for ask, _ in self.asks if ask.operation == EXTEND and ask.answered <= by and not self._refused(ask)]
-        return max([push.until for push in self.pushes if push.time <= by] + longer, default=0)
+        longer = (ask.until for ask, _ in self.asks if ask.operation == EXTEND and ask.answered <= by and not self._refused(ask))
+        return max([*(push.until for push in self.pushes if push.time <= by), *longer], default=0)
 
     def until_perhaps(self) -> float:
-        """Until when it may have been held: an extension without an answer may have been carried
-        out."""
-        open_asks = any(ask.operation == EXTEND and not ask.answers for ask, _ in self.asks)
-        return inf if open_asks else self.until()
+        """Until when it may have been held."""
+        return inf if any(self.may_have_extended(ask) for ask, _ in self.asks) else self.until()
+
+    def may_have_extended(self, ask: Ask) -> bool:
+        """Whether it was carried out, perhaps, and no answer tells: on a stream that broke. Its repeat came behind settlements."""
+        return ask.operation == EXTEND and (not ask.answers or (self._refused(ask) and ask.answered_on > min(ask.streams)))
 
     def _refused(self, ask: Ask) -> bool:
         return ask.refuses(self.grant, self.place[1])

@@ -30,7 +30,7 @@ def a_late_settlement_is_refused(queue: QueueFacts, clocks: LeaseClocks) -> Case
 def _until_before(stay: Stay, ask: Ask) -> float:
     """Until when it may have been held, but for this request itself."""
     others = [other for other, _ in stay.asks if other is not ask and other.operation == EXTEND and other.written <= ask.written]
-    if any(not other.answers for other in others):
+    if any(stay.may_have_extended(other) for other in others):
         return float("inf")
     told = [other.until for other in others if not other.refuses(stay.grant, stay.place[1])]
     return max([push.until for push in stay.pushes] + told)
