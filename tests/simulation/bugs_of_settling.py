@@ -33,9 +33,9 @@ def a_settlement_does_not_compare_the_grant() -> Generator[None]:
     """Whoever settles a row settles it for the one that holds it now."""
     settle = settling.settle
 
-    def wrong(ledger: Ledger, request: Any, now: int) -> Any:
+    def wrong(ledger: Ledger, request: Any, now: int, behind: Any = None) -> Any:
         parts = [part._replace(grant=_holding(ledger, part)) for part in request.parts]
-        return settle(ledger, request._replace(parts=parts), now)
+        return settle(ledger, request._replace(parts=parts), now, behind)
 
     held = settling._Held.__init__
     with (
@@ -54,8 +54,8 @@ def a_repeated_nack_counts_twice() -> Generator[None]:
     """A request that is sent again is carried out again, whatever has become of its rows."""
     settle = settling.settle
 
-    def again(ledger: Ledger, request: Any, now: int) -> Any:
-        done = settle(ledger, request, now)
+    def again(ledger: Ledger, request: Any, now: int, behind: Any = None) -> Any:
+        done = settle(ledger, request, now, behind)
         if done.repeated:
             for part in request.parts:
                 if part.rows is not None and part.outcome is Settlement.NACK:
