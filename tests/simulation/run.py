@@ -22,6 +22,7 @@ from tests.history import checkers, promises_of_deleting, promises_of_delivery, 
 from tests.history.checkers import Violation
 from tests.history.events import NOTE, PUBLISH, READ, Event
 from tests.history.queue_checkers import check_queues
+from tests.simulation import unforeseen
 from tests.simulation.backing_up import Backups
 from tests.simulation.broker_time import clocks_of, late_seconds, lease_clocks_of, notice_seconds
 from tests.simulation.key_journal import check_keys, keys_of, readable
@@ -105,7 +106,7 @@ def run(
         runs.append(Run(world, load))
         await runs[0].run()
 
-    with planted():
+    with planted(), unforeseen.reported(world.bugs.append):
         try:
             world.run(main)
         except Stuck as error:

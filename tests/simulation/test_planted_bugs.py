@@ -8,23 +8,30 @@ that all have their turn; `make test-long` takes all of them.
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from bowstring.core import settling
 from tests.simulation import processes
 from tests.simulation.bugs import BUGS, Bug
+from tests.simulation.planting import CALM, QUEUE
 from tests.simulation.run import Report, run
 
 SEEDS_MAX = 40
 A_ROTATION = 6
 SOURCES = Path(__file__).parents[2] / "src"
+MISFIT = re.compile(r"\b(TypeError|AttributeError|NameError)\(")
+"""What a stand-in ends in that does not fit where it was put."""
 
 
 def evidence(report: Report | None) -> str:
     """By what a run has shown the bug, empty if it has not."""
-    if report is None:
+    if report is None or MISFIT.search(report.bug):
         return ""
     if report.violations:
         return str(report.violations[0])
@@ -73,6 +80,19 @@ def test_nothing_is_found_in_the_same_world_without_the_bug(bug: Bug):
 def test_a_bug_can_be_planted_and_leaves_nothing_behind(bug: Bug):
     with bug.planted():
         pass
+
+
+def test_a_stand_in_that_takes_other_arguments_is_no_bug_that_was_found():
+    @contextmanager
+    def unfit() -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(settling, "settle", lambda ledger: None)
+            yield
+
+    (outcome,) = processes.each([1], partial(run, options=CALM, load=QUEUE, planted=unfit))
+    assert outcome.value is not None
+    assert "TypeError" in outcome.value.bug
+    assert not evidence(outcome.value)
 
 
 def test_there_are_enough_planted_bugs():
