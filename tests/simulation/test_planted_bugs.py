@@ -25,7 +25,7 @@ from tests.simulation.run import Report, run
 SEEDS_MAX = 40
 A_ROTATION = 6
 SOURCES = Path(__file__).parents[2] / "src"
-MISFIT = re.compile(r"\b(TypeError|AttributeError|NameError)\(")
+MISFIT = re.compile(r"\b(TypeError|AttributeError|NameError)\b")
 """What a stand-in ends in that does not fit where it was put."""
 
 
