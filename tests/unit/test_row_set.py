@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -120,3 +122,18 @@ def test_rows_to_the_end_of_time_meet_others_at_once() -> None:
     some, endless = rows({3, 9, 10}), RowSet(0, NEVER)
     assert some & endless == endless & some == some
     assert not some - endless
+
+
+def test_the_spans_of_millions_of_rows_do_not_list_them():
+    """A cursor passes by twenty million rows that are not due, of which some are due already."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(offset_set, "CHUNK_BITS", 20)
+        everything = RowSet(1, 20_000_001)
+        found = everything - rows({7, 1 << 20, (1 << 20) + 1, 12_345_678})
+        tracemalloc.start()
+        try:
+            assert found.spans() == (1, 6, 1, (1 << 20) - 8, 2, 12_345_678 - (1 << 20) - 2, 1, 20_000_000 - 12_345_678)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert peak < 1_000_000

@@ -186,10 +186,15 @@ class RowSet:
         """Ascending."""
         if self._chunks is None:
             return np.arange(self.first, self.stop, dtype=np.int64)
-        parts = [
-            np.asarray(bitmap.to_array(), np.int64) + (number << offset_set.CHUNK_BITS) for number, bitmap in sorted(self._chunks.items())
-        ]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        if len(self._chunks) == 1:
+            ((number, bitmap),) = self._chunks.items()
+            return np.asarray(bitmap.to_array(), np.int64) + (number << offset_set.CHUNK_BITS)
+        found, at = np.empty(len(self), np.int64), 0
+        for number, bitmap in sorted(self._chunks.items()):  # one after the other: no more rows are in memory twice
+            part = found[at : at + len(bitmap)]
+            np.add(np.asarray(bitmap.to_array()), number << offset_set.CHUNK_BITS, out=part, dtype=np.int64)
+            at += len(part)
+        return found
 
     def runs(self) -> Runs:
         """As (offset, rows), ascending."""
@@ -201,12 +206,9 @@ class RowSet:
         """As a change has them."""
         if self._chunks is None:
             return (self.first, self.stop - self.first) if self else ()
-        offsets = self.offsets()
-        breaks = (offsets[1:] - offsets[:-1] != 1).nonzero()[0]
-        borders = np.zeros(2 * len(breaks) + 3, np.int64)
-        borders[1], borders[-1] = offsets[0], offsets[-1] + 1
-        borders[2:-1:2], borders[3:-1:2] = offsets[breaks] + 1, offsets[breaks + 1]
-        return tuple((borders[1:] - borders[:-1]).tolist())
+        parts = [_borders(bitmap, number) for number, bitmap in sorted(self._chunks.items())]
+        borders = parts[0] if len(parts) == 1 else _joined(parts)
+        return (int(borders[0]), *(borders[1:] - borders[:-1]).tolist())
 
 
 NO_ROWS = RowSet(0, 0)
@@ -215,6 +217,25 @@ NO_ROWS = RowSet(0, 0)
 def _bitmap(offsets: Offsets, chunk: int) -> BitMap:
     """Ascending offsets of one chunk."""
     return BitMap(array("I", (offsets - (chunk << offset_set.CHUNK_BITS)).astype(np.uint32).tobytes()))
+
+
+def _borders(bitmap: BitMap, chunk: int) -> Offsets:
+    """Where the runs of a bitmap begin and where they end, in turn. The rows are not listed: millions of
+    them may be a few runs.
+    """
+    behind = bitmap.shift(1)
+    firsts = np.asarray((bitmap - behind).to_array(), np.int64)
+    found = np.empty(2 * len(firsts), np.int64)
+    found[::2], found[1::2] = firsts, np.asarray((behind - bitmap).to_array(), np.int64)
+    return found + (chunk << offset_set.CHUNK_BITS)
+
+
+def _joined(parts: list[Offsets]) -> Offsets:
+    """The borders of chunks that follow each other: a run may go on from one into the next."""
+    borders = np.concatenate(parts)
+    goes_on = borders[1:-1:2] == borders[2::2]
+    inner = np.repeat(~goes_on, 2)
+    return np.concatenate((borders[:1], borders[1:-1][inner], borders[-1:]))
 
 
 def _merged(runs: list[tuple[int, int]]) -> Iterable[tuple[int, int]]:
