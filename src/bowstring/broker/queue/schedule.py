@@ -294,11 +294,12 @@ class Schedule:
             self._told_until = now
 
     def _tell(self, due: Offsets) -> None:
-        self.undue.take_out(RowSet.of_offsets(due))
+        rows = RowSet.of_offsets(due)
+        self.undue.take_out(rows)
         for number in self._fed:
             ledger = self._partition.ledgers.get(number)
             if ledger is not None and not ledger.later.is_empty:
-                ledger.later.come_due(due)
+                ledger.later.come_due(due, rows)
 
     def stop(self) -> None:
         """No one needs it: the topic or its last subscription is gone, or the incarnation has ended. An
