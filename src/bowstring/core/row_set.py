@@ -102,12 +102,14 @@ class RowSet:
         if stop - first == len(offsets):
             return RowSet(first, stop)
         low, high = first >> offset_set.CHUNK_BITS, (stop - 1) >> offset_set.CHUNK_BITS
+        places = array("I", (offsets & ((1 << offset_set.CHUNK_BITS) - 1)).astype(np.uint32).tobytes())
         if low == high:
-            return RowSet(first, stop, {low: _bitmap(offsets, low)})
+            return RowSet(first, stop, {low: BitMap(places)})
         chunks = offsets >> offset_set.CHUNK_BITS
-        begins = [0, *(np.flatnonzero(chunks[1:] != chunks[:-1]) + 1).tolist(), len(offsets)]
-        parts = [(int(chunks[begin]), begin, end) for begin, end in itertools.pairwise(begins)]
-        return RowSet(first, stop, {chunk: _bitmap(offsets[begin:end], chunk) for chunk, begin, end in parts})
+        begins = np.concatenate(([0], np.flatnonzero(chunks[1:] != chunks[:-1]) + 1))
+        borders = itertools.pairwise([*begins.tolist(), len(offsets)])
+        parts = zip(chunks[begins].tolist(), borders, strict=True)
+        return RowSet(first, stop, {chunk: BitMap(places[begin:end]) for chunk, (begin, end) in parts})
 
     @staticmethod
     def union(sets: Iterable[RowSet]) -> RowSet:
@@ -155,16 +157,26 @@ class RowSet:
             return NO_ROWS
         if self._chunks is None and other._chunks is None:
             return RowSet(max(self.first, other.first), min(self.stop, other.stop))
+        if other._covers(self):
+            return self
+        if self._covers(other):
+            return other
         mine, others = self._clipped(other).chunks, other._clipped(self).chunks
         return RowSet.of_chunks({number: bitmap & others[number] for number, bitmap in mine.items() if number in others})
 
     def __sub__(self, other: RowSet) -> RowSet:
         if not self or self.stop <= other.first or other.stop <= self.first:
             return self
+        if other._covers(self):
+            return NO_ROWS
         if self._chunks is None and other._chunks is None and not self.first < other.first < other.stop < self.stop:
             return _one_side(self, other)
         others = other._clipped(self).chunks
         return RowSet.of_chunks({number: bitmap - others[number] if number in others else bitmap for number, bitmap in self.chunks.items()})
+
+    def _covers(self, other: RowSet) -> bool:
+        """Whether it is a run that the other set lies within."""
+        return self._chunks is None and self.first <= other.first and other.stop <= self.stop
 
     def _clipped(self, other: RowSet) -> RowSet:
         """A run between the ends of the other set, which it overlaps: one to the end of time has too
@@ -212,11 +224,6 @@ class RowSet:
 
 
 NO_ROWS = RowSet(0, 0)
-
-
-def _bitmap(offsets: Offsets, chunk: int) -> BitMap:
-    """Ascending offsets of one chunk."""
-    return BitMap(array("I", (offsets - (chunk << offset_set.CHUNK_BITS)).astype(np.uint32).tobytes()))
 
 
 def _borders(bitmap: BitMap, chunk: int) -> Offsets:

@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bowstring.broker.reading import gathered_cutting
 from bowstring.broker.reading.fetched import Fetched, FetchedRuns, joined
+from bowstring.broker.reading.gathered_rows import GatheredPage
 from bowstring.broker.reading.page_cutting import sifted_rows, some_rows, whole_page
 from bowstring.broker.reading.sifted_pages import SiftedPage
 from bowstring.broker.reading.visibility import Moments, is_whole, visible
@@ -48,6 +50,12 @@ def cut(partition: Partition, rows: RowSet, entries: Sequence[PageEntry], pages:
     for entry, page in zip(entries, pages, strict=True):
         wanted = rows & RowSet(entry.first_offset, entry.end)
         if not wanted:
+            continue
+        if isinstance(page, GatheredPage):
+            taken = gathered_cutting.take(partition, page, wanted, moments)
+            expired.append(taken.expired)
+            too_old.append(taken.too_old)
+            pieces += [] if taken.piece is None else [taken.piece]
             continue
         if moments is not None and _are_all_gone(entry, moments):
             too_old.append(wanted)

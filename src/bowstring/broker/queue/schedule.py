@@ -29,8 +29,8 @@ import numpy as np
 
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.alarm import Alarm
+from bowstring.broker.queue.due_ahead import DueAhead
 from bowstring.broker.queue.lease_clock import LeaseClock
-from bowstring.broker.reading.partition_dues import PartitionDues
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.reading.row_wait import RowWait
 from bowstring.core.addresses import Runs
@@ -42,10 +42,9 @@ from bowstring.core.row_set import NO_ROWS, RowPool, RowSet
 
 WINDOW: Final = 60_000_000
 """Sealed rows are read so long before they are due, in microseconds, or half of it."""
-TOGETHER: Final = 50_000
+TOGETHER: Final = 80_000
 """Rows that are due within so many microseconds behind others are told together: each telling is a
-flush, and one of its own for each of hundreds a second takes a third of a core. A row that is due
-when none was for so long is told at once."""
+flush, and the ack of its rows another. A row that is due when none was for so long is told at once."""
 AGAIN: Final = 1_000_000
 """What could not be read is read again so much later."""
 
@@ -59,7 +58,8 @@ class Schedule:
         """`told` is called when rows are due, or more is known of them."""
         self._actor = actor
         self._partition = actor.partition
-        self._dues = PartitionDues(actor.partition, reading)
+        self._ahead = DueAhead(actor.partition, reading)
+        self._dues = self._ahead.dues
         self._clock = clock
         self._alarm = alarm
         self._told = told
@@ -278,6 +278,7 @@ class Schedule:
         if self._is_sealed and self._task is None and self._near.horizon - WINDOW // 2 <= now:
             self._task = asyncio.create_task(self._load_window())
         self._told()
+        self._ahead.look(now, self._near)
         following = min(NEVER, max(self._near.first(), self._told_until + TOGETHER))
         if (self._is_sealed or self._near.has_far) and self._task is None:
             following = min(following, self._near.horizon - WINDOW // 2)
@@ -308,6 +309,7 @@ class Schedule:
         if self._task is not None:
             self._task.cancel()
             self._task = None
+        self._ahead.stop()
         self.undue, self._near, self._unread, self._is_sealed = RowPool(), ComingRows(), [], False
 
 

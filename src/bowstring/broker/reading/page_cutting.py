@@ -98,16 +98,22 @@ def sifted_rows(partition: Partition, end: int, page: SiftedPage, header: PageHe
 
 def _dated(entry: PageEntry, header: PageHeader, offsets: NDArray[np.int64]) -> FetchedRuns:
     """Runs of consecutive offsets that arrived together."""
-    arrived = None if entry.arrived == entry.arrived_last else arrivals(header, entry)[offsets - entry.first_offset]
+    is_one = entry.arrived == entry.arrived_last
+    return dated(offsets, entry.arrived if is_one else arrivals(header, entry)[offsets - entry.first_offset])
+
+
+def dated(offsets: NDArray[np.int64], arrived: int | NDArray[np.int64]) -> FetchedRuns:
+    """The same of rows that arrived then: all at once, or each at its own moment."""
     begins = np.ones(len(offsets), np.bool_)
     np.not_equal(offsets[1:], offsets[:-1] + 1, out=begins[1:])
-    if arrived is not None:
+    if not isinstance(arrived, int):
         begins[1:] |= arrived[1:] != arrived[:-1]
     starts = np.flatnonzero(begins)
     runs = np.empty((len(starts), 3), np.int64)
     runs[:, 0] = offsets[starts]
-    runs[:, 1] = np.diff(starts, append=len(offsets))
-    runs[:, 2] = entry.arrived if arrived is None else arrived[starts]
+    runs[:-1, 1] = starts[1:] - starts[:-1]
+    runs[-1, 1] = len(offsets) - starts[-1]
+    runs[:, 2] = arrived if isinstance(arrived, int) else arrived[starts]
     return runs
 
 
