@@ -108,6 +108,11 @@ class ComingRows:
         far = (part.between(since, horizon) for part in self._far)
         return merged([*(part.released_before(since, horizon) for part in self._parts), *far])
 
+    def count(self, since: int, horizon: int) -> int:
+        """How many rows are due in [since, horizon), those that are there twice counted twice."""
+        parts = [part.moments for part in (*self._parts, *self._far)]
+        return sum(int(np.diff(np.searchsorted(moments, (since, horizon)))[0]) for moments in parts)
+
     def keep(self, chosen: Callable[[Dues], NDArray[np.bool_]]) -> bool:
         """Forgets all but those that are chosen. Says whether some were forgotten."""
         forgets = False

@@ -64,13 +64,15 @@ class DueAhead:
         """Begins a turn if it is time. `near` has all rows that are not sealed."""
         if self._next > now or self._task is not None or not self._gathered.take_wanted(self._partition):
             return
-        unsealed = near.between(now - PAST, now + SPAN_MOST)
-        self._task = asyncio.create_task(self._turn(now, unsealed))
-
-    async def _turn(self, now: int, unsealed: Dues) -> None:
         self._next = now + SPAN_LEAST
+        if near.count(now, now + SPAN_LEAST) > self._rows_max():
+            return self._gathered.put(self._partition, [])
+        span = min(SPAN_MOST, 2 * self._span)
+        self._task = asyncio.create_task(self._turn(now, span, near.between(now - PAST, now + span)))
+
+    async def _turn(self, now: int, span: int, unsealed: Dues) -> None:
         try:
-            offsets = await self._offsets(now, unsealed)
+            offsets = await self._offsets(now, span, unsealed)
             self._gathered.put(self._partition, await self._gather(offsets))
         except Exception as error:  # nothing is lost: the rows are read one by one
             _log.warning(
@@ -78,11 +80,9 @@ class DueAhead:
             )
         self._task = None
 
-    async def _offsets(self, now: int, unsealed: Dues) -> NDArray[np.int64]:
+    async def _offsets(self, now: int, span: int, unsealed: Dues) -> NDArray[np.int64]:
         """The rows of the next span, as many as may be gathered; none if the span would be too short."""
-        partition = self._partition
-        rows_max = int(self._gathered.share(partition) / self._row_bytes())
-        span = min(SPAN_MOST, 2 * self._span)
+        partition, rows_max = self._partition, self._rows_max()
         while span >= SPAN_LEAST:
             parts, count = [unsealed.released_before(0, now + span)], 0
             for extent in await self.dues.extents():
@@ -105,11 +105,12 @@ class DueAhead:
         self._span = SPAN_LEAST
         return np.empty(0, np.int64)
 
-    def _row_bytes(self) -> float:
-        """About how many bytes a gathered row takes."""
+    def _rows_max(self) -> int:
+        """About how many rows may be gathered."""
         partition = self._partition
         rows = partition.committed_offset - partition.retained.first
-        return max(1.0, partition.bytes / rows if rows > 0 else 0.0) + ROW_BYTES
+        mean = max(1.0, partition.bytes / rows if rows > 0 else 0.0)
+        return int(self._gathered.share(partition) / (mean + ROW_BYTES))
 
     # Pages
 
