@@ -8,9 +8,12 @@ from collections.abc import AsyncGenerator, Generator
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
+
 from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.schedule import Schedule
-from bowstring.broker.reading import page_reader
+from bowstring.broker.reading import gathered_cutting, page_reader
+from bowstring.broker.reading.gathered_rows import RowsAtHand
 from bowstring.broker.reading.partition_dues import PartitionDues
 from bowstring.core import backoff, deleting, settling
 from bowstring.core.due_blocks import Dues
@@ -174,4 +177,23 @@ def a_moment_of_a_nack_is_taken_for_one_of_leases() -> Generator[None]:
     """The two clocks differ, and the difference is counted twice."""
     original = LeaseClock.at
     with patch.object(LeaseClock, "at", lambda self, moment: 2 * original(self, moment) - moment - 1_200_000):
+        yield
+
+
+@bug(CALM, MOVING)
+def a_row_that_was_taken_out_early_shows_its_old_due_time() -> Generator[None]:
+    """It was moved while it waited beside the others that are due soon."""
+    with patch.object(gathered_cutting, "with_dues", lambda partition, offsets, batch: batch):
+        yield
+
+
+@bug(CALM, LATER)
+def a_row_that_was_taken_out_early_comes_as_its_neighbour() -> Generator[None]:
+    """Rows are counted from the first one that stands there."""
+    original = RowsAtHand.first_of
+
+    def first_of(self: RowsAtHand, offsets: Any) -> Any:
+        return np.maximum(original(self, offsets) - 1, 0)
+
+    with patch.object(RowsAtHand, "first_of", first_of):
         yield

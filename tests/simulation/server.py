@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from bowstring import errors
 from bowstring.assembly import Assembled, assemble
+from bowstring.broker.queue import due_ahead
 from bowstring.catalog.sqlite import copy
 from bowstring.catalog.sqlite.catalog import SqliteCatalog
 from bowstring.core import due_rows, offset_set
@@ -75,6 +76,7 @@ class Server:
         self._random = world.source("turns")
         offset_set.CHUNK_BITS = load.chunk_bits
         due_rows.ORDERED_ROWS_MAX = load.ordered_rows
+        due_ahead.SPAN_LEAST, due_ahead.SPAN_MOST = 10_000, 400_000  # rows are due within seconds there
         copy.PAGES_A_STEP = PAGES_A_STEP
 
     @property

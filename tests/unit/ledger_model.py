@@ -58,6 +58,8 @@ class Wave:
     rows: list[tuple[int, int]] = field(default_factory=list)
     by_offset: bool = False
     """Whether there were many at once."""
+    begun: bool = False
+    """Whether rows have left since then."""
 
 
 @dataclass
@@ -127,7 +129,9 @@ class NaiveLedger:
     def _waves(self) -> list[Wave]:
         """Those that have rows which were not granted, and did not leave, since they were told."""
         for wave in self.waves:
+            before = len(wave.rows)
             wave.rows = [(offset, told) for offset, told in wave.rows if self.rows[offset].told == told]
+            wave.begun = wave.begun or (wave.by_offset and len(wave.rows) < before)
         self.waves = [wave for wave in self.waves if wave.rows]
         return self.waves
 
@@ -144,7 +148,7 @@ class NaiveLedger:
         if not fresh:
             return
         waves = self._waves()
-        if not waves or (len(waves) == 1 and waves[0].by_offset):
+        if not waves or (len(waves) == 1 and waves[0].begun):
             waves.append(Wave())
         for offset in fresh:
             self.turns += 1

@@ -115,7 +115,7 @@ class LedgerWorld:
     # Consumers
 
     def grant(self) -> None:
-        name, most, lease = self.one_of(NAMES), self.number(1, 25), self.one_of([10, 10, 25])
+        name, most, lease = self.one_of(NAMES), self.number(1, self.one_of([2, 25])), self.one_of([10, 10, 25])
         granted = granting.grant(self.ledger, name, most, self.end, lease, self.now)
         self.granted(granted, self.model.grant(name, most, lease, self.now), name)
 
@@ -160,7 +160,7 @@ class LedgerWorld:
     def come_due(self) -> None:
         """Some rows are due, in any order; also others than the ledger has passed by."""
         due = sorted(self.some(set(range(1, self.end))), key=lambda _: self.number(0, 1000))
-        self.ledger.later.come_due(np.array(due, np.int64))
+        self.ledger.later.come_due(np.array(due, np.int64), RowSet.of_offsets(np.array(due, np.int64)))
         self.model.come_due(due)
 
     def pass_over(self) -> None:

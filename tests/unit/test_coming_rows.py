@@ -85,3 +85,13 @@ def test_a_row_is_merged_as_often_as_the_number_of_rows_doubles() -> None:
     parts = coming._parts  # pyright: ignore[reportPrivateUsage]
     assert len(parts) <= 10
     assert sum(len(part.moments) for part in parts) == 1000
+
+
+def test_rows_of_a_span_are_told_and_stay_on_either_side_of_the_horizon() -> None:
+    coming = ComingRows(5)
+    coming.add(dues([(1, 1), (3, 2), (6, 3), (8, 4)]))
+    assert coming.count(3, 8) == 2
+    found = coming.between(3, 8)
+    assert (found.moments.tolist(), found.offsets.tolist()) == ([3, 6], [2, 3])
+    coming.reach(NEVER)
+    assert coming.take(9).tolist() == [1, 2, 3, 4]

@@ -7,6 +7,7 @@ import pytest
 
 from bowstring.core import due_rows
 from bowstring.core.due_rows import DueRows
+from bowstring.core.row_set import RowSet
 
 
 @pytest.fixture(autouse=True)
@@ -15,7 +16,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def put(rows: DueRows, *offsets: int) -> None:
-    rows.put(np.array(offsets, np.int64))
+    rows.put(np.array(offsets, np.int64), RowSet.of_offsets(np.array(offsets, np.int64)))
 
 
 def granted(rows: DueRows, most: int) -> list[int]:
@@ -43,14 +44,26 @@ def test_many_rows_come_by_offset():
 def test_a_wave_that_is_granted_takes_no_more_rows():
     rows = DueRows()
     put(rows, 9, 8, 7, 6, 5)
+    assert granted(rows, 1) == [5]
     put(rows, 2)
     put(rows, 1)
-    assert len(rows) == 7
-    assert granted(rows, 3) == [5, 6, 7]
+    assert len(rows) == 6
+    assert granted(rows, 3) == [6, 7, 8]
     put(rows, 4)
-    assert granted(rows, 3) == [2, 8, 9]
+    assert granted(rows, 2) == [2, 9]
     assert granted(rows, 1) == [1]
     assert granted(rows, 4) == [4]
+
+
+def test_a_wave_takes_all_that_is_due_until_its_first_row_is_granted():
+    """A consumer that has paused finds whole pages, and not the first few thousand rows apart from the rest."""
+    rows = DueRows()
+    put(rows, 9, 8, 7, 6, 5)
+    put(rows, 2)
+    put(rows, 1)
+    assert granted(rows, 4) == [1, 2, 5, 6]
+    put(rows, 3)
+    assert [granted(rows, 2) for _ in range(2)] == [[7, 8], [3, 9]]
 
 
 def test_a_row_that_is_told_again_stays_where_it_is():

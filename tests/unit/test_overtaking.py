@@ -125,7 +125,7 @@ def test_rows_that_are_due_later_are_not_delivered_when_the_cursor_passes_them_w
     ledger = queue.ledger("billing")
     assert ledger.cursor == 9
     assert ledger.next_rows(ROWS, ROWS + 1) == RowSet(9, ROWS + 1)
-    ledger.later.come_due(np.array([5], np.int64))
+    ledger.later.come_due(np.array([5], np.int64), RowSet(5, 6))
     assert ledger.next_rows(1, ROWS + 1) == RowSet(5, 6)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import msgspec
 import numpy as np
 import pytest
@@ -137,3 +139,18 @@ def test_the_spans_of_a_set_know_the_set_that_they_are_of() -> None:
     assert RowSet.of_spans(spans) is scattered
     assert RowSet.of_spans(tuple(spans)) == scattered
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(spans)) == [1, 1, 1, 2, 4, 1]
+
+
+def test_the_spans_of_millions_of_rows_do_not_list_them():
+    """A cursor passes by twenty million rows that are not due, of which some are due already."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(offset_set, "CHUNK_BITS", 20)
+        everything = RowSet(1, 20_000_001)
+        found = everything - rows({7, 1 << 20, (1 << 20) + 1, 12_345_678})
+        tracemalloc.start()
+        try:
+            assert found.spans() == (1, 6, 1, (1 << 20) - 8, 2, 12_345_678 - (1 << 20) - 2, 1, 20_000_000 - 12_345_678)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert peak < 1_000_000

@@ -40,6 +40,11 @@ class FarRows(NamedTuple):
         """So many of the rows, the first ones, or all."""
         return Dues(self.moments[:count], self.distances[:count].astype(np.int64) + self.first)
 
+    def between(self, since: int, horizon: int) -> Dues:
+        """The rows that are due in [since, horizon)."""
+        low, high = np.searchsorted(self.moments, (since, horizon)).tolist()
+        return Dues(self.moments[low:high], self.distances[low:high].astype(np.int64) + self.first)
+
     def behind(self, count: int) -> FarRows:
         """The others."""
         return FarRows(self.moments[count:].copy(), self.first, self.distances[count:].copy()) if count else self
@@ -97,6 +102,16 @@ class ComingRows:
         if due:
             self._parts = [part for part in self._parts if len(part.moments)]
         return merged(due).offsets
+
+    def between(self, since: int, horizon: int) -> Dues:
+        """The rows that are due in [since, horizon), which stay."""
+        far = (part.between(since, horizon) for part in self._far)
+        return merged([*(part.released_before(since, horizon) for part in self._parts), *far])
+
+    def count(self, since: int, horizon: int) -> int:
+        """How many rows are due in [since, horizon), those that are there twice counted twice."""
+        parts = [part.moments for part in (*self._parts, *self._far)]
+        return sum(int(np.diff(np.searchsorted(moments, (since, horizon)))[0]) for moments in parts)
 
     def keep(self, chosen: Callable[[Dues], NDArray[np.bool_]]) -> bool:
         """Forgets all but those that are chosen. Says whether some were forgotten."""

@@ -4,8 +4,9 @@ while they are few, else in waves.
 Rows that are due one after the other are scattered over all pages of a partition. Granted in that order, a
 few thousand rows have every page read for some rows of each, and two million have all of them read
 hundreds of times. So when more than a few thousand rows wait, because consumers do not keep up, these are
-a wave: its rows are granted by offset, and what comes due meanwhile is the next wave. A row waits for those
-of its own wave and of waves before, and for no others.
+a wave: its rows are granted by offset, and what comes due from its first grant on is the next wave. A row waits
+for those of its own wave and of the wave before, and for no others. Until that grant a wave takes all that comes
+due: a consumer that has paused finds whole pages in it.
 """
 
 from __future__ import annotations
@@ -28,20 +29,19 @@ class Wave:
         self.rows = RowPool()
         self._order: Offsets | None = np.empty(0, np.int64)
         """The same rows, until there are too many."""
+        self.is_begun = False
+        """Whether rows have left since they are too many."""
 
-    @property
-    def is_ordered(self) -> bool:
-        """Whether they come in the order in which they were put."""
-        return self._order is not None
-
-    def put(self, offsets: Offsets) -> None:
-        """These come, none of which is here."""
-        self.rows.put(RowSet.of_offsets(offsets))
+    def put(self, offsets: Offsets, rows: RowSet) -> None:
+        """These come in this order, none of which is here."""
+        self.rows.put(rows)
         if self._order is not None:
             self._order = np.concatenate((self._order, offsets)) if len(self.rows) <= ORDERED_ROWS_MAX else None
 
     def take_out(self, rows: RowSet) -> None:
         """These are no members any more."""
+        if self._order is None:
+            self.is_begun = self.is_begun or bool(self.rows.among(rows))
         self.rows.take_out(rows)
         if self._order is not None and len(self.rows) < len(self._order):
             self._order = self._order[np.isin(self._order, self.rows.rows().offsets())] if not self.rows.is_empty else self._order[:0]
@@ -58,19 +58,19 @@ class DueRows:
         self._waves: deque[Wave] = deque()
         """Two at most. None is empty, and no row is in both."""
 
-    def put(self, offsets: Offsets) -> None:
+    def put(self, offsets: Offsets, rows: RowSet) -> None:
         """These come behind the others, in this order. Members stay where they are."""
-        rows = RowSet.of_offsets(offsets)
         known = RowSet.union([wave.rows.among(rows) for wave in self._waves])
-        fresh = offsets[~np.isin(offsets, known.offsets())] if known else offsets
-        if len(fresh):
-            self._open_wave().put(fresh)
+        if known:
+            offsets, rows = offsets[~np.isin(offsets, known.offsets())], rows - known
+        if rows:
+            self._open_wave().put(offsets, rows)
 
     def _open_wave(self) -> Wave:
         """The last one, but for one that is granted by offset now: none of its rows is to wait for rows that
         come later.
         """
-        if not self._waves or (len(self._waves) == 1 and not self._waves[0].is_ordered):
+        if not self._waves or (len(self._waves) == 1 and self._waves[0].is_begun):
             self._waves.append(Wave())
         return self._waves[-1]
 
@@ -118,8 +118,8 @@ class ScheduledRows(RowPool):
             super().take_out(rows)
             self.due.take_out(rows)
 
-    def come_due(self, offsets: Offsets) -> None:
+    def come_due(self, offsets: Offsets, rows: RowSet) -> None:
         """Rows are due, in this order; also others than these."""
-        mine = self.among(RowSet.of_offsets(offsets))
+        mine = self.among(rows)
         if mine:
-            self.due.put(offsets if len(mine) == len(offsets) else offsets[np.isin(offsets, mine.offsets())])
+            self.due.put(offsets if len(mine) == len(offsets) else offsets[np.isin(offsets, mine.offsets())], mine)

@@ -112,12 +112,14 @@ class RowSet:
         if stop - first == len(offsets):
             return RowSet(first, stop)
         low, high = first >> offset_set.CHUNK_BITS, (stop - 1) >> offset_set.CHUNK_BITS
+        places = array("I", (offsets & ((1 << offset_set.CHUNK_BITS) - 1)).astype(np.uint32).tobytes())
         if low == high:
-            return RowSet(first, stop, {low: _bitmap(offsets, low)})
+            return RowSet(first, stop, {low: BitMap(places)})
         chunks = offsets >> offset_set.CHUNK_BITS
-        begins = [0, *(np.flatnonzero(chunks[1:] != chunks[:-1]) + 1).tolist(), len(offsets)]
-        parts = [(int(chunks[begin]), begin, end) for begin, end in itertools.pairwise(begins)]
-        return RowSet(first, stop, {chunk: _bitmap(offsets[begin:end], chunk) for chunk, begin, end in parts})
+        begins = np.concatenate(([0], np.flatnonzero(chunks[1:] != chunks[:-1]) + 1))
+        borders = itertools.pairwise([*begins.tolist(), len(offsets)])
+        parts = zip(chunks[begins].tolist(), borders, strict=True)
+        return RowSet(first, stop, {chunk: BitMap(places[begin:end]) for chunk, (begin, end) in parts})
 
     @staticmethod
     def union(sets: Iterable[RowSet]) -> RowSet:
@@ -165,16 +167,26 @@ class RowSet:
             return NO_ROWS
         if self._chunks is None and other._chunks is None:
             return RowSet(max(self.first, other.first), min(self.stop, other.stop))
+        if other._covers(self):
+            return self
+        if self._covers(other):
+            return other
         mine, others = self._clipped(other).chunks, other._clipped(self).chunks
         return RowSet.of_chunks({number: bitmap & others[number] for number, bitmap in mine.items() if number in others})
 
     def __sub__(self, other: RowSet) -> RowSet:
         if not self or self.stop <= other.first or other.stop <= self.first:
             return self
+        if other._covers(self):
+            return NO_ROWS
         if self._chunks is None and other._chunks is None and not self.first < other.first < other.stop < self.stop:
             return _one_side(self, other)
         others = other._clipped(self).chunks
         return RowSet.of_chunks({number: bitmap - others[number] if number in others else bitmap for number, bitmap in self.chunks.items()})
+
+    def _covers(self, other: RowSet) -> bool:
+        """Whether it is a run that the other set lies within."""
+        return self._chunks is None and self.first <= other.first and other.stop <= self.stop
 
     def _clipped(self, other: RowSet) -> RowSet:
         """A run between the ends of the other set, which it overlaps: one to the end of time has too
@@ -196,10 +208,15 @@ class RowSet:
         """Ascending."""
         if self._chunks is None:
             return np.arange(self.first, self.stop, dtype=np.int64)
-        parts = [
-            np.asarray(bitmap.to_array(), np.int64) + (number << offset_set.CHUNK_BITS) for number, bitmap in sorted(self._chunks.items())
-        ]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        if len(self._chunks) == 1:
+            ((number, bitmap),) = self._chunks.items()
+            return np.asarray(bitmap.to_array(), np.int64) + (number << offset_set.CHUNK_BITS)
+        found, at = np.empty(len(self), np.int64), 0
+        for number, bitmap in sorted(self._chunks.items()):  # one after the other: no more rows are in memory twice
+            part = found[at : at + len(bitmap)]
+            np.add(np.asarray(bitmap.to_array()), number << offset_set.CHUNK_BITS, out=part, dtype=np.int64)
+            at += len(part)
+        return found
 
     def runs(self) -> Runs:
         """As (offset, rows), ascending."""
@@ -211,12 +228,9 @@ class RowSet:
         """As a change has them."""
         if self._chunks is None:
             return (self.first, self.stop - self.first) if self else ()
-        offsets = self.offsets()
-        breaks = (offsets[1:] - offsets[:-1] != 1).nonzero()[0]
-        borders = np.zeros(2 * len(breaks) + 3, np.int64)
-        borders[1], borders[-1] = offsets[0], offsets[-1] + 1
-        borders[2:-1:2], borders[3:-1:2] = offsets[breaks] + 1, offsets[breaks + 1]
-        spans = SetSpans((borders[1:] - borders[:-1]).tolist())
+        parts = [_borders(bitmap, number) for number, bitmap in sorted(self._chunks.items())]
+        borders = parts[0] if len(parts) == 1 else _joined(parts)
+        spans = SetSpans((int(borders[0]), *(borders[1:] - borders[:-1]).tolist()))
         spans.rows = self
         return spans
 
@@ -224,9 +238,23 @@ class RowSet:
 NO_ROWS = RowSet(0, 0)
 
 
-def _bitmap(offsets: Offsets, chunk: int) -> BitMap:
-    """Ascending offsets of one chunk."""
-    return BitMap(array("I", (offsets - (chunk << offset_set.CHUNK_BITS)).astype(np.uint32).tobytes()))
+def _borders(bitmap: BitMap, chunk: int) -> Offsets:
+    """Where the runs of a bitmap begin and where they end, in turn. The rows are not listed: millions of
+    them may be a few runs.
+    """
+    behind = bitmap.shift(1)
+    firsts = np.asarray((bitmap - behind).to_array(), np.int64)
+    found = np.empty(2 * len(firsts), np.int64)
+    found[::2], found[1::2] = firsts, np.asarray((behind - bitmap).to_array(), np.int64)
+    return found + (chunk << offset_set.CHUNK_BITS)
+
+
+def _joined(parts: list[Offsets]) -> Offsets:
+    """The borders of chunks that follow each other: a run may go on from one into the next."""
+    borders = np.concatenate(parts)
+    goes_on = borders[1:-1:2] == borders[2::2]
+    inner = np.repeat(~goes_on, 2)
+    return np.concatenate((borders[:1], borders[1:-1][inner], borders[-1:]))
 
 
 def _merged(runs: list[tuple[int, int]]) -> Iterable[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 
 
@@ -21,5 +22,7 @@ class SystemClock:
     several times a message."""
 
     async def sleep(self, seconds: float) -> None:
-        """Waits on the running loop."""
-        await asyncio.sleep(seconds)
+        """Waits on the running loop. uvloop counts whole milliseconds and rounds: of a sleep that ends half a
+        millisecond early the rest would be none, so that its caller goes to sleep again twenty times.
+        """
+        await asyncio.sleep(math.ceil(seconds * 1e3) / 1e3)

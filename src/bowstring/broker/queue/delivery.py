@@ -79,7 +79,7 @@ class Delivery:
         self._subscription = consumer.subscription
         self._receiver = consumer.receiver
         self._reading = reading
-        self._pages = GrantedPages(reading)
+        self._pages = GrantedPages(reading, gathered=not consumer.subscription.settings.where)
         self._queue: deque[Outgoing] = deque()
         self._task: asyncio.Task[None] | None = None
         """Reads pages for the first in the queue."""

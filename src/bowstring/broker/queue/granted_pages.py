@@ -44,15 +44,20 @@ class PagesFound(NamedTuple):
 class GrantedPages:
     """Finds pages for one incarnation."""
 
-    def __init__(self, reading: Reading, *, whole: bool = False) -> None:
-        """`whole` pages are for a caller that looks at other rows than those it asks for."""
+    def __init__(self, reading: Reading, *, whole: bool = False, gathered: bool = False) -> None:
+        """`whole` pages are for a caller that looks at other rows than those it asks for, and `gathered`
+        rows for one that looks at none.
+        """
         self._reading = reading
         self._whole = whole
+        self._gathered = gathered
 
     def at_once(self, partition: Partition, rows: RowSet, bytes_max: int) -> PagesFound | None:
         """The next pages that hold these rows, of which they have about so many bytes; None if they are not in memory."""
         if not self._whole and (sifted := self._reading.caches.sifted.find(partition, rows, bytes_max)):
             return PagesFound([page.entry for page in sifted], [*sifted])
+        if self._gathered and (gathered := self._reading.caches.gathered.find(partition, rows, bytes_max)):
+            return PagesFound([gathered.entry], [gathered])
         if rows.first < partition.sealed_end:
             return None
         entries = partition.pages.between(rows.first, rows.stop, _of_pages(rows, bytes_max), PAGES_A_READ)

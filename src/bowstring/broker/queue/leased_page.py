@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bowstring.broker.reading import gathered_cutting
 from bowstring.broker.reading.fetched import Fetched, FetchedRuns, joined
-from bowstring.broker.reading.page_cutting import GatheredPages, sifted_rows, some_rows, whole_page
+from bowstring.broker.reading.gathered_rows import GatheredPage
+from bowstring.broker.reading.page_cutting import Collation, sifted_rows, some_rows, whole_page
 from bowstring.broker.reading.sifted_pages import SiftedPage
 from bowstring.broker.reading.visibility import Moments, is_whole, visible
-from bowstring.core.machine import NEVER
 from bowstring.core.pages import Origin, PageEntry, decode_header
 from bowstring.core.partition import Partition
 from bowstring.core.row_set import RowSet
@@ -42,31 +43,43 @@ class LeasedRowsCut(NamedTuple):
 
 
 def cut(
-    partition: Partition, rows: RowSet, entries: Sequence[PageEntry], pages: Sequence[Page], moments: Moments | None, bytes_max: int = NEVER
+    partition: Partition,
+    rows: RowSet,
+    entries: Sequence[PageEntry],
+    pages: Sequence[Page],
+    moments: Moments | None,
+    bytes_max: int | None = None,
 ) -> LeasedRowsCut:
     """These rows out of pages, less those that have expired or are too old; a consumer that was sent
     them before (`moments` is None) gets them all the same. It ends with the page with which so many bytes are
     reached.
     """
-    gathered = GatheredPages(partition)
+    collation = Collation(partition)
     expired: list[RowSet] = []
     too_old: list[RowSet] = []
     end = 0
     scattered = None if rows.is_run or len(entries) == 1 else rows.offsets()
     borders = [] if scattered is None else np.searchsorted(scattered, [(entry.first_offset, entry.end) for entry in entries]).tolist()
     for at, (entry, page) in enumerate(zip(entries, pages, strict=True)):
-        if gathered.size >= bytes_max:
+        if bytes_max is not None and collation.size >= bytes_max:
             break
         end = entry.end
         if scattered is not None:
             low, high = borders[at]
             if _are_some(entry, page, high - low, moments):
-                gathered.put(entry, page, scattered[low:high])
+                collation.put(entry, page, scattered[low:high])
                 continue
             wanted = RowSet.of_offsets(scattered[low:high])
         else:
             wanted = rows & RowSet(entry.first_offset, end)
         if not wanted:
+            continue
+        if isinstance(page, GatheredPage):
+            taken = gathered_cutting.take(partition, page, wanted, moments)
+            expired.append(taken.expired)
+            too_old.append(taken.too_old)
+            if taken.piece is not None:
+                collation.add(taken.piece)
             continue
         if moments is not None and _are_all_gone(entry, moments):
             too_old.append(wanted)
@@ -75,14 +88,15 @@ def cut(
         if moments is not None and piece.rows < len(wanted):
             (expired if entry.arrived >= moments.horizon else too_old).append(wanted - offsets_of(piece))
         if piece.rows:
-            gathered.add(piece)
-    gathered.finish()
-    return LeasedRowsCut(joined(gathered.pieces), RowSet.union(expired), RowSet.union(too_old), end)
+            collation.add(piece)
+    collation.finish()
+    return LeasedRowsCut(joined(collation.pieces), RowSet.union(expired), RowSet.union(too_old), end)
 
 
 def _are_some(entry: PageEntry, page: Page, rows: int, moments: Moments | None) -> bool:
     """Whether so many rows of a page are not all of them, and the entry tells that they can be delivered."""
-    return 0 < rows < entry.rows and not isinstance(page, SiftedPage) and (moments is None or _are_current(entry, moments))
+    is_whole_page = not isinstance(page, SiftedPage | GatheredPage)
+    return 0 < rows < entry.rows and is_whole_page and (moments is None or _are_current(entry, moments))
 
 
 def expired_rows(partition: Partition, rows: RowSet, entries: Sequence[PageEntry], pages: Sequence[Page], now: int) -> RowSet:

@@ -31,8 +31,8 @@ import numpy as np
 
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.alarm import Alarm
+from bowstring.broker.queue.due_ahead import DueAhead
 from bowstring.broker.queue.lease_clock import LeaseClock
-from bowstring.broker.reading.partition_dues import PartitionDues
 from bowstring.broker.reading.reading import Reading
 from bowstring.broker.reading.row_wait import RowWait
 from bowstring.core.addresses import Runs
@@ -44,10 +44,9 @@ from bowstring.core.row_set import NO_ROWS, RowPool, RowSet
 
 WINDOW: Final = 60_000_000
 """Sealed rows are read so long before they are due, in microseconds, or half of it."""
-TOGETHER: Final = 50_000
+TOGETHER: Final = 80_000
 """Rows that are due within so many microseconds behind others are told together: each telling is a
-flush, and one of its own for each of hundreds a second takes a third of a core. A row that is due
-when none was for so long is told at once."""
+flush, and the ack of its rows another. A row that is due when none was for so long is told at once."""
 AGAIN: Final = 1_000_000
 """What could not be read is read again so much later."""
 AGAIN_MAX: Final = 300_000_000
@@ -63,7 +62,8 @@ class Schedule:
         """`told` is called when rows are due, or more is known of them."""
         self._actor = actor
         self._partition = actor.partition
-        self._dues = PartitionDues(actor.partition, reading)
+        self._ahead = DueAhead(actor.partition, reading)
+        self._dues = self._ahead.dues
         self._clock = clock
         self._alarm = alarm
         self._told = told
@@ -315,6 +315,7 @@ class Schedule:
         if self._task is None and self._looks_again <= now:
             self._task = asyncio.create_task(self._look_again())
         self._told()
+        self._ahead.look(now, self._near)
         following = min(NEVER, max(self._near.first(), self._told_until + TOGETHER))
         if (self._is_sealed or self._near.has_far) and self._task is None:
             following = min(following, self._near.horizon - WINDOW // 2)
@@ -333,11 +334,12 @@ class Schedule:
             self._told_until = now
 
     def _tell(self, due: Offsets) -> None:
-        self.undue.take_out(RowSet.of_offsets(due))
+        rows = RowSet.of_offsets(due)
+        self.undue.take_out(rows)
         for number in self._fed:
             ledger = self._partition.ledgers.get(number)
             if ledger is not None and not ledger.later.is_empty:
-                ledger.later.come_due(due)
+                ledger.later.come_due(due, rows)
 
     def stop(self) -> None:
         """No one needs it: the topic or its last subscription is gone, or the incarnation has ended. An
@@ -346,6 +348,7 @@ class Schedule:
         if self._task is not None:
             self._task.cancel()
             self._task = None
+        self._ahead.stop()
         self.undue, self._near, self._unread, self._is_sealed = RowPool(), ComingRows(), [], False
         self._looks_again = NEVER
 

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, NamedTuple, TypeVar
 
+from bowstring.broker.reading.gathered_rows import Gathered
 from bowstring.broker.reading.sifted_pages import SiftedPages
 from bowstring.ports.store import Page, Reference
 
@@ -78,10 +79,12 @@ class Caches(NamedTuple):
     tail: PageCache[TailKey]
     pages: PageCache[Reference]
     sifted: SiftedPages
+    gathered: Gathered
 
 
 def caches_of(tail_bytes: int, pages_bytes: int) -> Caches:
-    """Caches of these sizes. Sifted pages are there only for subscriptions with a filter; then they take
-    up to a quarter of what pages take.
+    """Caches of these sizes. Sifted pages are there only for subscriptions with a filter, and gathered rows
+    only where messages are due later; then they take up to a quarter of what pages take.
     """
-    return Caches(PageCache(tail_bytes, touch=False), PageCache(pages_bytes, touch=True), SiftedPages(pages_bytes // 4))
+    tail, pages = PageCache[TailKey](tail_bytes, touch=False), PageCache[Reference](pages_bytes, touch=True)
+    return Caches(tail, pages, SiftedPages(pages_bytes // 4), Gathered(pages_bytes // 4))

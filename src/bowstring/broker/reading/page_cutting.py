@@ -26,7 +26,7 @@ from bowstring.messages import encoding
 from bowstring.messages.metadata import is_compressed
 from bowstring.ports.store import Page
 
-GATHERED_PAGES_MAX = 16 * 1024 * 1024
+COLLATED_PAGES_MAX = 16 * 1024 * 1024
 """The pages of which rows become one message have so many bytes in all at most."""
 BARE_BYTES = 256
 """What rows of which no column is wanted count, so that a reader that takes none bounds them, too."""
@@ -91,7 +91,7 @@ def some_rows(
     return Fetched(partition.number, end, entry.arrived, header.schema, taken.mask, taken.rows, runs, origins, data, len(data))
 
 
-class GatheredPages:
+class Collation:
     """Rows of several pages of one partition, in as few messages as their bytes allow. Where rows are scattered
     over many pages, a message for each of them costs many times what its rows do.
     """
@@ -119,12 +119,12 @@ class GatheredPages:
         self.size += size
 
     def _fits(self, header: PageHeader, entry: PageEntry, size: int, rows: int) -> bool:
-        """Whether rows go into the message that is gathered. What they have for their part of a page is an
+        """Whether rows go into the message that is being made. What they have for their part of a page is an
         estimate, so pages are bounded, too.
         """
         first = self._group[0].header
         are_alike = (first.schema, first.columns) == (header.schema, header.columns)
-        is_small = self._group_bytes + size <= JOINED_BYTES_MAX and self._page_bytes + entry.length <= GATHERED_PAGES_MAX
+        is_small = self._group_bytes + size <= JOINED_BYTES_MAX and self._page_bytes + entry.length <= COLLATED_PAGES_MAX
         return are_alike and is_small and self._group_rows + rows <= JOINED_ROWS_MAX
 
     def add(self, piece: Fetched) -> None:
@@ -136,7 +136,7 @@ class GatheredPages:
     def finish(self) -> None:
         """Rows that come from here on are another message."""
         if self._group:
-            self.pieces.append(_gathered(self._partition, self._group))
+            self.pieces.append(_collated(self._partition, self._group))
             self._group, self._group_bytes, self._group_rows, self._page_bytes = [], 0, 0, 0
 
 
@@ -147,7 +147,7 @@ class _TakenRows(NamedTuple):
     batch: pa.RecordBatch
 
 
-def _gathered(partition: Partition, group: list[_TakenRows]) -> Fetched:
+def _collated(partition: Partition, group: list[_TakenRows]) -> Fetched:
     whole = encoding.rewrite_together([taken.batch for taken in group])
     origins = [origin for taken in group for origin in _origins(taken.header.origins, taken.offsets - taken.entry.first_offset)]
     first, end, size = group[0], int(group[-1].offsets[-1]) + 1, len(whole.data)
@@ -172,7 +172,7 @@ def _dated_together(group: list[_TakenRows]) -> FetchedRuns:
         arrived = np.concatenate([arrivals(each.header, each.entry)[each.offsets - each.entry.first_offset] for each in group])
     else:
         arrived = np.repeat([taken.entry.arrived for taken in group], [len(taken.offsets) for taken in group])
-    return _runs(offsets, arrived)
+    return dated(offsets, arrived)
 
 
 def sifted_rows(partition: Partition, end: int, page: SiftedPage, header: PageHeader, offsets: NDArray[np.int64]) -> Fetched:
@@ -186,12 +186,13 @@ def sifted_rows(partition: Partition, end: int, page: SiftedPage, header: PageHe
 
 
 def _dated(entry: PageEntry, header: PageHeader, offsets: NDArray[np.int64]) -> FetchedRuns:
-    """Runs of consecutive offsets of a page that arrived together."""
-    one = entry.arrived == entry.arrived_last
-    return _runs(offsets, entry.arrived if one else arrivals(header, entry)[offsets - entry.first_offset])
+    """Runs of consecutive offsets that arrived together."""
+    is_one = entry.arrived == entry.arrived_last
+    return dated(offsets, entry.arrived if is_one else arrivals(header, entry)[offsets - entry.first_offset])
 
 
-def _runs(offsets: NDArray[np.int64], arrived: NDArray[np.int64] | int) -> FetchedRuns:
+def dated(offsets: NDArray[np.int64], arrived: int | NDArray[np.int64]) -> FetchedRuns:
+    """The same of rows that arrived then: all at once, or each at its own moment."""
     begins = np.ones(len(offsets), np.bool_)
     np.not_equal(offsets[1:], offsets[:-1] + 1, out=begins[1:])
     if not isinstance(arrived, int):

@@ -62,6 +62,8 @@ def visible(
 
 def moments_of(column: pa.Array) -> NDArray[np.int64]:
     """Microseconds, 0 for null."""
+    if not column.null_count:
+        return column.view(pa.int64()).to_numpy()
     import pyarrow.compute as pc
 
     return pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
