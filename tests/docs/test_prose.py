@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "bowstring"
 STILTED = re.compile(
     r"\b(whoever|whomever|somebody|nobody|anybody|everybody|that which|how manieth|comes? to pass|(is|are|was|were) told)\b", re.IGNORECASE
 )
-STILTED_MAX = 18
+STILTED_MAX = 11
 
 
 def prose(source: str) -> str:

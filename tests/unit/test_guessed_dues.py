@@ -29,7 +29,7 @@ class RottenReading:
 
     def __init__(self, scene: QueueScene) -> None:
         self.scene, self.clock, self.rotten = scene, scene.clock, True
-        self.reader, self.extents = self, self
+        self.reader, self.extents, self.caches = self, self, scene.reading.caches
         here: Any = self
         self.due_times = DueTimes(extents=here, reader=here, bytes_max=1 << 20)
         self.sealed: list[PageEntry] = []

@@ -19,7 +19,7 @@ from bowstring.core.due_blocks import Dues
 
 FRONT_MAX: Final = 1024
 """So many rows are remembered. Of more, neighbours stand for each other: a reader that began between
-the two is told that it is overtaken, although it may not be.
+the two gets OutOfRange, although it may not be overtaken.
 """
 
 

@@ -9,7 +9,7 @@ or there are too many bytes. None is while a subscription needs it.
 Reading takes a while, and publishes and deletions go on meanwhile. So `decide` looks again at
 everything that can have changed: which rows are live, what is kept or held, and how far readers may
 go.
-What it was told stays true: rows do not get older or due by being moved.
+What it knows stays true: rows do not get older or due by being moved.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class DueAhead:
             for extent in await self.dues.extents():
                 try:
                     parts.append(await self._reading.due_times.stored_between(partition, Stretch(extent), now - PAST, now + span))
-                except Damaged:  # as they are delivered it is told
+                except Damaged:  # their delivery reports it
                     continue
                 count = sum(len(part.moments) for part in parts)
                 if count > 4 * rows_max:
@@ -137,7 +137,7 @@ class DueAhead:
         return [RowsAtHand.joined(parts) for parts in kinds.values()]
 
     async def _of_page(self, entry: PageEntry, offsets: NDArray[np.int64]) -> RowsAtHand | None:
-        """Rows of a page; None if it cannot be read, as is told when they are delivered."""
+        """Rows of a page; None if it cannot be read, which their delivery reports."""
         try:
             (page,) = await self._reading.reader.stored(self._partition, [entry], keep=False)
         except Damaged:

@@ -40,7 +40,7 @@ class KeyStanding(NamedTuple):
 
     partition: int
     consumer: str
-    """Who holds it; empty if nobody does."""
+    """Who holds it; empty if no consumer does."""
     since: int
     """Since when, by the clock of leases."""
     until: int

@@ -92,7 +92,7 @@ class KeyShare:
         return self.partition(actor).behind
 
     def revoked(self, partition: int, revoked: Iterable[RevokedRows]) -> None:
-        """Consumers do not hold these rows any more, and are told so."""
+        """Consumers do not hold these rows any more: their sessions hear of it."""
         by_consumer: dict[str, list[GrantRows]] = {}
         for name, grant, rows in revoked:
             by_consumer.setdefault(name, []).append(GrantRows(grant, rows))

@@ -210,7 +210,7 @@ class ExpireEnded(LeaseRequest[None]):
         self._behind = behind
         self._revoked: tuple[RevokedRows, ...] = ()
         self.revoked_told: Callable[[tuple[RevokedRows, ...]], None] = _nothing
-        """Is told, when that is committed, which rows were revoked before their end."""
+        """Called with the rows that were revoked before their end, when that is committed."""
         self.held_before = 0
         """How many rows were held before."""
 

@@ -172,7 +172,7 @@ def _moment(microseconds: int) -> str | None:
 
 
 def _attributes(given: pa.MapArray | None, told: dict[str, pa.Array]) -> pa.MapArray:
-    """The attributes that rows have, without those that are told anew, and these behind them."""
+    """The attributes that rows have, without those that it replaces, and these behind them."""
     rows, names = len(next(iter(told.values()))), list(told)
     if given is None:
         counts, keys, items = np.zeros(rows, np.int64), pa.array([], pa.utf8()), pa.array([], pa.utf8())

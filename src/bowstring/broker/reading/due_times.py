@@ -70,7 +70,7 @@ class DueTimes:
         self._pages: ByteCache[tuple[int, int, int, int], Dues] = ByteCache(bytes_max // 2, touch=True)
 
     async def between(self, partition: Partition, stretch: Stretch, since: int, horizon: int) -> Dues:
-        """The rows that are due in [since, horizon). Raises Damaged where nobody can tell."""
+        """The rows that are due in [since, horizon). Raises Damaged where that is not known."""
         stored, moved = await self.stored_between(partition, stretch, since, horizon), partition.moved_rows
         if not len(moved):
             return stored
