@@ -10,7 +10,9 @@ was). Above is the application:
 `close`. A row that was pushed and never handed out is one that the application has not seen.
 
 A subscription is created (`subscribe`), altered (`amend`) and deleted (`unsubscribe`); an operator
-takes leases away (`take-away`), and sets it to another place (`seek`).
+takes leases away (`take-away`), and sets it to another place (`seek`). An operator lists its dead letters
+(`list-letters`: each with the place in the topic that it came from), sends some back (`redrive`), or asks
+what that would do (`dry-redrive`).
 
 Moments of leases are microseconds of the clock that leases run by, as the broker told them. No event
 is written by the broker.
@@ -22,6 +24,7 @@ from typing import NamedTuple
 
 SUBSCRIBE, AMEND, UNSUBSCRIBE, TAKE_AWAY, SEEK = "subscribe", "amend", "unsubscribe", "take-away", "seek"
 CONSUME, CREDIT, READY, PUSHED, LOST, LEAVE = "consume", "credit", "ready", "pushed", "lost", "leave"
+LIST, REDRIVE, DRY_REDRIVE = "list-letters", "redrive", "dry-redrive"
 SETTLE, EXTEND, REVOKED = "settle", "extend", "revoked"
 HANDED, DECIDE, CLOSE = "handed", "decide", "close"
 ACK, NACK, REJECT, RELEASE, LONGER = "ack", "nack", "reject", "release", "longer"
@@ -52,6 +55,9 @@ class Delivery(NamedTuple):
     """Why it was refused, empty where it is done."""
     later: int = 0
     """When a nacked row is to come again: a moment, or a span if it is negative; 0 if none was given."""
+    home: int = -1
+    """The partition that a redriven dead letter lies in, in its own topic; -1 for a row of the
+    subscription's topic."""
 
     @property
     def place(self) -> tuple[int, int]:

@@ -9,7 +9,7 @@ tells when it is opened; a subscription that was made anew under its name is ano
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
 
@@ -212,6 +212,17 @@ class QueueFacts:
     """Rows that were handed out and never pushed by that grant."""
     keys: KeyOrder | None = None
     """The keys of its rows, if it is key-shared."""
+    letters: dict[Place, Place] = field(default_factory=dict)
+    """Places of redriven dead letters, as consumers name them, and where they lie in their own topic."""
+
+    def of_the_topic(self) -> QueueFacts:
+        """The same without redriven letters, which have no place in the topic."""
+        if not self.letters:
+            return self
+        lanes = {partition for partition, _ in self.letters}
+        stays = {place: stays for place, stays in self.stays.items() if place not in self.letters}
+        rows = [(push, row) for push, row in self.rows if row.partition not in lanes]
+        return replace(self, stays=stays, rows=rows, keys=self.keys and self.keys.without(lanes), letters={})
 
     def each_stay(self) -> Iterator[Stay]:
         for stays in self.stays.values():
@@ -332,6 +343,8 @@ class _Sorting:
             stay = stays.setdefault(row.grant, Stay(row.place, row.grant, about.consumer))
             if not stay.pushes:
                 stay.asks += [(ask, "") for ask in self._extended.get((session.name, row.partition, row.grant), ())]
+            if row.home >= 0:
+                self._facts.letters[row.place] = row.home, row.offset
             push = Push(event.time, session.name, about.stream, about.now, row.until, row.retries, row.again, span)
             stay.pushes.append(push)
             self._facts.rows.append((push, message))

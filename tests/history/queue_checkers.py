@@ -63,9 +63,10 @@ def _of_the_topic(
     opened = min((time for session in queue.sessions.values() for time, _, _ in session.opened), default=0.0)
     if facts.deleted or opened < facts.acknowledged:
         return
+    whole, queue = queue, queue.of_the_topic()
     for checker in OF_ROWS:
         if not queue.sought or checker not in promises_of_retrying.CHECKERS:
-            yield checker.__name__, checker(queue, facts, leases)
+            yield checker.__name__, checker(whole if checker in promises_of_pushing.OF_STREAMS else queue, facts, leases)
     only = promises_of_choosing.only_what_passes_the_filter_comes
     yield only.__name__, only(queue, facts, promises_of_choosing.filter_of(events, queue.topic, queue.subscription))
     for promise in OF_DELETING:

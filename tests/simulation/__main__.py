@@ -67,6 +67,7 @@ WANTED = (
     "reader was overtaken",
     "reader was told of damaged bytes",
     "reader went on at its position",
+    "redriven letter was pushed",
     "rename undone",
     "row kept below the floor",
     "row released below the floor",

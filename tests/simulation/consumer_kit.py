@@ -142,7 +142,7 @@ class RealConsumption:
     async def _take_message(self) -> list[Delivery]:
         message = await anext(self._consumer)
         until = times.moment(message.lease_end, "lease_end")
-        row = Delivery(message.partition, message.offset, message._page.lease.grant, until, message.retry_count)
+        row = Delivery(message._page.lease.partition, message.offset, message._page.lease.grant, until, message.retry_count)
         self._tokens[row.place, row.grant] = message, -1
         self._log.handed([row])
         return [row]
@@ -151,11 +151,11 @@ class RealConsumption:
         batch = await self._consumer._next_batch(most, 0.001)
         if batch is None:
             raise errors.Conflict("the consumer is closed.")
-        columns = [batch.column(name).to_pylist() for name in ("partition", "offset", "retry_count")]
+        columns = [batch.column(name).to_pylist() for name in ("offset", "retry_count")]
         ends = batch.column("lease_end").cast("int64").to_pylist()
-        grants = [chunk.page.lease.grant for chunk in batch._chunks for _ in range(chunk.rows)]
-        facts = zip(*columns, grants, ends, strict=True)
-        rows = [Delivery(partition, offset, grant, until, retries) for partition, offset, retries, grant, until in facts]
+        leases = [chunk.page.lease for chunk in batch._chunks for _ in range(chunk.rows)]
+        facts = zip(*columns, leases, ends, strict=True)
+        rows = [Delivery(lease.partition, offset, lease.grant, until, retries) for offset, retries, lease, until in facts]
         self._tokens.update(((row.place, row.grant), (batch, at)) for at, row in enumerate(rows))
         self._log.handed(rows)
         return rows

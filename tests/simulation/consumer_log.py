@@ -112,12 +112,14 @@ class ConsumerLog:
 
     def _pushed(self, answer: pb.ConsumeAnswer, message: Buffer, data: memoryview | None) -> None:
         lease, rows = answer.lease, rows_in(answer.page, data)
+        home = lease.partition if lease.topic else -1
+        self._world.sometimes("redriven letter was pushed", len(rows) * bool(lease.topic))
         counts = [count for count, times in zip(lease.retry_counts, lease.retry_rows, strict=True) for _ in range(times)]
         if len(counts) != len(rows):
             self._breaks("every_row_has_a_retry_count", f"{len(rows)} rows have {len(counts)} retry counts") if counts else None
             counts = [0] * len(rows)
         deliveries = [
-            Delivery(row.partition, row.offset, lease.grant, lease.until, count, lease.again)
+            Delivery(row.partition, row.offset, lease.grant, lease.until, count, lease.again, home=home)
             for row, count in zip(rows, counts, strict=True)
         ]
         self.messages.update(((row.partition, row.offset), row) for row in rows)
