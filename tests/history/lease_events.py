@@ -7,7 +7,8 @@ own end: `consume` (a stream was opened, or refused), `credit`, `ready`, `pushed
 all that it had), `revoked` (rows that the broker has given back because an earlier one of their key
 was). Above is the application:
 `handed` rows, `decide` (it settles or extends rows: invoke, then what it was told for each row), and
-`close`. A row that was pushed and never handed out is one that the application has not seen.
+`close`; it looks at what would come next (`peek`), and asks for messages by their ids (`lease-by-id`: invoke,
+then each with its place or its error). A row that was pushed and never handed out is one that the application has not seen.
 
 A subscription is created (`subscribe`), altered (`amend`) and deleted (`unsubscribe`); an operator
 takes leases away (`take-away`), and sets it to another place (`seek`). An operator lists its dead letters
@@ -26,6 +27,7 @@ SUBSCRIBE, AMEND, UNSUBSCRIBE, TAKE_AWAY, SEEK = "subscribe", "amend", "unsubscr
 CONSUME, CREDIT, READY, PUSHED, LOST, LEAVE = "consume", "credit", "ready", "pushed", "lost", "leave"
 LIST, REDRIVE, DRY_REDRIVE = "list-letters", "redrive", "dry-redrive"
 SETTLE, EXTEND, REVOKED = "settle", "extend", "revoked"
+PEEK, BY_ID = "peek", "lease-by-id"
 HANDED, DECIDE, CLOSE = "handed", "decide", "close"
 ACK, NACK, REJECT, RELEASE, LONGER = "ack", "nack", "reject", "release", "longer"
 """What becomes of a row; `longer` is an extension."""
@@ -58,6 +60,8 @@ class Delivery(NamedTuple):
     home: int = -1
     """The partition that a redriven dead letter lies in, in its own topic; -1 for a row of the
     subscription's topic."""
+    asked: bool = False
+    """It was pushed because the consumer has asked for it by its id."""
 
     @property
     def place(self) -> tuple[int, int]:

@@ -34,6 +34,7 @@ from tests.history.lease_events import (
     Delivery,
 )
 from tests.history.lease_keys import KeyOrder
+from tests.history.lease_notes import Decision, Wrote
 from tests.history.lease_takings import Sought, Taken
 from tests.history.lease_time import LeaseClocks
 
@@ -54,6 +55,8 @@ class Push(NamedTuple):
     again: bool
     span: int
     """How long the leases of that stream last."""
+    asked: bool = False
+    """The consumer has asked for it by its id, whatever its credit."""
 
     @property
     def granted(self) -> int:
@@ -139,25 +142,6 @@ class Stay:
     def given_back(self, by: float) -> bool:
         """Whether its consumer may have given it back by then."""
         return any(outcome not in ("", ACK) and ask.written <= by for ask, outcome in self.asks)
-
-
-class Wrote(NamedTuple):
-    """A kit changed its credit."""
-
-    time: float
-    stream: int
-    credit: int
-
-
-class Decision(NamedTuple):
-    """What an application said of a row, and what it was told."""
-
-    session: str
-    invoked: float
-    ended: float
-    row: Delivery
-    told: str
-    """Empty for done; "?" if it is not known."""
 
 
 @dataclass(slots=True)
@@ -345,14 +329,14 @@ class _Sorting:
                 stay.asks += [(ask, "") for ask in self._extended.get((session.name, row.partition, row.grant), ())]
             if row.home >= 0:
                 self._facts.letters[row.place] = row.home, row.offset
-            push = Push(event.time, session.name, about.stream, about.now, row.until, row.retries, row.again, span)
+            push = Push(event.time, session.name, about.stream, about.now, row.until, row.retries, row.again, span, row.asked)
             stay.pushes.append(push)
             self._facts.rows.append((push, message))
             if self._facts.keys is not None:
                 self._facts.keys.add(stay, message)
         if about.rows:
             first = about.rows[0]
-            push = Push(event.time, session.name, about.stream, about.now, first.until, first.retries, first.again, span)
+            push = Push(event.time, session.name, about.stream, about.now, first.until, first.retries, first.again, span, first.asked)
             session.pushes.append((push, about.rows))
 
     def _handed(self, session: Session, event: Event) -> None:

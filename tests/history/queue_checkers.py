@@ -11,6 +11,7 @@ from tests.history import (
     promises_of_handing_out,
     promises_of_keys,
     promises_of_leasing,
+    promises_of_peeking,
     promises_of_pushing,
     promises_of_retrying,
     promises_of_schedules,
@@ -47,6 +48,8 @@ def check_queues(events: list[Event], leases: LeaseClocks, clocks: Clocks | None
     for queue in queues:
         for checker, cases in chain(_of_leases(queue, leases), _of_the_topic(queue, facts[queue.topic], events, leases, clocks, drained)):
             broken += [Violation(checker, case) for case in cases]
+        for peeking in promises_of_peeking.CHECKERS:
+            broken += [Violation(peeking.__name__, case) for case in peeking(queue, events, leases)]
     return broken
 
 

@@ -70,6 +70,7 @@ WANTED = (
     "redriven letter was pushed",
     "rename undone",
     "row kept below the floor",
+    "row was pushed because it was asked for",
     "row released below the floor",
     "seal under load",
     "segment in a backup",

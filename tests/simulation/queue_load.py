@@ -68,10 +68,12 @@ def drawn_queue(seed: int) -> dict[str, Any]:
 
 
 def _drawn_redrives(seed: int) -> dict[str, Any]:
-    """How often dead letters are sent back, and what makes them."""
+    """How often dead letters are sent back, and what makes them; and how often consumers peek."""
     source = random.Random(f"{seed}/redrives")
     every = source.choice((0.0, 0.2, 0.7, 2.0))
-    return {"redrive_every": every, "rejects": source.choice((0.05, 0.2, 0.5))} if every else {}
+    looking = random.Random(f"{seed}/peeks")
+    looks = {"peeks": looking.choice((0.0, 0.1, 0.4)), "ids_leased": looking.choice((0.0, 0.5, 1.0))}
+    return looks | ({"redrive_every": every, "rejects": source.choice((0.05, 0.2, 0.5))} if every else {})
 
 
 def _drawn_later(seed: int) -> dict[str, Any]:

@@ -110,5 +110,3 @@ def _origin(message: Message) -> Delivery:
     """The place of the topic that a dead letter came from."""
     told = message.attributes
     return Delivery(int(told["bowstring-partition"]), int(told["bowstring-offset"]), home=message.partition)
-
-
