@@ -7,10 +7,13 @@ own end: `consume` (a stream was opened, or refused), `credit`, `ready`, `pushed
 all that it had), `revoked` (rows that the broker has given back because an earlier one of their key
 was). Above is the application:
 `handed` rows, `decide` (it settles or extends rows: invoke, then what it was told for each row), and
-`close`. A row that was pushed and never handed out is one that the application has not seen.
+`close`; it looks at what would come next (`peek`), and asks for messages by their ids (`lease-by-id`: invoke,
+then each with its place or its error). A row that was pushed and never handed out is one that the application has not seen.
 
 A subscription is created (`subscribe`), altered (`amend`) and deleted (`unsubscribe`); an operator
-takes leases away (`take-away`), and sets it to another place (`seek`).
+takes leases away (`take-away`), and sets it to another place (`seek`). An operator lists its dead letters
+(`list-letters`: each with the place in the topic that it came from), sends some back (`redrive`), or asks
+what that would do (`dry-redrive`).
 
 Moments of leases are microseconds of the clock that leases run by, as the broker told them. No event
 is written by the broker.
@@ -22,7 +25,9 @@ from typing import NamedTuple
 
 SUBSCRIBE, AMEND, UNSUBSCRIBE, TAKE_AWAY, SEEK = "subscribe", "amend", "unsubscribe", "take-away", "seek"
 CONSUME, CREDIT, READY, PUSHED, LOST, LEAVE = "consume", "credit", "ready", "pushed", "lost", "leave"
+LIST, REDRIVE, DRY_REDRIVE = "list-letters", "redrive", "dry-redrive"
 SETTLE, EXTEND, REVOKED = "settle", "extend", "revoked"
+PEEK, BY_ID = "peek", "lease-by-id"
 HANDED, DECIDE, CLOSE = "handed", "decide", "close"
 ACK, NACK, REJECT, RELEASE, LONGER = "ack", "nack", "reject", "release", "longer"
 """What becomes of a row; `longer` is an extension."""
@@ -52,6 +57,11 @@ class Delivery(NamedTuple):
     """Why it was refused, empty where it is done."""
     later: int = 0
     """When a nacked row is to come again: a moment, or a span if it is negative; 0 if none was given."""
+    home: int = -1
+    """The partition that a redriven dead letter lies in, in its own topic; -1 for a row of the
+    subscription's topic."""
+    asked: bool = False
+    """It was pushed because the consumer has asked for it by its id."""
 
     @property
     def place(self) -> tuple[int, int]:

@@ -9,7 +9,7 @@ tells when it is opened; a subscription that was made anew under its name is ano
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ from tests.history.lease_events import (
     Delivery,
 )
 from tests.history.lease_keys import KeyOrder
+from tests.history.lease_notes import Decision, Wrote
 from tests.history.lease_takings import Sought, Taken
 from tests.history.lease_time import LeaseClocks
 
@@ -54,6 +55,8 @@ class Push(NamedTuple):
     again: bool
     span: int
     """How long the leases of that stream last."""
+    asked: bool = False
+    """The consumer has asked for it by its id, whatever its credit."""
 
     @property
     def granted(self) -> int:
@@ -141,25 +144,6 @@ class Stay:
         return any(outcome not in ("", ACK) and ask.written <= by for ask, outcome in self.asks)
 
 
-class Wrote(NamedTuple):
-    """A kit changed its credit."""
-
-    time: float
-    stream: int
-    credit: int
-
-
-class Decision(NamedTuple):
-    """What an application said of a row, and what it was told."""
-
-    session: str
-    invoked: float
-    ended: float
-    row: Delivery
-    told: str
-    """Empty for done; "?" if it is not known."""
-
-
 @dataclass(slots=True)
 class Session:
     """One consumer object."""
@@ -212,6 +196,17 @@ class QueueFacts:
     """Rows that were handed out and never pushed by that grant."""
     keys: KeyOrder | None = None
     """The keys of its rows, if it is key-shared."""
+    letters: dict[Place, Place] = field(default_factory=dict)
+    """Places of redriven dead letters, as consumers name them, and where they lie in their own topic."""
+
+    def of_the_topic(self) -> QueueFacts:
+        """The same without redriven letters, which have no place in the topic."""
+        if not self.letters:
+            return self
+        lanes = {partition for partition, _ in self.letters}
+        stays = {place: stays for place, stays in self.stays.items() if place not in self.letters}
+        rows = [(push, row) for push, row in self.rows if row.partition not in lanes]
+        return replace(self, stays=stays, rows=rows, keys=self.keys and self.keys.without(lanes), letters={})
 
     def each_stay(self) -> Iterator[Stay]:
         for stays in self.stays.values():
@@ -332,14 +327,16 @@ class _Sorting:
             stay = stays.setdefault(row.grant, Stay(row.place, row.grant, about.consumer))
             if not stay.pushes:
                 stay.asks += [(ask, "") for ask in self._extended.get((session.name, row.partition, row.grant), ())]
-            push = Push(event.time, session.name, about.stream, about.now, row.until, row.retries, row.again, span)
+            if row.home >= 0:
+                self._facts.letters[row.place] = row.home, row.offset
+            push = Push(event.time, session.name, about.stream, about.now, row.until, row.retries, row.again, span, row.asked)
             stay.pushes.append(push)
             self._facts.rows.append((push, message))
             if self._facts.keys is not None:
                 self._facts.keys.add(stay, message)
         if about.rows:
             first = about.rows[0]
-            push = Push(event.time, session.name, about.stream, about.now, first.until, first.retries, first.again, span)
+            push = Push(event.time, session.name, about.stream, about.now, first.until, first.retries, first.again, span, first.asked)
             session.pushes.append((push, about.rows))
 
     def _handed(self, session: Session, event: Event) -> None:

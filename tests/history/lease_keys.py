@@ -44,6 +44,13 @@ class KeyOrder:
         if key := ordered_by(row):
             self.stays.setdefault((row.partition, key), {}).setdefault(stay.grant, {})[row.offset] = stay
 
+    def without(self, partitions: set[int]) -> KeyOrder:
+        """The rows of all other partitions."""
+        other = KeyOrder()
+        other.stays = {order: stays for order, stays in self.stays.items() if order[0] not in partitions}
+        other.rows = {place: row for place, row in self.rows.items() if place[0] not in partitions}
+        return other
+
     def mates(self, stay: Stay) -> Iterator[Stay]:
         """The earlier rows of its key in the same grant, as far as they have come."""
         key = ordered_by(self.rows[stay.place])

@@ -29,9 +29,11 @@ def only_what_passes_the_filter_comes(queue: QueueFacts, facts: Facts, where: st
 
 
 def a_seek_ends_leases(queue: QueueFacts, clocks: LeaseClocks) -> Cases:
-    """What was granted before a seek was asked for, and is settled after it was done, is refused."""
+    """What was granted before a seek was asked for, and is settled after it was done, is refused. A seek
+    does not move dead letters that were sent back: their leases stay.
+    """
     del clocks
-    for stay in queue.each_stay():
+    for stay in queue.of_the_topic().each_stay():
         for sought in queue.sought:
             if stay.first.time >= sought.invoked:
                 continue

@@ -11,6 +11,7 @@ from tests.history import (
     promises_of_handing_out,
     promises_of_keys,
     promises_of_leasing,
+    promises_of_peeking,
     promises_of_pushing,
     promises_of_retrying,
     promises_of_schedules,
@@ -47,6 +48,8 @@ def check_queues(events: list[Event], leases: LeaseClocks, clocks: Clocks | None
     for queue in queues:
         for checker, cases in chain(_of_leases(queue, leases), _of_the_topic(queue, facts[queue.topic], events, leases, clocks, drained)):
             broken += [Violation(checker, case) for case in cases]
+        for peeking in promises_of_peeking.CHECKERS:
+            broken += [Violation(peeking.__name__, case) for case in peeking(queue, events, leases)]
     return broken
 
 
@@ -63,9 +66,10 @@ def _of_the_topic(
     opened = min((time for session in queue.sessions.values() for time, _, _ in session.opened), default=0.0)
     if facts.deleted or opened < facts.acknowledged:
         return
+    whole, queue = queue, queue.of_the_topic()
     for checker in OF_ROWS:
         if not queue.sought or checker not in promises_of_retrying.CHECKERS:
-            yield checker.__name__, checker(queue, facts, leases)
+            yield checker.__name__, checker(whole if checker in promises_of_pushing.OF_STREAMS else queue, facts, leases)
     only = promises_of_choosing.only_what_passes_the_filter_comes
     yield only.__name__, only(queue, facts, promises_of_choosing.filter_of(events, queue.topic, queue.subscription))
     for promise in OF_DELETING:

@@ -7,16 +7,19 @@ from typing import Any
 from unittest.mock import patch
 
 from bowstring.broker.log.actor import PartitionActor
-from bowstring.broker.queue import letter_writer
+from bowstring.broker.queue import letter_writer, redriving, subscriptions
 from bowstring.broker.queue.consumer import LiveConsumer
-from bowstring.broker.queue.letter_requests import BuryRows
+from bowstring.broker.queue.letter_requests import BuryRows, RedriveLetters
+from bowstring.core import settling
 from bowstring.core.condemned import LastDelivery
 from bowstring.core.ledger import Ledger
+from bowstring.core.ledger_changes import Redrive
 from bowstring.core.row_set import RowSet
-from tests.simulation.planting import CALM, POWER, QUEUE, bug
+from tests.simulation.planting import CALM, CUTS, POWER, QUEUE, bug
 
 HOLDING = QUEUE.only(seconds=12.0, consumers=2, holds=0.6, nacks=0.3, named_consumers=1.0, plain_consumers=1.0, lease_seconds=2.0)
 REJECTING = QUEUE.only(rejects=0.3, nacks=0.1)
+REDRIVING = QUEUE.only(rejects=0.3, nacks=0.2, redrive_every=0.2, subscriptions=2)
 
 
 @bug(CALM, REJECTING)
@@ -64,4 +67,34 @@ def suspects_stand_beside_rows_of_other_partitions() -> Generator[None]:
 def suspects_come_to_a_consumer_that_is_not_ready() -> Generator[None]:
     """One that comes back gets others when it has settled those that it had, and again with its old leases."""
     with patch.object(LiveConsumer, "may_be_apart", property(lambda self: self.ended is None)):
+        yield
+
+
+@bug(CUTS, REDRIVING)
+def a_letter_is_redriven_twice() -> Generator[None]:
+    """A request that names a letter again sends it back again, also when it was settled meanwhile."""
+
+    def redrive(ledger: Ledger, rows: RowSet) -> Redrive | None:
+        rows = rows - ledger.leases.rows()
+        return Redrive(*ledger.place, rows.spans()) if rows else None
+
+    with patch.object(settling, "redrive", redrive):
+        yield
+
+
+@bug(CALM, REDRIVING)
+def a_redrive_reaches_the_other_subscriptions() -> Generator[None]:
+    """The letters at the same places of other subscriptions of the topic are sent back, too."""
+    ask = redriving._ask  # pyright: ignore[reportPrivateUsage]
+
+    async def wrong(queues: Any, asked: Any, wanted: Any) -> Any:
+        done = await ask(queues, asked, wanted)
+        mine = subscriptions.find(queues, wanted.topic, wanted.subscription)
+        for other in queues.of(mine.topic) if asked and isinstance(asked[0][1], RedriveLetters) else ():
+            if other is not mine and other.companion is not None:
+                actors = [(other.companion.actors[number], rows) for number, rows in wanted.letters.items()]
+                await PartitionActor.ask_together([(actor, RedriveLetters(other.lane, rows)) for actor, rows in actors])
+        return done
+
+    with patch.object(redriving, "_ask", wrong):
         yield

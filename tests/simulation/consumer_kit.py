@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from bowstring import errors, times
 from bowstring.client.client import Client
+from tests.history.events import Row
 from tests.history.lease_events import ACK, NACK, Delivery
+from tests.simulation.kit import rows_of
 from tests.simulation.plain_consumer import PlainConsumer, PlainConsumerSettings, Settling
 from tests.simulation.plain_kit import PlainKit
 from tests.simulation.server import ADDRESS
@@ -48,6 +50,14 @@ class Consumption(Protocol):
         ...
 
     async def extend(self, rows: list[Delivery], seconds: float) -> list[Delivery]: ...
+
+    async def peek(self, most: int, where: str) -> list[Row]:
+        """What would come next."""
+        ...
+
+    async def lease(self, ids: list[str]) -> tuple[list[Delivery], list[Row]]:
+        """Messages by their ids, and what was said of each."""
+        ...
 
     def pause(self) -> None: ...
 
@@ -92,6 +102,13 @@ class PlainConsumption:
 
     async def extend(self, rows: list[Delivery], seconds: float) -> list[Delivery]:
         return await self._answers(rows, self._consumer.extend(rows, round(seconds * 1e6)))
+
+    async def peek(self, most: int, where: str) -> list[Row]:
+        """It does not know how."""
+        return []
+
+    async def lease(self, ids: list[str]) -> tuple[list[Delivery], list[Row]]:
+        return [], []
 
     async def _answers(self, rows: list[Delivery], requests: list[Settling]) -> list[Delivery]:
         answers = {(row.place, row.grant): row for request in requests for row in await request.answer}
@@ -142,7 +159,7 @@ class RealConsumption:
     async def _take_message(self) -> list[Delivery]:
         message = await anext(self._consumer)
         until = times.moment(message.lease_end, "lease_end")
-        row = Delivery(message.partition, message.offset, message._page.lease.grant, until, message.retry_count)
+        row = Delivery(message._page.lease.partition, message.offset, message._page.lease.grant, until, message.retry_count)
         self._tokens[row.place, row.grant] = message, -1
         self._log.handed([row])
         return [row]
@@ -151,14 +168,27 @@ class RealConsumption:
         batch = await self._consumer._next_batch(most, 0.001)
         if batch is None:
             raise errors.Conflict("the consumer is closed.")
-        columns = [batch.column(name).to_pylist() for name in ("partition", "offset", "retry_count")]
+        return self._rows_of(batch)
+
+    def _rows_of(self, batch: Any) -> list[Delivery]:
+        columns = [batch.column(name).to_pylist() for name in ("offset", "retry_count")]
         ends = batch.column("lease_end").cast("int64").to_pylist()
-        grants = [chunk.page.lease.grant for chunk in batch._chunks for _ in range(chunk.rows)]
-        facts = zip(*columns, grants, ends, strict=True)
-        rows = [Delivery(partition, offset, grant, until, retries) for partition, offset, retries, grant, until in facts]
+        leases = [chunk.page.lease for chunk in batch._chunks for _ in range(chunk.rows)]
+        facts = zip(*columns, leases, ends, strict=True)
+        rows = [Delivery(lease.partition, offset, lease.grant, until, retries) for offset, retries, lease, until in facts]
         self._tokens.update(((row.place, row.grant), (batch, at)) for at, row in enumerate(rows))
         self._log.handed(rows)
         return rows
+
+    async def peek(self, most: int, where: str) -> list[Row]:
+        return rows_of(await self._consumer.peek(most, where or None))
+
+    async def lease(self, ids: list[str]) -> tuple[list[Delivery], list[Row]]:
+        batch = await self._consumer.lease(ids)
+        deliveries = self._rows_of(batch) if len(batch) else []
+        named = zip(batch.column("id").to_pylist() if deliveries else [], deliveries, strict=True)
+        told = [Row("", id, partition=row.partition, offset=row.offset) for id, row in named]
+        return deliveries, told + [Row("", id, error=error.kind) for id, error in batch.refused.items()]
 
     async def settle(self, rows: list[Delivery]) -> list[Delivery]:
         return await self._decide(rows, _settle_one, _settle_batch)

@@ -17,7 +17,7 @@ from bowstring.ports.disk import Buffer
 from bowstring.ports.transport import Channel, Dialer, Pieces, Stream, Take, joined
 from bowstring.wire.codec import split
 from bowstring.wire.generated import bowstring_pb2 as pb
-from tests.history.events import OK, Row
+from tests.history.events import OK, UNKNOWN, Row
 from tests.history.lease_events import (
     CLOSE,
     CONSUME,
@@ -112,12 +112,15 @@ class ConsumerLog:
 
     def _pushed(self, answer: pb.ConsumeAnswer, message: Buffer, data: memoryview | None) -> None:
         lease, rows = answer.lease, rows_in(answer.page, data)
+        home = lease.partition if lease.topic else -1
+        self._world.sometimes("redriven letter was pushed", len(rows) * bool(lease.topic))
+        self._world.sometimes("row was pushed because it was asked for", len(rows) * bool(lease.asked))
         counts = [count for count, times in zip(lease.retry_counts, lease.retry_rows, strict=True) for _ in range(times)]
         if len(counts) != len(rows):
             self._breaks("every_row_has_a_retry_count", f"{len(rows)} rows have {len(counts)} retry counts") if counts else None
             counts = [0] * len(rows)
         deliveries = [
-            Delivery(row.partition, row.offset, lease.grant, lease.until, count, lease.again)
+            Delivery(row.partition, row.offset, lease.grant, lease.until, count, lease.again, home=home, asked=lease.asked > 0)
             for row, count in zip(rows, counts, strict=True)
         ]
         self.messages.update(((row.partition, row.offset), row) for row in rows)
@@ -170,6 +173,18 @@ class ConsumerLog:
             self._world.sometimes(f"{row.outcome} was told {row.error or 'done'}")
         about = self._about._replace(rows=tuple(rows))
         self._history.ended(kind, self._client, call, DECIDE, self._topic, error=error, queue=about)
+
+    def asks(self, operation: str, rows: Iterable[Row], where: str = "") -> int:
+        """The application looks at what would come next, or asks for messages by their ids."""
+        about = self._about._replace(where=where)
+        return self._history.invoke(self._client, operation, self._topic, rows, session=self._session, queue=about)
+
+    def told(self, call: int, operation: str, rows: Sequence[Row], error: str = "") -> None:
+        """What it was told of each."""
+        for row in rows:
+            self._world.sometimes(f"{operation} of a row was told {row.error or 'done'}")
+        kind = UNKNOWN if error else OK
+        self._history.ended(kind, self._client, call, operation, self._topic, rows, error=error, queue=self._about)
 
     def closed(self) -> None:
         """The application has closed its consumer."""

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from bowstring import errors
 from tests.history.events import ERASE, OK, UNKNOWN, Row
-from tests.history.lease_events import ACK, LONGER, NACK, REJECT, Delivery
+from tests.history.filtering import FILTERS
+from tests.history.lease_events import ACK, BY_ID, LONGER, NACK, PEEK, REJECT, Delivery
 from tests.simulation.clock import START
 from tests.simulation.consumer_kit import Consumption, Wanted, consume
 from tests.simulation.consumer_log import ConsumerLog
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 TAKE_SECONDS = 0.3
 PAUSE_SECONDS = 0.5
 TASKS_MAX = 20
+IDS_MAX = 30
 GONE = (errors.NotFound, errors.Conflict)
 """The subscription or its topic is deleted, or the name is another's."""
 
@@ -101,6 +103,7 @@ class ConsumerSession:
         self._load, self._world, self._history = client.workload.load, client.workload.world, client.workload.history
         self._random = client._random
         self._putting_off = client.workload.world.source(f"{client.life.name}/later/{wanted.name}")
+        self._looking = client.workload.world.source(f"{client.life.name}/looking/{wanted.name}")
         self._consumption, self._log, self._wanted = consumption, log, wanted
         self._held: list[tuple[float, Delivery]] = []
         """Rows that it keeps, and until when."""
@@ -120,8 +123,11 @@ class ConsumerSession:
                 return
             if rows:
                 self._world.sometimes("rows were handed out", len(rows))
+                self._note_ids(rows)
                 self._handle(rows)
             self._settle_held()
+            if self._looking.random() < load.peeks:
+                await self._look()
             if source.random() < load.pauses:
                 await self._pause()
             if rows and source.random() < load.delete_held:
@@ -130,6 +136,39 @@ class ConsumerSession:
                 await self._workload.pause(self._life, load.work_seconds)
             while len(self._tasks) >= TASKS_MAX:
                 await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+
+    def _note_ids(self, rows: list[Delivery]) -> None:
+        """For consumers who ask for messages by their ids."""
+        known = self._workload.queues.handed.setdefault((self._wanted.topic, self._wanted.subscription), [])
+        known += [message.id for row in rows if (message := self._log.messages.get(row.place)) is not None]
+        del known[:-IDS_MAX]
+
+    async def _look(self) -> None:
+        """Looks at what would come next, and asks for some of it by id, and for what consumers have got lately."""
+        source = self._looking
+        where = source.choice(["", *FILTERS])
+        call = self._log.asks(PEEK, (), where)
+        try:
+            seen = await self._consumption.peek(source.choice((1, 5, 30)), where)
+        except errors.Unavailable as error:
+            self._log.told(call, PEEK, [], error.kind)
+            return
+        self._log.told(call, PEEK, seen)
+        others = self._workload.queues.handed.setdefault((self._wanted.topic, self._wanted.subscription), [])
+        known = sorted({row.id for row in seen} | set(others if source.random() < 0.7 else ()))
+        if known and source.random() < self._load.ids_leased:
+            await self._lease(source.sample(known, min(len(known), source.choice((1, 3, 10)))))
+
+    async def _lease(self, ids: list[str]) -> None:
+        call = self._log.asks(BY_ID, [Row("", id) for id in ids])
+        try:
+            rows, told = await self._consumption.lease(ids)
+        except errors.Unavailable as error:
+            self._log.told(call, BY_ID, [], error.kind)
+            return
+        self._log.told(call, BY_ID, told)
+        if rows:
+            self._handle(rows)
 
     def _is_poison(self, row: Delivery) -> bool:
         """The same messages are for all consumers, until the world is to be left in order."""

@@ -18,6 +18,7 @@ from tests.history.violations import Violation
 from tests.simulation.consumer_kit import Consumption, Wanted, consume
 from tests.simulation.consumer_log import ConsumerLog
 from tests.simulation.plain_kit import PlainKit
+from tests.simulation.redriving import LetterOperator
 from tests.simulation.server import ADDRESS
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 DRAIN_SECONDS = 50.0
 """Everything that waits has come by then: leases of the dead are over long before."""
+LETTERS_SECONDS = 15.0
+"""For so long it waits for dead letters that were sent back: some of them come later, and the broker does not say which."""
 LOOK_SECONDS = 0.5
 CREDIT = 40
 
@@ -43,6 +46,8 @@ class Drain:
         for topic, name in self._workload.queues.lasting():
             await self._drain(kit, topic, name)
         await kit.close()
+        if self._workload.load.redrive_every:
+            await LetterOperator(self._workload, self._life).list_all(self._workload.queues.lasting())
 
     async def _drain(self, kit: PlainKit, topic: str, name: str) -> None:
         self._over = False
@@ -50,11 +55,13 @@ class Drain:
             await self._workload.queues.seek(self._life, kit, topic, name, BEGINNING)
         consumers = [asyncio.create_task(self._consume(topic, name, plain=plain)) for plain in (False, True)]
         deadline = self._world.loop.time() + DRAIN_SECONDS
-        left = 1
-        while left and self._world.loop.time() < deadline:
+        left, letters = 1, 0
+        patience = self._world.loop.time() + LETTERS_SECONDS
+        while (left and self._world.loop.time() < deadline) or (letters and self._world.loop.time() < patience):
             await asyncio.sleep(LOOK_SECONDS)
             facts = await kit.call("DescribeSubscription", pb.DescribeSubscriptionRequest(topic=topic, name=name), pb.Subscription)
             left = facts.backlog - sum(partition.later for partition in facts.partitions)
+            letters = facts.redriven if self._workload.load.redrive_every else 0
         if left:
             case = f"{topic}/{name} has {left} messages left after {DRAIN_SECONDS:g} virtual seconds, {facts.leased} of them leased"
             self._workload.violations.append(Violation("everything_left_comes", case))

@@ -152,6 +152,13 @@ class Load:
     """
     keep_seconds: float = 0.0
     """For how long after that it keeps them; 0 for until they are settled."""
+    redrive_every: float = 0.0
+    """The mean time between two times at which an operator looks at dead letters and sends some back; 0
+    for no such operator."""
+    peeks: float = 0.0
+    """The share of takings after which a consumer looks at what would come next; `ids_leased` is the share
+    of those after which it asks for some of that by id."""
+    ids_leased: float = 0.0
     cancels: float = 0.0
     """The share of sends after which a message that may not be due is cancelled; `moves` of those after which one is moved."""
     moves: float = 0.0

@@ -21,6 +21,12 @@ BEFORE_UNSETTLED = BEFORE_LATER | {66, 7105, 300052, 300098, 1045}
 BEFORE_POISON = BEFORE_LATER | {66, 7105, 300052, 300098, 400331, 500079, 500113, 500197, 500227, 500282}
 """Seeds that found something before messages let consumers crash."""
 
+BEFORE_REDRIVES = BEFORE_POISON | (
+    {600028, 600146, 600253, 600258, 400053, 700209, 700286, 84, 800168, 800332, 800783, 900118, 900233, 900250, 900779, 900957}
+    | {202, 1000077, 1000083, 800531, 1000141, 800341, 1200093, 1045}
+)
+"""Seeds that found something before dead letters were sent back."""
+
 
 def drawn_queue(seed: int) -> dict[str, Any]:
     """What to change in a `Load`; nothing in a seed without consumers."""
@@ -57,7 +63,17 @@ def drawn_queue(seed: int) -> dict[str, Any]:
         "amend_every": source.choice((0.0, 3.0)),
         "fleeting_seconds": source.choice((0.0, 0.0, 1.0, 4.0)),
         "take_away_every": source.choice((0.0, 0.0, 2.0)),
+        **({} if seed in BEFORE_REDRIVES else _drawn_redrives(seed)),
     }
+
+
+def _drawn_redrives(seed: int) -> dict[str, Any]:
+    """How often dead letters are sent back, and what makes them; and how often consumers peek."""
+    source = random.Random(f"{seed}/redrives")
+    every = source.choice((0.0, 0.2, 0.7, 2.0))
+    looking = random.Random(f"{seed}/peeks")
+    looks = {"peeks": looking.choice((0.0, 0.1, 0.4)), "ids_leased": looking.choice((0.0, 0.5, 1.0))}
+    return looks | ({"redrive_every": every, "rejects": source.choice((0.05, 0.2, 0.5))} if every else {})
 
 
 def _drawn_later(seed: int) -> dict[str, Any]:

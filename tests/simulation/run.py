@@ -21,6 +21,7 @@ from typing import IO
 from tests.history import checkers, promises_of_deleting, promises_of_delivery, promises_of_reading
 from tests.history.checkers import Violation
 from tests.history.events import NOTE, PUBLISH, READ, Event
+from tests.history.letter_checkers import check_letters
 from tests.history.queue_checkers import check_queues
 from tests.simulation import unforeseen
 from tests.simulation.backing_up import Backups
@@ -199,6 +200,10 @@ class Run:
         for node in consumers:
             node.start(workload.consume)
         readers += consumers
+        redrivers = [world.node("redriver", disk=False)] if self.load.consumers and self.load.redrive_every else []
+        for node in redrivers:
+            node.start(workload.redrive)
+        readers += redrivers
         keepers = [world.node("backups", disk=False)] if self.load.backup_every else []
         for node in keepers:
             node.start(Backups(self.server, workload).run)
@@ -301,6 +306,7 @@ class Run:
             leases = lease_clocks_of(self.server.node.wall, watch.begins, options)
             leases = leases._replace(damaged=frozenset(watch.inspection.naive.damaged), buried=frozenset(watch.inspection.naive.buried))
             report.violations += check_queues(events, leases, clocks, drained=self.read_to_the_end)
+            report.violations += check_letters(events, leases, clocks, rotten=bool(options.bit_rot_rate))
             report.violations += watch.inspection.naive.nonsense()
             grants = watch.inspection.naive.keyed()
             grants = readable(grants, events) if options.bit_rot_rate else grants

@@ -41,6 +41,8 @@ class Queues:
         self._random = workload.world.source("subscriptions")
         self.made: asyncio.Event = asyncio.Event()
         """Those from the beginning on are there."""
+        self.handed: dict[tuple[str, str], list[str]] = {}
+        """The ids of messages that consumers of a subscription have got lately."""
         self._late: list[tuple[str, str]] = []
         topics = sorted(workload.topics.all)
         self.fleeting = [(topic, FLEETING) for topic in topics[:1] if self._load.fleeting_seconds]

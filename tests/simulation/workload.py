@@ -23,6 +23,7 @@ from tests.simulation.load import Load
 from tests.simulation.observing import PositionObserver
 from tests.simulation.producing import ProducerClient
 from tests.simulation.reading import NamedReader
+from tests.simulation.redriving import LetterOperator
 from tests.simulation.subscribing import Queues
 from tests.simulation.topics import Topics
 
@@ -147,6 +148,9 @@ class Workload:
 
     async def operate(self, life: Incarnation) -> None:
         await self.queues.operate(life)
+
+    async def redrive(self, life: Incarnation) -> None:
+        await LetterOperator(self, life).run()
 
     async def drain(self, life: Incarnation) -> None:
         await Drain(self, life).run()
