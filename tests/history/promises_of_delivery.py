@@ -18,7 +18,9 @@ from tests.history.violations import Cases, Violation
 
 def over_is_not_handed_out(kept: Keeping) -> Cases:
     """The kit does not hand out a message that has expired, or is older than the retention, however
-    long ago it arrived.
+    long ago it arrived. The kit may know the time late, but not only late: it may have learned at
+    once of a longer retention, which keeps what is still there. So every retention counts that was
+    in force until the message was handed out.
     """
     if kept.clocks is None:
         return
@@ -29,7 +31,7 @@ def over_is_not_handed_out(kept: Keeping) -> Cases:
             place, moment = (row.partition, row.offset), time - kept.clocks.late
             send = kept.at(*place)
             since = session.opened if kept.clocks.notice is None else max(session.opened, moment - kept.clocks.notice)
-            if send is not None and kept.must_be_gone(place, send, moment, since):
+            if send is not None and kept.must_be_gone(place, send, moment, since, until=time):
                 where = f"{kept.facts.topic}/{row.partition}@{row.offset}"
                 yield f"{session.name} handed {row.label} of {where} out at {time:.3f} s, and it was over"
 

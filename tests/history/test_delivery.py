@@ -21,7 +21,7 @@ class Story:
     """A topic that keeps messages for 10 s, told by hand: four messages, the third expires at 6 s. A reader begins at 2 s."""
 
     def __init__(self) -> None:
-        self.time = 0.0
+        self.time, self.session = 0.0, "s"
         self.history = History(lambda: self.time)
         self.call(0, CREATE, settings=KEPT)
         self.rows: list[Row] = []
@@ -40,9 +40,14 @@ class Story:
         call = self.history.invoke(client, operation, "t", rows, **more)
         self.history.ended(OK, client, call, operation, "t", answers)
 
+    def begin_anew(self, time: float) -> None:
+        """The reader that hands out from here on begins at this time."""
+        self.time, self.session = time, f"s-{time}"
+        self.history.opened("r", self.session, "t", {0: 1}, reads_ahead=True)
+
     def hand_out(self, time: float, *offsets: int) -> None:
         self.time = time
-        self.history.read("r", "s", "t", [self.rows[offset - 1] for offset in offsets])
+        self.history.read("r", self.session, "t", [self.rows[offset - 1] for offset in offsets])
 
     def delete(self, time: float, offset: int, client: str = "p") -> None:
         self.call(time, ERASE, [Row("", f"id-{offset}", group="g")], [Row("", f"id-{offset}", "", "", 0, offset)], client)
@@ -90,6 +95,47 @@ def test_another_retention_counts_a_moment_after_it_was_set(story: Story):
     assert not story.broken(HOLDING)
     story.hand_out(6, 2)
     assert story.broken(HOLDING) == {"over_is_not_handed_out"}
+
+
+def test_a_longer_retention_counts_at_once(story: Story):
+    story.call(3, ALTER, settings=KEPT._replace(retention=2.0))
+    story.call(8.8, ALTER, settings=KEPT._replace(retention=16.0))
+    story.hand_out(9, 1)  # half a second before, the retention was still the short one
+    story.finish()
+    assert not story.broken(HOLDING)
+
+
+def test_a_longer_retention_counts_at_once_for_a_reader_that_began_under_the_shorter_one(story: Story):
+    story.call(3, ALTER, settings=KEPT._replace(retention=2.0))
+    story.begin_anew(5)
+    story.call(7, ALTER, settings=KEPT._replace(retention=16.0))
+    story.hand_out(8.5, 1)
+    story.finish()
+    assert not story.broken(BREAKING)
+
+
+def test_a_longer_retention_does_not_excuse_what_was_handed_out_before(story: Story):
+    story.call(3, ALTER, settings=KEPT._replace(retention=2.0))
+    story.hand_out(8.7, 1)
+    story.call(8.8, ALTER, settings=KEPT._replace(retention=16.0))
+    story.finish()
+    assert story.broken(HOLDING) == {"over_is_not_handed_out"}
+
+
+def test_a_longer_retention_does_not_excuse_what_is_older_than_that_too(story: Story):
+    story.call(3, ALTER, settings=KEPT._replace(retention=2.0))
+    story.call(8.8, ALTER, settings=KEPT._replace(retention=4.0))
+    story.hand_out(9, 1)
+    story.finish()
+    assert story.broken(HOLDING) == {"over_is_not_handed_out"}
+
+
+def test_a_reader_knows_the_retention_that_was_set_before_it_began(story: Story):
+    story.call(8, ALTER, settings=KEPT._replace(retention=2.0))
+    story.begin_anew(8.5)
+    story.hand_out(9, 1)
+    story.finish()
+    assert story.broken(BREAKING) == {"over_is_not_handed_out"}  # it may know the time late, but never knew another retention
 
 
 def test_what_grew_too_old_in_the_kit_may_be_passed_over(story: Story):

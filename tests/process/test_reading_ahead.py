@@ -111,6 +111,17 @@ def test_a_shorter_retention_counts_for_what_has_come(broker: bowstring.Broker, 
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_a_longer_retention_counts_for_what_has_come(broker: bowstring.Broker, client: bowstring.Client, way: str):
+    send(client)
+    with client.reader("orders", end="latest") as reader:
+        assert taken(reader) == list(range(1, 11))
+        broker.clock.advance(timedelta(minutes=59))
+        client.alter_topic("orders", retention=timedelta(hours=2))
+        broker.clock.advance(timedelta(minutes=60))
+        assert rest(reader, way) == list(range(11, ROWS + 1))
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_what_was_deleted_by_the_same_client_is_not_handed_out(client: bowstring.Client, way: str):
     send(client, id=lambda row: f"id-{row}")
     with client.reader("orders", end="latest") as reader, client.producer("orders") as producer:
