@@ -34,6 +34,9 @@ class RottenReading:
         self.due_times = DueTimes(extents=here, reader=here, bytes_max=1 << 20)
         self.sealed: list[PageEntry] = []
         self.guess = 0
+        self.dues: Dues | None = None
+        """What the section of an extent tells, but for a guess."""
+        self.extent: Extent | None = None
 
     async def entries(self, partition: Partition, offset: int, end: int, bytes_max: int, pages_max: int) -> list[PageEntry]:
         return await self.scene.reading.entries(partition, offset, end, bytes_max, pages_max)
@@ -55,13 +58,23 @@ class RottenReading:
         sections = Section(DUE, Reference(1, 0, 1, 1)), Section("index", Reference(1, 1, 1, 1))
         return Extent(1, 0, 1, partition.committed_offset, 0, 0, 0, 1, 1, 0, sections, ())
 
+    def seal_well(self, partition: Partition, dues: Dues) -> None:
+        """The same, but they could be read. Deliveries find the pages where they were."""
+        self.rotten, self.dues, self.extent = False, dues, self.seal(partition)
+        partition.sealed_end = partition.committed_offset
+
     async def of(self, partition: Partition) -> list[Extent]:
-        return []
+        return [] if self.extent is None else [self.extent]
 
     async def due_directory(self, extent: Extent, reference: Reference) -> DueDirectory:
+        if self.dues is not None:
+            moments = self.dues.moments.tolist()
+            return DueDirectory(moments[:1], moments[-1], [BlockPlace(1, 0, 1)], rows=len(moments))
         return DueDirectory([self.guess], self.guess, [BlockPlace(1, 0, 1)], guesses=1)
 
     async def due_block(self, extent: Extent, place: Reference) -> Dues:
+        if self.dues is not None:
+            return self.dues
         offsets = np.arange(extent.first_offset, extent.end_offset, dtype=np.int64)
         return Dues(np.full(len(offsets), self.guess, np.int64), offsets)
 
@@ -141,3 +154,54 @@ async def test_a_guess_of_a_section_gives_way_to_the_page_when_that_can_be_read(
     (again,) = await dues.guessed.known_now()
     assert again.moments.tolist() == [now + SECOND, now + DAY]
     assert not dues.guessed.are_there
+
+
+async def test_rows_without_a_due_time_that_were_passed_by_with_a_guess_come_from_the_next_incarnation():
+    scene = QueueScene()
+    scheduled(scene)
+    now = scene.clock.now()
+    scene.publish(b"soon", b"now", b"late", dues=[now + SECOND, None, now + DAY])
+    ada = scene.customer()
+    await settled(scene)
+    assert ada.values == []
+    assert len(scene.ledger().later.rows()) == 3
+    rotten, schedule = scheduled(scene)  # nothing of the first schedule is known to the next one
+    rotten.rotten = False
+    scene.subscription.may_grant(scene.actors[0])
+    await passed(scene, schedule, 2 * SECOND)
+    await passed(scene, schedule, SECOND)
+    assert sorted(ada.values) == [b"now", b"soon"]
+    await passed(scene, schedule, DAY)
+    assert sorted(ada.values) == [b"late", b"now", b"soon"]
+
+
+async def test_rows_that_no_due_section_names_come_although_their_ledger_has_passed_them_by():
+    scene = QueueScene()
+    scheduled(scene)
+    now = scene.clock.now()
+    scene.publish(b"soon", b"now", b"late", dues=[now + SECOND, None, now + DAY])
+    ada = scene.customer()
+    await settled(scene)
+    rotten, schedule = scheduled(scene)
+    rotten.seal_well(scene.actors[0].partition, Dues(np.array([now + SECOND, now + DAY]), np.array([1, 3])))
+    scene.subscription.may_grant(scene.actors[0])
+    await passed(scene, schedule, 0)
+    assert ada.values == [b"now"]
+    await passed(scene, schedule, SECOND)
+    assert ada.values == [b"now", b"soon"]
+    await passed(scene, schedule, DAY)
+    assert ada.values == [b"now", b"soon", b"late"]
+
+
+async def test_rows_without_a_due_time_come_although_everything_is_read_anew_before_their_page_is():
+    scene = QueueScene()
+    rotten, schedule = scheduled(scene)
+    now = scene.clock.now()
+    scene.publish(b"soon", b"now", b"late", dues=[now + SECOND, None, now + DAY])
+    ada = scene.customer()
+    await settled(scene)
+    rotten.rotten = False
+    schedule.forget(scene.subscription.number)
+    scene.subscription.may_grant(scene.actors[0])
+    await passed(scene, schedule, SECOND)
+    assert sorted(ada.values) == [b"now", b"soon"]

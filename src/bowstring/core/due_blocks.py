@@ -108,6 +108,8 @@ class DueDirectory(NamedTuple):
     places: list[BlockPlace]
     guesses: int = 0
     """So many pages of the extent could not be read: their rows stand here with a guess."""
+    rows: int = 0
+    """How many rows stand here."""
 
     @property
     def earliest(self) -> int:
@@ -150,4 +152,4 @@ def decode_due_directory(header: SectionHeader, body: memoryview) -> DueDirector
         raise UnreadableSection(f"a directory of {header.count} due times has {len(body)} bytes")
     numbers = np.frombuffer(body, np.dtype("<i8"))
     places = [BlockPlace(*place) for place in numbers[count + 1 :].reshape(-1, 3).tolist()]
-    return DueDirectory(numbers[:count].tolist(), int(numbers[count]), places, header.detail)
+    return DueDirectory(numbers[:count].tolist(), int(numbers[count]), places, header.detail, header.count)

@@ -33,7 +33,12 @@ from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.queue.due_ahead import DueAhead
 from bowstring.broker.queue.lease_clock import LeaseClock
+<<<<<<< HEAD
 from bowstring.broker.reading.reading import Reading
+=======
+from bowstring.broker.queue.undated_rows import UndatedRows, undated
+from bowstring.broker.reading.partition_dues import PartitionDues
+>>>>>>> sim2
 from bowstring.broker.reading.row_wait import RowWait
 from bowstring.core.addresses import Runs
 from bowstring.core.coming_rows import ComingRows
@@ -58,12 +63,16 @@ _log = logging.getLogger("bowstring.queue")
 class Schedule:
     """The due rows of one partition, for its ledgers (`Sleeper`)."""
 
-    def __init__(self, actor: PartitionActor, reading: Reading, clock: LeaseClock, alarm: Alarm, told: Callable[[], None]) -> None:
+    def __init__(self, actor: PartitionActor, dues: PartitionDues, clock: LeaseClock, alarm: Alarm, told: Callable[[], None]) -> None:
         """`told` is called when rows are due, or more is known of them."""
         self._actor = actor
         self._partition = actor.partition
+<<<<<<< HEAD
         self._ahead = DueAhead(actor.partition, reading)
         self._dues = self._ahead.dues
+=======
+        self._dues = dues
+>>>>>>> sim2
         self._clock = clock
         self._alarm = alarm
         self._told = told
@@ -87,6 +96,7 @@ class Schedule:
         self._looks_again = NEVER
         """When pages are read again whose due times were guessed."""
         self._pause = AGAIN
+        self._undated = UndatedRows(self._partition, self._dues, self._found_undated)
 
     # What the granter asks
 
@@ -152,7 +162,6 @@ class Schedule:
                 lowest = min((ledger.cursor for ledger in ledgers), default=partition.next_offset)
                 floor = min((ledger.floor for ledger in ledgers), default=partition.next_offset)
                 near, undue = ComingRows(now + WINDOW), RowPool()
-                dues.guessed.forget()
                 async for part in dues.of_pages(dues.pages(max(floor, partition.sealed_end))):
                     near.add(part)
                     undue.put(_later(part, now))
@@ -178,6 +187,7 @@ class Schedule:
             undue.take_out(RowSet.of_offsets(offsets))
         soon = moved.due_between(0, now + WINDOW), moved.due_between(now + WINDOW, NEVER, partition.sealed_end)
         self._add([], [moved.due_between(now, NEVER)], now, soon)
+        self._undated.loaded(now)
         self._found()
 
     def _found(self) -> None:
@@ -201,7 +211,22 @@ class Schedule:
             self._near.keep(lambda rows, offsets=dues.offsets: ~np.isin(rows.offsets, offsets))
             self.undue.take_out(RowSet.of_offsets(dues.offsets))
             self._add([dues], [dues], self._dues.now())
+            self._need_not_wait(undated(dues))
         self._found()
+
+    def _found_undated(self, offsets: Offsets) -> None:
+        """Rows were looked up that ledgers have passed by."""
+        self._need_not_wait(offsets)
+        self._found()
+
+    def _need_not_wait(self, offsets: Offsets) -> None:
+        """These rows have no due time. No section names them, so every ledger hears of them here, also one
+        that has not heard of all others.
+        """
+        if len(offsets):
+            self.undue.take_out(RowSet.of_offsets(offsets))
+            for ledger in self._partition.ledgers:
+                ledger.later.come_due(offsets)
 
     async def _load_window(self) -> None:
         """Reads which sealed rows are due in the next span. Rows that are sealed meanwhile are in
@@ -314,9 +339,15 @@ class Schedule:
             self._task = asyncio.create_task(self._load_window())
         if self._task is None and self._looks_again <= now:
             self._task = asyncio.create_task(self._look_again())
+        if self._undated.next <= now:
+            self._undated.begin()
         self._told()
+<<<<<<< HEAD
         self._ahead.look(now, self._near)
         following = min(NEVER, max(self._near.first(), self._told_until + TOGETHER))
+=======
+        following = min(self._undated.next, max(self._near.first(), self._told_until + TOGETHER))
+>>>>>>> sim2
         if (self._is_sealed or self._near.has_far) and self._task is None:
             following = min(following, self._near.horizon - WINDOW // 2)
         if self._task is None:
@@ -348,7 +379,11 @@ class Schedule:
         if self._task is not None:
             self._task.cancel()
             self._task = None
+<<<<<<< HEAD
         self._ahead.stop()
+=======
+        self._undated.stop()
+>>>>>>> sim2
         self.undue, self._near, self._unread, self._is_sealed = RowPool(), ComingRows(), [], False
         self._looks_again = NEVER
 

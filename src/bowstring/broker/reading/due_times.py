@@ -143,6 +143,11 @@ class DueTimes:
         section = await self._section(Stretch(extent))
         return 0 if section is None else section.directory.guesses
 
+    async def are_all_dated(self, extent: Extent) -> bool:
+        """Whether the section is known to name every row of the extent, none by a guess."""
+        section = await self._section(Stretch(extent))
+        return section is not None and not section.directory.guesses and section.directory.rows == extent.end_offset - extent.first_offset
+
     async def dated(self, extent: Extent) -> list[PageEntry]:
         """The pages of an extent that have due times. Raises Damaged."""
         return await self._entries(Stretch(extent), 0)

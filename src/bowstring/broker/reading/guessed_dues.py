@@ -28,23 +28,23 @@ class GuessedDues:
         self._partition = partition
         self._reading = reading
         self._guessed: dict[int, PageEntry] = {}
-        """Pages that could not be read, by their first offsets."""
+        """Pages that could not be read, by their first offsets. They stay until they are read again, also if
+        their due times are known before: cursors may have passed by rows of them that have none.
+        """
 
     @property
     def are_there(self) -> bool:
         """Whether something was guessed."""
         return bool(self._guessed)
 
-    def forget(self) -> None:
-        """Everything is read anew."""
-        self._guessed.clear()
-
     async def of_page(self, entry: PageEntry) -> Dues:
         """The due times of a page, or a guess."""
         try:
             return await self._reading.due_times.stored_between(self._partition, Stretch(None, entry), 0, NEVER, guess=False)
         except Damaged:
-            self._guessed[entry.first_offset] = entry
+            known = self._guessed.get(entry.first_offset)
+            if known is None or known.end < entry.end:  # a page that is cut leaves a shorter one
+                self._guessed[entry.first_offset] = entry
             return all_at_last(entry)
 
     async def known_now(self) -> list[Dues]:
@@ -57,7 +57,8 @@ class GuessedDues:
                 dues = await self._read_again(entry)
             except Damaged:
                 continue
-            self._guessed.pop(first, None)
+            if self._guessed.get(first) is entry:  # no longer one was guessed meanwhile
+                del self._guessed[first]
             found.append(dues)
         return found
 

@@ -53,6 +53,10 @@ class PartitionDues:
         self._tries.pop(extent.index, None)
         return joined(found)
 
+    async def are_all_dated(self, extent: Extent) -> bool:
+        """Whether every row of an extent is known to have a due time."""
+        return await self._reading.due_times.are_all_dated(extent)
+
     async def later(self, extent: Extent, since: int) -> AsyncGenerator[Dues]:
         """The rows of an extent that are due at that moment or later, piece by piece. Raises Damaged."""
         try:
