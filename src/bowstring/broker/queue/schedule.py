@@ -33,12 +33,7 @@ from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.alarm import Alarm
 from bowstring.broker.queue.due_ahead import DueAhead
 from bowstring.broker.queue.lease_clock import LeaseClock
-<<<<<<< HEAD
-from bowstring.broker.reading.reading import Reading
-=======
 from bowstring.broker.queue.undated_rows import UndatedRows, undated
-from bowstring.broker.reading.partition_dues import PartitionDues
->>>>>>> sim2
 from bowstring.broker.reading.row_wait import RowWait
 from bowstring.core.addresses import Runs
 from bowstring.core.coming_rows import ComingRows
@@ -63,16 +58,12 @@ _log = logging.getLogger("bowstring.queue")
 class Schedule:
     """The due rows of one partition, for its ledgers (`Sleeper`)."""
 
-    def __init__(self, actor: PartitionActor, dues: PartitionDues, clock: LeaseClock, alarm: Alarm, told: Callable[[], None]) -> None:
+    def __init__(self, actor: PartitionActor, ahead: DueAhead, clock: LeaseClock, alarm: Alarm, told: Callable[[], None]) -> None:
         """`told` is called when rows are due, or more is known of them."""
         self._actor = actor
         self._partition = actor.partition
-<<<<<<< HEAD
-        self._ahead = DueAhead(actor.partition, reading)
-        self._dues = self._ahead.dues
-=======
-        self._dues = dues
->>>>>>> sim2
+        self._ahead = ahead
+        self._dues = ahead.dues
         self._clock = clock
         self._alarm = alarm
         self._told = told
@@ -224,9 +215,10 @@ class Schedule:
         that has not heard of all others.
         """
         if len(offsets):
-            self.undue.take_out(RowSet.of_offsets(offsets))
+            rows = RowSet.of_offsets(offsets)
+            self.undue.take_out(rows)
             for ledger in self._partition.ledgers:
-                ledger.later.come_due(offsets)
+                ledger.later.come_due(offsets, rows)
 
     async def _load_window(self) -> None:
         """Reads which sealed rows are due in the next span. Rows that are sealed meanwhile are in
@@ -342,12 +334,8 @@ class Schedule:
         if self._undated.next <= now:
             self._undated.begin()
         self._told()
-<<<<<<< HEAD
         self._ahead.look(now, self._near)
-        following = min(NEVER, max(self._near.first(), self._told_until + TOGETHER))
-=======
         following = min(self._undated.next, max(self._near.first(), self._told_until + TOGETHER))
->>>>>>> sim2
         if (self._is_sealed or self._near.has_far) and self._task is None:
             following = min(following, self._near.horizon - WINDOW // 2)
         if self._task is None:
@@ -379,11 +367,8 @@ class Schedule:
         if self._task is not None:
             self._task.cancel()
             self._task = None
-<<<<<<< HEAD
         self._ahead.stop()
-=======
         self._undated.stop()
->>>>>>> sim2
         self.undue, self._near, self._unread, self._is_sealed = RowPool(), ComingRows(), [], False
         self._looks_again = NEVER
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from bowstring.broker.log.actor import PartitionActor
 from bowstring.broker.log.alarm import Alarm
+from bowstring.broker.queue.due_ahead import DueAhead
 from bowstring.broker.queue.lease_clock import LeaseClock
 from bowstring.broker.queue.schedule import Schedule
-from bowstring.broker.reading.partition_dues import PartitionDues
 from bowstring.broker.reading.reading import Reading
 
 
@@ -26,7 +26,7 @@ class Schedules:
     def __getitem__(self, actor: PartitionActor) -> Schedule:
         found = self._schedules.get(actor)
         if found is None:
-            found = Schedule(actor, PartitionDues(actor.partition, self._reading), self._clock, self._alarm, lambda: self._told(actor))
+            found = Schedule(actor, DueAhead(actor.partition, self._reading), self._clock, self._alarm, lambda: self._told(actor))
             self._schedules[actor] = found
         return found
 
