@@ -110,3 +110,18 @@ async def test_a_consumer_that_has_little_gets_a_single_row_at_once():
     scene.publish(keys=[b"d"])
     scene.flusher.settle()
     assert ada.values == [b"a", b"b", b"c", b"d"]
+
+
+async def test_a_message_that_is_due_comes_before_later_ones_of_its_key_that_wait_in_front():
+    """Enough waits for the consumer, so that there would be no need to look at what has become due."""
+    scene = key_shared(partitions=1)
+    start = scene.clock.now()
+    scene.publish(b"due", b"1", b"2", b"3", keys=[b"k"] * 4, dues=[start + 10 * SECOND, None, None, None])
+    scene.flusher.settle()
+    ada = scene.customer(credit=few(1))
+    scene.flusher.settle()
+    assert ada.values == [b"1"]
+    scene.clock.moment += 11 * SECOND
+    scene.subscription.schedules[scene.actors[0]].woken(scene.clock.now())
+    assert ack_all(scene, ada, 5) == [b"1", b"due", b"2", b"3"]
+    scene.check()

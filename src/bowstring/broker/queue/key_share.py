@@ -145,6 +145,9 @@ class KeyShare:
             if not has_seen_all and not has_granted and known.keys.parked > parked:
                 subscription.may_grant(actor)  # what stood in the fronts is held back: look behind it
                 self.goes_on = True
+            if known.holds_back and not known.is_reading:
+                subscription.may_grant(actor)  # rows that are due come first: look at them
+                self.goes_on = True
             self.goes_on |= known.is_reading
             if has_seen_all and not known.keys.waiting and not known.is_reading:
                 del subscription.waiting[actor]
@@ -208,9 +211,12 @@ class KeyShare:
         Says whether there is nothing more to look at now: only then the partition may be forgotten
         until something in it changes.
         """
+        known.look_behind(ledger)
         for _ in range(LOOKS_MAX):
             keyless = known.keys.keyless // max(1, len(rooms))
-            if all(known.keys.waiting_for(self._slots.numbers[consumer.name]) + keyless >= most for consumer, most in rooms.items()):
+            if not known.holds_back and all(
+                known.keys.waiting_for(self._slots.numbers[consumer.name]) + keyless >= most for consumer, most in rooms.items()
+            ):
                 return False
             hashes = known.look(ledger, end)
             if hashes is None:

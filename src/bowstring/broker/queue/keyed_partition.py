@@ -69,6 +69,8 @@ class KeyedPartition:
         """Rows that the cursor passed before they were due, and that are due."""
         self._looked = 0
         """Rows from the cursor on were looked at up to here; 0 before the first look."""
+        self.holds_back = False
+        """Whether rows wait that may come behind one of their key that was not looked at."""
         self._preparing: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
         self.is_prepared = False
@@ -126,12 +128,12 @@ class KeyedPartition:
         """Looks at more rows, a few thousand at once, and gives the hashes of the keys of those that
         are new. None if there is nothing more to look at now. Rows from `end` on may not be due.
         """
-        if self._reading is not None or self.keys.is_full or not self.is_prepared:
+        if self._reading is not None or not self.is_prepared or (self.keys.is_full and not self.holds_back):
             return None
         if not self._looked:
             self._looked = max(ledger.cursor, ledger.floor)
             self._todo = RowSet.union((ledger.returned.rows(), ledger.timeline.rows()))
-        self._look_behind(ledger)
+        self.look_behind(ledger)
         if self._todo:
             again = self.scout.again_at_once(self.actor, self._todo)
             if again is None:
@@ -151,17 +153,21 @@ class KeyedPartition:
         self.keys.meet(found.offsets, hashes)
         return hashes
 
-    def _look_behind(self, ledger: Ledger) -> None:
+    def look_behind(self, ledger: Ledger) -> None:
         """The cursor has passed rows that are not due, and others between them; and some of those
-        that it passed are due.
+        that it passed are due. These may come before others of their key that wait.
         """
+        if not self._looked:
+            return
         if ledger.cursor > self._looked:
             passed = RowSet(self._looked, ledger.cursor)
             self._todo = RowSet.union((self._todo, ledger.returned.among(passed)))
             self._looked = ledger.cursor
         if not ledger.later.due.is_empty or self._due:
             due = ledger.later.due.rows()
-            self._todo = RowSet.union((self._todo, due - self._due))
+            if new := due - self._due:
+                self._todo = RowSet.union((self._todo, new))
+                self.holds_back = True
             self._due = due
 
     def come_again(self, ledger: Ledger, redrive: Redrive) -> None:
@@ -185,6 +191,7 @@ class KeyedPartition:
 
     def _meet_again(self, ledger: Ledger, found: ScoutedRows) -> None:
         self._todo = self._todo - RowSet(0, found.end)
+        self.holds_back = False
         hashes, waiting, later = hashes_of(found), self._are_back(ledger, found.offsets), self._come_later(ledger, found.offsets)
         self.keys.meet(found.offsets[waiting], hashes[waiting])
         self.keys.meet_later(found.offsets[later], hashes[later])
@@ -211,12 +218,16 @@ class KeyedPartition:
         return _among(offsets, rows) if rows else np.zeros(len(offsets), np.bool_)
 
     def choose(self, ledger: Ledger, owner: int, most: int, keyless_most: int, now: int) -> KeyChoice | None:
-        """Rows that a consumer may get."""
+        """Rows that a consumer may get. None of them stands behind a row whose key is not known yet."""
         rows = self.keys.choose(owner, most, keyless_most)
+        if self._todo and len(rows.offsets) and rows.offsets[-1] >= self._todo.first:
+            self.holds_back, stands = True, rows.offsets < self._todo.first
+            self.keys.put_back(rows.at(~stands))
+            rows = rows.at(stands)
         if not len(rows.offsets):
             return None
         chosen = RowSet.of_offsets(rows.offsets)
-        if not _are_returned(ledger, chosen):
+        if chosen.stop > ledger.cursor or len(ledger.returned.among(chosen)) < len(chosen):
             can = self._can_be_granted(ledger, rows.offsets, now)
             self.keys.drop(rows.at(~can))
             rows = rows.at(can)
@@ -260,7 +271,10 @@ class KeyedPartition:
 
     def choose_apart(self, ledger: Ledger, most: int) -> KeyChoice | None:
         """A group of suspects, of at most so many rows, for a consumer that holds nothing."""
-        group = first_group(ledger, RowSet.of_offsets(self.keys.suspects().offsets), most)
+        suspects = RowSet.of_offsets(self.keys.suspects().offsets)
+        if self._todo:
+            suspects = suspects & RowSet(0, self._todo.first)
+        group = first_group(ledger, suspects, most)
         return KeyChoice(self.keys.take_suspects(group.offsets()), ChosenRows(group, ledger.cursor)) if group else None
 
     # Rows that are asked for by name
@@ -271,7 +285,7 @@ class KeyedPartition:
         """
         while self.is_prepared:
             if self._looked:
-                self._look_behind(ledger)
+                self.look_behind(ledger)
                 if self._looked >= named.stop and not self._todo and self._reading is None:
                     return True
             if self.look(ledger, end) is None:
@@ -338,7 +352,7 @@ class KeyedPartition:
         if self._reading is not None:
             self._reading.cancel()
             self._reading = None
-        self._todo, self._due, self._looked = NO_ROWS, NO_ROWS, 0
+        self._todo, self._due, self._looked, self.holds_back = NO_ROWS, NO_ROWS, 0, False
         keys = KeyedRows(self._are_suspects)
         keys.own(self.keys.owners)
         keys.take_leases(self.keys)
@@ -370,11 +384,6 @@ def _among(offsets: Offsets, rows: RowSet) -> NDArray[np.bool_]:
     if rows.is_run:
         return (offsets >= rows.first) & (offsets < rows.stop)
     return are_among(offsets, rows.offsets())
-
-
-def _are_returned(ledger: Ledger, rows: RowSet) -> bool:
-    """Whether all of these rows were given back, or left behind by the cursor: then they can be granted."""
-    return rows.stop <= ledger.cursor and len(ledger.returned.among(rows)) == len(rows)
 
 
 def hashes_of(found: ScoutedRows) -> NDArray[np.uint64]:
