@@ -30,6 +30,10 @@ DRAIN_SECONDS = 50.0
 LETTERS_SECONDS = 15.0
 """For so long it waits for dead letters that were sent back: some of them come later, and the broker does not say which."""
 LOOK_SECONDS = 0.5
+BACKOFFS = 10
+"""A backoff lasts nine times the first one at most. For longer than that nothing may be left, because rows that wait for
+its end are due later, too.
+"""
 CREDIT = 40
 
 
@@ -54,13 +58,14 @@ class Drain:
         if (topic, name) in self._workload.queues.sought:
             await self._workload.queues.seek(self._life, kit, topic, name, BEGINNING)
         consumers = [asyncio.create_task(self._consume(topic, name, plain=plain)) for plain in (False, True)]
-        deadline = self._world.loop.time() + DRAIN_SECONDS
+        time, backoff = self._world.loop.time, BACKOFFS * self._workload.load.backoff_seconds
+        deadline, patience, rest = time() + DRAIN_SECONDS, time() + LETTERS_SECONDS, time() + backoff
         left, letters = 1, 0
-        patience = self._world.loop.time() + LETTERS_SECONDS
-        while (left and self._world.loop.time() < deadline) or (letters and self._world.loop.time() < patience):
+        while ((left or time() < rest) and time() < deadline) or (letters and time() < patience):
             await asyncio.sleep(LOOK_SECONDS)
             facts = await kit.call("DescribeSubscription", pb.DescribeSubscriptionRequest(topic=topic, name=name), pb.Subscription)
             left = facts.backlog - sum(partition.later for partition in facts.partitions)
+            rest = time() + backoff if left else rest
             letters = facts.redriven if self._workload.load.redrive_every else 0
         if left:
             case = f"{topic}/{name} has {left} messages left after {DRAIN_SECONDS:g} virtual seconds, {facts.leased} of them leased"
