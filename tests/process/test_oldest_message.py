@@ -7,15 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 import bowstring
+from tests.process import still_clock
 from tests.process.commanding import Commander
 
 HOUR = 3600
 
 
-@pytest.fixture
-def broker() -> Iterator[bowstring.Broker]:
-    with bowstring.Broker.ephemeral(clock="manual") as broker:
-        yield broker
+broker = still_clock.broker
 
 
 @pytest.fixture
